@@ -1,0 +1,99 @@
+# Everything a developer does here is one target; `make help` lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+# The first Python of 3.11 or later on PATH; `make PYTHON=...` picks another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+BIN := .venv/bin
+SOURCES = $(wildcard src tests examples bench)
+
+# $(call apt,COMMAND,PACKAGE): unless COMMAND succeeds, install PACKAGE where we may, else say so.
+define apt
+	@if ! { $(1); } >/dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install $(2) >/dev/null; \
+		else echo "please install $(2) first (as root: apt-get install $(2))" >&2; exit 1; fi; \
+	fi
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
+
+# An environment without pip is one whose making failed halfway, so it is made again.
+# The constraints hold for the build backend too: pip reads the second variable from 25.3 on, before that the first.
+.venv/.stamp: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed" >&2; exit 1; }
+	$(call apt,test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip',python3-venv)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+# npm 11 runs no install scripts unless told to, npm 10 runs them all; we ask for none, and need none:
+# Node itself comes as a plain package for this platform. npm 10 does not link its binary, so we do.
+# Scripts in tests/ts find their imports through a link, because ESM ignores NODE_PATH.
+.tools/.stamp: tools/package.json
+	@command -v npm >/dev/null || { echo "npm is needed" >&2; exit 1; }
+	@rm -rf .tools && mkdir -p .tools/bin tests/ts && cp tools/package.json .tools/
+	npm install --prefix .tools --ignore-scripts --no-package-lock --engine-strict=false \
+		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
+	@cd .tools/bin && ln -s ../node_modules/node-*/bin/node node
+	@.tools/bin/node --version >/dev/null || { echo "no Node 22 for this platform" >&2; exit 1; }
+	@ln -sfn ../../.tools/node_modules tests/ts/node_modules
+	@touch $@
+
+.PHONY: run
+run: .venv/.stamp ## run the demo
+	$(BIN)/python -m portico.cli.demo
+
+.PHONY: check
+check: .venv/.stamp ## lint, formatting, types and import contracts, in seconds
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: unit
+unit: .venv/.stamp ## the fast tests only
+	$(BIN)/pytest -q -n 4 --dist loadgroup -m "not slow"
+
+# Tests that must not run beside each other share an xdist_group.
+.PHONY: test
+test: setup check ## everything: checks, unit tests and the slow suites
+	$(BIN)/pytest -q -n 4 --dist loadgroup
+
+.PHONY: bench
+bench: setup ## measure against peers in the same run
+	$(call apt,command -v wrk,wrk)
+	$(BIN)/python -m bench
+
+.PHONY: fuzz
+fuzz: MINUTES ?= 10
+fuzz: .venv/.stamp ## throw broken input at it (MINUTES=10)
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
+
+# Made in an environment of its own, so nothing a developer happens to have installed gets in.
+.PHONY: constraints
+constraints: ## pin the newest versions pyproject.toml allows
+	@rm -rf .pins && $(PYTHON) -m venv .pins
+	.pins/bin/pip install --quiet --disable-pip-version-check hatchling editables '.[dev]'
+	.pins/bin/pip freeze --exclude portico >constraints.txt
+	@rm -rf .pins
+
+.PHONY: format
+format: .venv/.stamp ## fix what ruff can fix
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: clean
+clean: ## remove everything the other targets made
+	rm -rf .venv .tools .pins tests/ts/node_modules build dist
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

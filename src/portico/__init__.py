@@ -1,0 +1,89 @@
+"""Portico: one doorway to every MCP server, component and agent.
+
+The names below are imported when first used: starting fast is a feature.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portico.chain.only import Only as Only
+    from portico.definitions.errors import DefinitionError as DefinitionError
+    from portico.model.content import Audio as Audio
+    from portico.model.content import Contents as Contents
+    from portico.model.content import Embedded as Embedded
+    from portico.model.content import Image as Image
+    from portico.model.content import Link as Link
+    from portico.model.content import Message as Message
+    from portico.model.content import Text as Text
+    from portico.model.content import ToolResult as ToolResult
+    from portico.model.context import ROOTS as ROOTS
+    from portico.model.context import Context as Context
+    from portico.model.context import Elicited as Elicited
+    from portico.model.context import elicitation as elicitation
+    from portico.model.context import sampling as sampling
+    from portico.model.context import url_elicitation as url_elicitation
+    from portico.model.errors import AskError as AskError
+    from portico.model.errors import InvalidParams as InvalidParams
+    from portico.model.errors import McpError as McpError
+    from portico.model.errors import MissingCapability as MissingCapability
+    from portico.model.errors import PorticoError as PorticoError
+    from portico.model.errors import RegistrationError as RegistrationError
+    from portico.model.errors import ToolError as ToolError
+    from portico.model.message import Request as Request
+    from portico.model.message import Response as Response
+    from portico.model.version import Version as Version
+    from portico.server import Server as Server
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "portico.chain.only": ("Only",),
+    "portico.definitions.errors": ("DefinitionError",),
+    "portico.model.content": (
+        "Audio",
+        "Contents",
+        "Embedded",
+        "Image",
+        "Link",
+        "Message",
+        "Text",
+        "ToolResult",
+    ),
+    "portico.model.context": (
+        "ROOTS",
+        "Context",
+        "Elicited",
+        "elicitation",
+        "sampling",
+        "url_elicitation",
+    ),
+    "portico.model.errors": (
+        "AskError",
+        "InvalidParams",
+        "McpError",
+        "MissingCapability",
+        "PorticoError",
+        "RegistrationError",
+        "ToolError",
+    ),
+    "portico.model.message": ("Request", "Response"),
+    "portico.model.version": ("Version",),
+    "portico.server": ("Server",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604  (all are strings)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'portico' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

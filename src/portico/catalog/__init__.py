@@ -1,0 +1,1 @@
+"""Snapshots of all that providers offer, with their bytes ready to send."""

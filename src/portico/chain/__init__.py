@@ -1,0 +1,1 @@
+"""Links, then providers, then the terminus: folded once, frozen, visible in one list."""

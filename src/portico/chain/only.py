@@ -1,0 +1,61 @@
+"""A link that lets through only what matches: a public door to a server that has more."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from portico.chain.fold import terminus
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.model.offer import Item, Offer
+from portico.model.types import Handler
+
+
+class Only:
+    """Shows and serves the tools, resources and prompts whose names match; hides the rest."""
+
+    def __init__(
+        self,
+        *,
+        tools: Sequence[str] = (),
+        resources: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+    ) -> None:
+        self._tools = tuple(tools)
+        self._resources = tuple(resources)
+        self._prompts = tuple(prompts)
+
+    def __call__(self, next: Handler) -> Handler:
+        """The next handler, reached only for what matches."""
+
+        async def guard(request: Request, context: Context) -> Response:
+            return await next(request, context) if self._passes(request) else terminus(request)
+
+        return guard
+
+    def view(self, offer: Offer) -> Offer:
+        """What of an offer is to be seen."""
+        return Offer(
+            tools=_matching(offer.tools, self._tools),
+            resources=_matching(offer.resources, self._resources),
+            templates=_matching(offer.templates, self._resources),
+            prompts=_matching(offer.prompts, self._prompts),
+            completions=offer.completions,
+            subscriptions=offer.subscriptions,
+        )
+
+    def _passes(self, request: Request) -> bool:
+        if request.method == "tools/call":
+            return _matches(request.name, self._tools)
+        if request.method == "prompts/get":
+            return _matches(request.name, self._prompts)
+        if request.method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+            return _matches(request.uri or request.name, self._resources)
+        return True
+
+
+def _matching(items: tuple[Item, ...], patterns: tuple[str, ...]) -> tuple[Item, ...]:
+    return tuple(item for item in items if _matches(item.key, patterns))
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

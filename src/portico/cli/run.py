@@ -1,0 +1,96 @@
+"""`portico run`: serve components over stdio or HTTP."""
+
+import argparse
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.server import Server
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the client leaves or a signal comes."""
+    options = _parser().parse_args(argv)
+    out = None
+    if options.http is None:
+        # Before anything of the user's is imported: what it prints must not reach the client.
+        from portico.transport.pipes import take_stdout
+
+        out = take_stdout()
+    try:
+        server = _load(options.component, options.handlers, options.name)
+    except (PorticoError, ValueError, OSError) as error:
+        print(f"portico: {error}", file=sys.stderr)
+        return 1
+    except Exception:
+        print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
+        traceback.print_exc()
+        return 1
+    if options.http is None:
+        from portico.app import serve_stdio
+
+        serve_stdio(server, out=out, drain_s=options.drain)
+        return 0
+    from portico.app import serve_http
+
+    return serve_http(
+        server,
+        options.http,
+        auth=options.auth,
+        hosts=options.allow_host,
+        drain_s=options.drain,
+        command=f"portico run {' '.join(options.component)}",
+    )
+
+
+def _load(components: list[str], handlers: str | None, name: str | None) -> "Server":
+    from portico.cli.components import load_component
+    from portico.server import Server
+
+    servers = [load_component(component, handlers) for component in components]
+    if len(servers) == 1:
+        return servers[0]
+    return Server.compose(name or "portico", *servers)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico run",
+        description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
+        "Several components are one server.",
+    )
+    parser.add_argument(
+        "component",
+        nargs="+",
+        metavar="COMPONENT",
+        help="server.py, server.py:NAME or tools.json",
+    )
+    parser.add_argument(
+        "--handlers", metavar="FILE", help="Python file with the functions for a definitions file"
+    )
+    parser.add_argument("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    parser.add_argument(
+        "--auth",
+        choices=("token", "none"),
+        default="token",
+        help="want the bearer token (default), or none: on loopback only",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a further Host to answer to, for example behind a proxy; repeatable",
+    )
+    parser.add_argument("--name", help="the name of several components together")
+    parser.add_argument(
+        "--drain",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long running calls may take after SIGTERM (default 30)",
+    )
+    return parser

@@ -1,0 +1,1 @@
+"""The shared words. Nothing here imports anything else of Portico."""

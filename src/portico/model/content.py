@@ -1,0 +1,135 @@
+"""What handlers may return beyond plain Python values."""
+
+from base64 import b64encode
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+
+
+class Content(Struct, kw_only=True):
+    """One content block of a tool result or a prompt message."""
+
+    __mcp_content__: ClassVar[bool] = True
+    kind: ClassVar[str] = ""
+
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
+
+    def block(self) -> dict[str, Any]:
+        """The block as it travels."""
+        block: dict[str, Any] = {"type": self.kind, **self.fields()}
+        if self.annotations is not None:
+            block["annotations"] = self.annotations
+        if self.meta is not None:
+            block["_meta"] = self.meta
+        return block
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that only this kind of block has."""
+        return {}
+
+
+class Text(Content):
+    """Plain text."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+
+    def fields(self) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+class Image(Content):
+    """A picture: its bytes (encoded on the way out) and what they are."""
+
+    kind: ClassVar[str] = "image"
+    data: bytes
+    mime_type: str = "image/png"
+
+    def fields(self) -> dict[str, Any]:
+        return {"data": b64encode(self.data).decode(), "mimeType": self.mime_type}
+
+
+class Audio(Content):
+    """A sound: its bytes (encoded on the way out) and what they are."""
+
+    kind: ClassVar[str] = "audio"
+    data: bytes
+    mime_type: str = "audio/wav"
+
+    def fields(self) -> dict[str, Any]:
+        return {"data": b64encode(self.data).decode(), "mimeType": self.mime_type}
+
+
+class Contents(Struct):
+    """What a resource holds: text or bytes. Without a URI it is the one that was read."""
+
+    __mcp_content__: ClassVar[bool] = True
+
+    body: str | bytes
+    uri: str = ""
+    mime_type: str = ""
+    meta: dict[str, Any] | None = None
+
+    def entry(self, uri: str, mime_type: str) -> dict[str, Any]:
+        """The entry as it travels, with what the definition knows filled in."""
+        entry: dict[str, Any] = {"uri": self.uri or uri}
+        if mime := self.mime_type or mime_type:
+            entry["mimeType"] = mime
+        if isinstance(self.body, str):
+            entry["text"] = self.body
+        else:
+            entry["blob"] = b64encode(self.body).decode()
+        if self.meta is not None:
+            entry["_meta"] = self.meta
+        return entry
+
+
+class Embedded(Content):
+    """A resource carried inside the result."""
+
+    kind: ClassVar[str] = "resource"
+    uri: str
+    body: str | bytes
+    mime_type: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return {"resource": Contents(self.body, self.uri, self.mime_type).entry("", "")}
+
+
+class Link(Content):
+    """A pointer to a resource that the client may read."""
+
+    kind: ClassVar[str] = "resource_link"
+    uri: str
+    name: str
+    mime_type: str = ""
+    more: dict[str, Any] = {}
+    """Any other field of a resource: `title`, `description`, `size`, `icons`."""
+
+    def fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"uri": self.uri, "name": self.name, **self.more}
+        if self.mime_type:
+            fields["mimeType"] = self.mime_type
+        return fields
+
+
+class Message(Struct):
+    """One message of a prompt."""
+
+    __mcp_content__: ClassVar[bool] = True
+
+    content: str | Content
+    role: Literal["user", "assistant"] = "user"
+
+
+class ToolResult(Struct, kw_only=True):
+    """A tool's whole answer, for when a plain value does not say enough."""
+
+    __mcp_content__: ClassVar[bool] = True
+
+    content: Any = None
+    """Anything a tool may return: text, a block, or several."""
+    structured: Any = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = None

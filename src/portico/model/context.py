@@ -1,0 +1,286 @@
+"""What belongs to one request and is not in it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from portico.model.message import Meta, Request
+from portico.model.session import LOG_LEVELS, Session
+from portico.model.version import Version
+
+LOCAL = "local"
+"""The one principal there is until clients have identities."""
+
+
+class Ask(Struct, frozen=True):
+    """A question to the client: an elicitation, a sampling or a list of roots."""
+
+    method: str
+    params: dict[str, Any]
+    capability: str
+    """What the client must have declared, e.g. `elicitation`."""
+    mode: str = ""
+    """The part of that capability needed, e.g. `url`."""
+
+
+class Peer(Protocol):
+    """The way back to the one who asked, given by the transport."""
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification that belongs to this request; waits while the reader is slow."""
+        ...
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a legacy server-to-client request; its raw result, or AskError."""
+        ...
+
+    async def closed(self) -> None:
+        """Wait until the connection ends or the server drains."""
+        ...
+
+
+@runtime_checkable
+class ResumablePeer(Protocol):
+    """A peer whose client can come back to a stream that was closed (2025-11-25, polling)."""
+
+    def close_stream(self) -> None:
+        """End the stream; what follows waits for the client to resume it."""
+        ...
+
+
+class Asker(Protocol):
+    """How questions are put in the era at hand."""
+
+    async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """All answers by key, or an exception that ends or suspends the handler."""
+        ...
+
+
+class Elicited(Struct, frozen=True):
+    """What a person answered: `accept` with content, `decline` or `cancel`."""
+
+    action: str
+    content: dict[str, Any]
+
+    @property
+    def accepted(self) -> bool:
+        """True if the person filled in and agreed."""
+        return self.action == "accept"
+
+
+class Context:
+    """Principal and request-scoped data, untouched to the handler, and the ways to talk back.
+
+    The calls are the same in both eras. In the modern one a question ends the round: the handler
+    is run again from its start once the client has answered, and every question already answered
+    returns at once. Do work that must not happen twice after the last question, or keep its
+    outcome in `state`, which travels, sealed, with the rounds.
+    """
+
+    __slots__ = (
+        "_asker",
+        "_counter",
+        "cancelled",
+        "data",
+        "deadline",
+        "headers",
+        "peer",
+        "principal",
+        "request",
+        "server_info",
+        "session",
+        "state",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        principal: str = LOCAL,
+        data: Any = None,
+        session: Session | None = None,
+        deadline: float | None = None,
+        peer: Peer | None = None,
+        version: Version | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.principal = principal
+        self.data = data
+        self.session = session
+        self.deadline = deadline
+        self.peer = peer
+        self.version = version
+        """The version to assume for a request that names none and has no session."""
+        self.headers = headers
+        """The HTTP headers to hold against the body; None where there are none (stdio)."""
+        self.cancelled = False
+        self.server_info = b""
+        """Who answers, as JSON: a modern result names its server."""
+        self.request: Request | None = None
+        self.state: dict[str, Any] = {}
+        self._asker: Asker | None = None
+        self._counter = 0
+
+    def bound(self, request: Request, asker: Asker | None, state: dict[str, Any]) -> "Context":
+        """The same context for one run of one handler."""
+        bound = type(self)(
+            principal=self.principal,
+            data=self.data,
+            session=self.session,
+            deadline=self.deadline,
+            peer=self.peer,
+            version=request.version,
+            headers=self.headers,
+        )
+        bound.request = request
+        bound.server_info = self.server_info
+        bound.state = state
+        bound._asker = asker
+        return bound
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]:
+        """What the client declared: with this request, or when its session began."""
+        meta = self._meta
+        if meta.client_capabilities:
+            declared: dict[str, Any] = msgspec.json.decode(meta.client_capabilities)
+            return declared
+        return self.session.capabilities if self.session is not None else {}
+
+    @property
+    def client_info(self) -> dict[str, Any]:
+        """Name and version of the client, as far as it told them."""
+        meta = self._meta
+        if meta.client_info:
+            info: dict[str, Any] = msgspec.json.decode(meta.client_info)
+            return info
+        return self.session.client_info if self.session is not None else {}
+
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far this call is; nothing is sent if it did not ask."""
+        token = self._meta.progress_token
+        if not token or self.peer is None:
+            return
+        params: dict[str, Any] = {"progressToken": msgspec.Raw(token), "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None and self._version >= Version.V2025_03_26:
+            params["message"] = message
+        await self._notify("notifications/progress", params)
+
+    async def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message, if the client wants messages of this level."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is not a log level; one of {', '.join(LOG_LEVELS)}")
+        threshold = self._log_threshold()
+        if not threshold or LOG_LEVELS.index(level) < LOG_LEVELS.index(threshold):
+            return
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        await self._notify("notifications/message", params)
+
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any], *, key: str | None = None
+    ) -> Elicited:
+        """Ask the person in front of the client to fill in a form."""
+        answer = await self._ask_one(elicitation(message, schema), key)
+        return Elicited(str(answer.get("action", "cancel")), answer.get("content") or {})
+
+    async def elicit_url(
+        self, message: str, url: str, *, id: str = "", key: str | None = None
+    ) -> Elicited:
+        """Ask the person to visit a page; accepted means they agreed, not that they are done."""
+        answer = await self._ask_one(url_elicitation(message, url, id), key)
+        return Elicited(str(answer.get("action", "cancel")), answer.get("content") or {})
+
+    async def sample(
+        self,
+        messages: str | list[dict[str, Any]],
+        *,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Have the client's model complete these messages; `more` are fields as the spec has them."""
+        answer: dict[str, Any] = await self._ask_one(sampling(messages, max_tokens, **more), key)
+        return answer
+
+    async def roots(self, *, key: str | None = None) -> list[dict[str, Any]]:
+        """The roots the client works in."""
+        answer = await self._ask_one(ROOTS, key)
+        roots: list[dict[str, Any]] = answer.get("roots") or []
+        return roots
+
+    def close_stream(self) -> None:
+        """Hang up on a legacy HTTP client, which comes back for the rest; elsewhere nothing."""
+        if isinstance(self.peer, ResumablePeer):
+            self.peer.close_stream()
+
+    async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """Put several questions in one round; the raw answers by key."""
+        if self._asker is None:
+            raise RuntimeError("this context cannot ask: it is not bound to a request with a peer")
+        return await self._asker.ask(asks)
+
+    async def _ask_one(self, ask: Ask, key: str | None) -> dict[str, Any]:
+        if key is None:
+            # Questions without a key are known by their order, which a re-run repeats.
+            self._counter += 1
+            key = f"{ask.method.partition('/')[0]}-{self._counter}"
+        answer: dict[str, Any] = (await self.ask({key: ask}))[key]
+        return answer
+
+    @property
+    def _meta(self) -> Meta:
+        return self.request.meta if self.request is not None else Meta()
+
+    @property
+    def _version(self) -> Version:
+        assert self.request is not None
+        return self.request.version
+
+    def _log_threshold(self) -> str:
+        """The least level the client wants; empty for none at all."""
+        if self.peer is None or self.request is None:
+            return ""
+        if self.request.version.modern:
+            # Only a request that set a level gets messages (2026-07-28, logging).
+            return self.request.meta.log_level
+        return self.session.log_level if self.session is not None else ""
+
+    async def _notify(self, method: str, params: dict[str, Any]) -> None:
+        assert self.peer is not None
+        await self.peer.notify(
+            msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})
+        )
+
+
+def elicitation(message: str, schema: Mapping[str, Any]) -> Ask:
+    """A form for a person: a flat object schema of primitive fields."""
+    params = {"message": message, "requestedSchema": dict(schema)}
+    return Ask("elicitation/create", params, "elicitation", "form")
+
+
+def url_elicitation(message: str, url: str, id: str = "") -> Ask:
+    """A page for a person to visit."""
+    params = {"mode": "url", "message": message, "url": url}
+    if id:
+        params["elicitationId"] = id
+    return Ask("elicitation/create", params, "elicitation", "url")
+
+
+def sampling(messages: str | list[dict[str, Any]], max_tokens: int = 1000, **more: Any) -> Ask:
+    """A completion by the client's model."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+    params = {"messages": messages, "maxTokens": max_tokens, **more}
+    return Ask("sampling/createMessage", params, "sampling", "tools" if "tools" in more else "")
+
+
+ROOTS = Ask("roots/list", {}, "roots")
+"""The list of the client's roots."""

@@ -1,0 +1,42 @@
+"""The one signature, and the few shapes that compose because of it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.model.offer import Offer
+
+Handler = Callable[[Request, Context], Awaitable[Response]]
+"""Answers one request. The core, every link and the whole chain have this signature."""
+
+Link = Callable[[Handler], Handler]
+"""Given the next handler, a handler that changes or guards requests on their way to it."""
+
+
+class Change:
+    """What changed: a list (`tools`, `resources`, `prompts`), or one resource if a URI is given."""
+
+    __slots__ = ("kind", "uri")
+
+    def __init__(self, kind: str, uri: str = "") -> None:
+        self.kind = kind
+        self.uri = uri
+
+
+class Provider(Protocol):
+    """Something that owns tools, resources, prompts or completions, and answers for them."""
+
+    name: str
+
+    def offer(self) -> Offer:
+        """All it offers now, as an immutable snapshot."""
+        ...
+
+    async def provide(self, request: Request, context: Context) -> Response | None:
+        """Answer a request for something it owns; None says "not mine"."""
+        ...
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Have every later change of its offer, or of a resource, told to this function."""
+        ...

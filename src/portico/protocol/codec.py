@@ -1,0 +1,165 @@
+"""Bytes to envelopes and back. An envelope's id, params, result and error stay raw."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
+from portico.model.message import Response
+from portico.model.version import Version
+
+NO_RAW = Raw(b"")  # `Raw | None` cannot hold an object, so "absent" is an empty Raw.
+MAX_NESTING = 128
+
+encode = msgspec.json.Encoder().encode
+
+
+class Envelope(Struct, gc=False):
+    """One JSON-RPC message as it came: a request, a notification or a client's answer."""
+
+    jsonrpc: str = ""
+    id: Raw = NO_RAW
+    method: str = ""
+    params: Raw = NO_RAW
+    result: Raw = NO_RAW
+    error: Raw = NO_RAW
+
+
+class _Salvage(Struct, gc=False):
+    """Anything with an id, to answer a message that is wrong in some other way."""
+
+    id: Raw = NO_RAW
+
+
+class _WireMeta(Struct, gc=False):
+    version: str | UnsetType = field(default=UNSET, name="io.modelcontextprotocol/protocolVersion")
+    client_capabilities: Raw = field(
+        default=NO_RAW, name="io.modelcontextprotocol/clientCapabilities"
+    )
+    client_info: Raw = field(default=NO_RAW, name="io.modelcontextprotocol/clientInfo")
+    log_level: str = field(default="", name="io.modelcontextprotocol/logLevel")
+    progress_token: Raw = field(default=NO_RAW, name="progressToken")
+
+
+class WireParams(Struct, gc=False):
+    """All that the ladder and a static answer need of any params."""
+
+    meta: _WireMeta | UnsetType = field(default=UNSET, name="_meta")
+    cursor: str = ""
+    name: str = ""
+    uri: str = ""
+
+
+class ErrorBody(Struct, gc=False, omit_defaults=True):
+    """The error object of an answer."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+
+
+_envelope = msgspec.json.Decoder(Envelope).decode
+_members = msgspec.json.Decoder(list[Raw]).decode
+_anything = msgspec.json.Decoder().decode
+_salvage = msgspec.json.Decoder(_Salvage).decode
+params_of = msgspec.json.Decoder(WireParams).decode
+
+
+class Malformed(Exception):
+    """A message that is no JSON-RPC message; carries the id if one could be read."""
+
+    def __init__(self, code: int, message: str, id: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.id = id
+
+
+def read_message(data: bytes) -> Envelope | list[bytes]:
+    """One envelope, or the raw members of a batch; raises Malformed."""
+    _check_text(data)
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as error:
+        raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
+    except RecursionError:
+        raise Malformed(INVALID_REQUEST, "nested too deeply") from None
+
+
+def _decode(data: bytes) -> Envelope | list[bytes]:
+    try:
+        if data.lstrip(b" \t\r\n")[:1] == b"[":
+            return [bytes(member) for member in _members(data)]
+        return _envelope(data)
+    except msgspec.ValidationError as error:
+        # It stopped at the first field that is wrong; what follows may not even be JSON.
+        id = b""
+        if isinstance(_anything(data), dict):
+            id = bytes(_salvage(data).id)
+        words = f"not a JSON-RPC message: {error}"
+        raise Malformed(INVALID_REQUEST, words, id if is_id(id) else b"") from None
+
+
+def is_id(raw: bytes) -> bool:
+    """True for a string or an integer; null, fractions and everything else are no ids."""
+    if raw[:1] == b'"':
+        return True
+    return raw.isdigit() or (raw[:1] == b"-" and raw[1:].isdigit())
+
+
+def error_response(
+    id: bytes,
+    code: int,
+    message: str,
+    data: Any = UNSET,
+    version: Version = Version.V2025_11_25,
+) -> Response:
+    """An error answer; without a readable id it says so as the version has it."""
+    if not id and version < Version.V2025_11_25:
+        id = b"null"
+    return Response(id=id, error=encode(ErrorBody(code, message, data)), code=code)
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
+    """A whole notification, ready to send."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return encode(message)
+
+
+def _check_text(data: bytes) -> None:
+    """Find what the decoder would pass over in the parts that it leaves raw."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise Malformed(PARSE_ERROR, f"not UTF-8 at byte {error.start}") from None
+    # Counting is far cheaper than walking, and an honest message seldom comes near.
+    if data.count(b"{") + data.count(b"[") > MAX_NESTING and _depth(data) > MAX_NESTING:
+        raise Malformed(INVALID_REQUEST, f"nested deeper than {MAX_NESTING} levels")
+
+
+def _depth(data: bytes) -> int:
+    """The deepest nesting outside strings."""
+    deepest = depth = 0
+    in_string = escaped = False
+    for byte in data:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:  # backslash
+                escaped = True
+            elif byte == 0x22:  # quote
+                in_string = False
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_NESTING:
+                break
+        elif byte in b"}]":
+            depth -= 1
+    return deepest

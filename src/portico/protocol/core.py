@@ -1,0 +1,253 @@
+"""The kernel: answers what is static or its own, and hands the rest to the providers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from portico.model.context import Context
+from portico.model.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    InvalidParams,
+    McpError,
+)
+from portico.model.message import NOTHING, Request, Response
+from portico.model.offer import Item
+from portico.model.session import LOG_LEVELS, Session
+from portico.model.types import Handler
+from portico.model.version import Version, negotiate
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import refuse
+from portico.protocol.ladder import check_header_params
+from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
+from portico.protocol.methods import LISTS, TABLE, Kind
+
+T = TypeVar("T")
+
+EMPTY_RESULT = b"{}"
+
+
+class Statics(Protocol):
+    """The catalog as the core sees it: ready bytes, and what is where."""
+
+    identity: bytes
+    """The server's name and version, as JSON."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The capabilities it declares."""
+        ...
+
+    def handshake(self, version: Version) -> bytes:
+        """The result of `initialize`."""
+        ...
+
+    def discovery(self, version: Version) -> bytes:
+        """The result of `server/discover`."""
+        ...
+
+    def page(self, kind: str, version: Version, cursor: str) -> bytes | None:
+        """A page of a list, or None for a cursor that nobody gave out."""
+        ...
+
+    def tool(self, name: str) -> Item | None:
+        """A tool by its name."""
+        ...
+
+
+class Hub(Protocol):
+    """Who wants to hear of changes."""
+
+    def attach(self, session: Session) -> None:
+        """Send a legacy session its notifications until it is detached."""
+        ...
+
+    async def follow(self, wanted: Wanted, context: Context, first: bytes) -> None:
+        """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
+        ...
+
+
+class _InitializeParams(Struct):
+    protocolVersion: str  # noqa: N815  (a field of the wire)
+    capabilities: dict[str, Any]
+    clientInfo: dict[str, Any]  # noqa: N815  (a field of the wire)
+
+
+class _LevelParams(Struct):
+    level: str
+
+
+class Core:
+    """One endpoint's kernel: a catalog in front, the providers behind."""
+
+    def __init__(self, catalog: Callable[[], Statics], beyond: Handler, hub: Hub) -> None:
+        self._catalog = catalog
+        self._beyond = beyond
+        self._hub = hub
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        """The answer to what needs no waiting: static lists, handshakes, notifications."""
+        meaning = TABLE.get((request.method, request.version))
+        if meaning is None:
+            return NOTHING if not request.id else None
+        if meaning.kind is Kind.NOTICE or not request.id:
+            return NOTHING
+        if meaning.kind is Kind.STATIC:
+            return self._static(request, meaning.capability)
+        if request.method == "initialize":
+            return self._initialize(request, context)
+        if request.method == "ping":
+            return Response(id=request.id, result=EMPTY_RESULT)
+        return None
+
+    async def answer(self, request: Request, context: Context) -> Response:
+        """The answer to any request; what it raises is for `respond` to put into words."""
+        quick = self.quick(request, context)
+        if quick is not None:
+            return quick
+        catalog = self._catalog()
+        context.server_info = catalog.identity
+        meaning = TABLE.get((request.method, request.version))
+        if meaning is None:
+            return await self._beyond(request, context)
+        if meaning.capability and meaning.capability not in catalog.kinds:
+            return _not_found(request)
+        if meaning.kind is Kind.CORE:
+            return await _OWN[request.method](self, request, context)
+        if request.method == "tools/call" and context.headers is not None:
+            mismatch = self._check_header_params(request, context)
+            if mismatch is not None:
+                return mismatch
+        return await self._beyond(request, context)
+
+    def _static(self, request: Request, capability: str) -> Response:
+        catalog = self._catalog()
+        if not capability:
+            return Response(id=request.id, result=catalog.discovery(request.version))
+        if capability not in catalog.kinds:
+            return _not_found(request)
+        page = catalog.page(LISTS[request.method], request.version, request.cursor)
+        if page is None:
+            return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
+        return Response(id=request.id, result=page)
+
+    def _initialize(self, request: Request, context: Context) -> Response:
+        try:
+            params = msgspec.json.decode(request.params or b"{}", type=_InitializeParams)
+        except msgspec.DecodeError as error:
+            return error_response(request.id, INVALID_PARAMS, f"params of initialize: {error}")
+        version = negotiate(params.protocolVersion)
+        session = context.session
+        if session is not None:
+            if session.version is not None:
+                return error_response(request.id, INVALID_REQUEST, "already initialized")
+            session.version = version
+            session.capabilities = params.capabilities
+            session.client_info = params.clientInfo
+            self._hub.attach(session)
+        return Response(id=request.id, result=self._catalog().handshake(version))
+
+    async def _set_level(self, request: Request, context: Context) -> Response:
+        session = _session(request, context)
+        level = decode_params(request, _LevelParams).level
+        if level not in LOG_LEVELS:
+            raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}, not {level[:40]!r}")
+        session.log_level = level
+        return Response(id=request.id, result=EMPTY_RESULT)
+
+    async def _subscribe(self, request: Request, context: Context) -> Response:
+        session = _session(request, context)
+        if not request.uri:
+            raise InvalidParams(f"{request.method} needs a uri")
+        response = await self._beyond(request, context)
+        if not response.error:
+            if request.method == "resources/subscribe":
+                session.subscriptions.add(request.uri)
+            else:
+                session.subscriptions.discard(request.uri)
+        return response
+
+    async def _listen(self, request: Request, context: Context) -> Response:
+        if context.peer is None:
+            raise McpError("this way in cannot carry a stream of notifications")
+        asked = wanted_of(request, self._catalog().kinds)
+        owned = [uri for uri in asked.uris if await self._owns(uri, context)]
+        wanted = asked.only(owned)
+        await self._hub.follow(wanted, context, acknowledged(wanted))
+        return Response(id=request.id, result=ended(request.id))
+
+    async def _owns(self, uri: str, context: Context) -> bool:
+        # The chain knows this question in its legacy form, so providers need only one.
+        ask = Request(method="resources/subscribe", id=b"0", params=b"{}", uri=uri)
+        return not (await self._beyond(ask, context)).error
+
+    def _check_header_params(self, request: Request, context: Context) -> Response | None:
+        tool = self._catalog().tool(request.name)
+        if tool is None or not tool.header_params or not request.version.modern:
+            return None
+        assert context.headers is not None
+        arguments = request.decode().get("arguments")
+        rejection = check_header_params(tool.header_params, arguments, context.headers)
+        return None if rejection is None else refuse(request.id, rejection).response
+
+
+_OWN: dict[str, Callable[[Core, Request, Context], Awaitable[Response]]] = {
+    "logging/setLevel": Core._set_level,
+    "resources/subscribe": Core._subscribe,
+    "resources/unsubscribe": Core._subscribe,
+    "subscriptions/listen": Core._listen,
+}
+
+
+async def respond(
+    handler: Handler,
+    request: Request,
+    context: Context,
+    report: Callable[[Request, BaseException], None],
+) -> Response:
+    """Run a handler so that whatever it raises becomes the answer to its own request only."""
+    try:
+        response = await handler(request, context)
+    except McpError as error:
+        response = mcp_error_response(request.id, error)
+    except RecursionError:
+        response = error_response(request.id, INVALID_REQUEST, "nested too deeply")
+    except msgspec.DecodeError as error:
+        response = error_response(
+            request.id, INVALID_PARAMS, f"params of {request.method}: {error}"
+        )
+    except Exception as error:
+        report(request, error)
+        response = error_response(request.id, INTERNAL_ERROR, "internal error")
+    return response if request.id else NOTHING
+
+
+def mcp_error_response(id: bytes, error: McpError) -> Response:
+    """An error as the answer to send."""
+    data = msgspec.UNSET if error.data is None else error.data
+    return error_response(id, error.code, error.message, data)
+
+
+def decode_params(request: Request, type: type[T]) -> T:
+    """The params as a type, or InvalidParams that names the field."""
+    try:
+        return msgspec.json.decode(request.params or b"{}", type=type)
+    except msgspec.DecodeError as error:
+        raise InvalidParams(f"params of {request.method}: {error}") from None
+
+
+def _session(request: Request, context: Context) -> Session:
+    # Without a session, what it would keep is refused, never shared.
+    if context.session is None:
+        raise McpError(f"{request.method} needs a session", INVALID_REQUEST)
+    return context.session
+
+
+def _not_found(request: Request) -> Response:
+    return error_response(
+        request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}"
+    )

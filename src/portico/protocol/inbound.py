@@ -1,0 +1,87 @@
+"""Sorts what came in: a request to serve, a client's answer, or a refusal with its answer."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from portico.model.errors import INVALID_REQUEST
+from portico.model.message import Request, Response
+from portico.model.version import LATEST_LEGACY, Version
+from portico.protocol.codec import Envelope, Malformed, error_response, is_id, read_message
+from portico.protocol.ladder import Rejection, admit
+
+
+class Answer(Struct, frozen=True):
+    """A client's answer to a question of ours."""
+
+    id: bytes
+    result: bytes
+    error: bytes
+
+
+class Refused(Struct, frozen=True):
+    """A message that goes no further, with its answer and whether HTTP sends a body."""
+
+    response: Response
+    version: Version
+    bare: bool = False
+
+
+Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
+
+
+def read(
+    data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None
+) -> Inbound:
+    """One message, or the members of a batch where the version has batches."""
+    try:
+        message = read_message(data)
+    except Malformed as bad:
+        version = assumed or LATEST_LEGACY
+        return Refused(error_response(bad.id, bad.code, bad.message, version=version), version)
+    if isinstance(message, Envelope):
+        return _sort(message, assumed, headers)
+    if assumed is not Version.V2025_03_26:
+        refusal = "a batch is only allowed in protocol version 2025-03-26"
+    elif not message:
+        refusal = "an empty batch"
+    else:
+        return [_member(raw, assumed, headers) for raw in message]
+    version = assumed or LATEST_LEGACY
+    return Refused(error_response(b"", INVALID_REQUEST, refusal, version=version), version)
+
+
+def _member(
+    raw: bytes, assumed: Version, headers: Mapping[str, str] | None
+) -> Request | Answer | Refused:
+    inbound = read(raw, assumed, headers)
+    if isinstance(inbound, list):
+        refusal = "a batch inside a batch"
+    elif isinstance(inbound, Request) and inbound.method == "initialize":
+        refusal = "initialize must not be part of a batch"
+    else:
+        return inbound
+    return Refused(error_response(b"", INVALID_REQUEST, refusal, version=assumed), assumed)
+
+
+def _sort(
+    envelope: Envelope, assumed: Version | None, headers: Mapping[str, str] | None
+) -> Request | Answer | Refused:
+    if not envelope.method and (envelope.result or envelope.error) and envelope.id:
+        return Answer(bytes(envelope.id), bytes(envelope.result), bytes(envelope.error))
+    admitted = admit(envelope, assumed, headers)
+    if isinstance(admitted, Rejection):
+        return refuse(bytes(envelope.id), admitted)
+    return admitted
+
+
+def refuse(id: bytes, rejection: Rejection) -> Refused:
+    """A rejection as the answer to send."""
+    response = error_response(
+        id if is_id(id) else b"",
+        rejection.code,
+        rejection.message,
+        rejection.data,
+        rejection.version,
+    )
+    return Refused(response, rejection.version, rejection.bare)

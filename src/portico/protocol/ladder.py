@@ -1,0 +1,260 @@
+"""The inbound ladder: numbered rungs, the first failure wins, a request or a rejection comes back.
+
+Whether the method exists is no rung: the terminus of the chain is the one place that says so.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from portico.model.errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    UNSUPPORTED_VERSION,
+)
+from portico.model.message import Meta, Request
+from portico.model.offer import HeaderParam
+from portico.model.session import LOG_LEVELS
+from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
+from portico.protocol.codec import Envelope, WireParams, is_id, params_of
+from portico.protocol.methods import MODERN_ONLY, TABLE
+
+VERSION_HEADER = "mcp-protocol-version"
+METHOD_HEADER = "mcp-method"
+NAME_HEADER = "mcp-name"
+
+_NO_PARAMS = WireParams()
+
+
+class Rejection(Struct, frozen=True):
+    """Why a message goes no further."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+    version: Version = LATEST_LEGACY
+    bare: bool = False
+    """True for a legacy HTTP failure that is a status without a JSON-RPC body."""
+
+
+def admit(
+    envelope: Envelope, assumed: Version | None, headers: Mapping[str, str] | None
+) -> Request | Rejection:
+    """Name a message's era and version, and hold it against its headers.
+
+    `assumed` is the version of the session, or of an embedder; None on a connection that has not
+    been initialised. `headers` is None where the transport has none.
+    """
+    # 1. A JSON-RPC 2.0 request or notification.
+    id = bytes(envelope.id)
+    if envelope.jsonrpc != "2.0":
+        return Rejection(INVALID_REQUEST, 'jsonrpc must be "2.0"')
+    if not envelope.method:
+        return Rejection(INVALID_REQUEST, "a request needs a method")
+    if id and not is_id(id):
+        return Rejection(INVALID_REQUEST, "an id must be a string or an integer")
+
+    # 2. Params of the right shape, as far as the rungs below look.
+    params = _NO_PARAMS
+    raw = bytes(envelope.params)
+    if raw:
+        try:
+            params = params_of(raw)
+        except msgspec.DecodeError as error:
+            return Rejection(INVALID_PARAMS, f"params of {envelope.method}: {error}")
+
+    # 3. The era: what the body says, then the header, then the method's own name.
+    request = Request(method=envelope.method, id=id, params=raw, version=LATEST_LEGACY)
+    request.name, request.uri, request.cursor = params.name, params.uri, params.cursor
+    meta = params.meta
+    stated = UNSET if meta is UNSET else meta.version
+    if stated is UNSET and not _opens_modern(envelope.method, headers):
+        return _legacy(request, params, assumed, headers)
+    return _modern(request, params, headers)
+
+
+def _opens_modern(method: str, headers: Mapping[str, str] | None) -> bool:
+    if method in MODERN_ONLY:
+        return True
+    header = headers.get(VERSION_HEADER) if headers is not None else None
+    version = BY_TEXT.get(header) if header is not None else None
+    return version is not None and version.modern
+
+
+def _legacy(
+    request: Request,
+    params: WireParams,
+    assumed: Version | None,
+    headers: Mapping[str, str] | None,
+) -> Request | Rejection:
+    # 4L. A version agreed on, except for what may come before.
+    if request.method == "initialize":
+        assumed = assumed or LATEST_LEGACY
+    elif headers is not None and (header := headers.get(VERSION_HEADER)) is not None:
+        version = BY_TEXT.get(header)
+        if version is None:
+            return Rejection(
+                INVALID_REQUEST, f"unsupported {VERSION_HEADER}: {header[:40]!r}", bare=True
+            )
+        assumed = assumed or version
+    elif assumed is None and request.method == "ping":
+        assumed = LATEST_LEGACY
+    if assumed is None:
+        return Rejection(
+            INVALID_REQUEST,
+            f"{request.method} before initialize: open with initialize, or send the "
+            f"per-request _meta of {MODERN[-1].text}",
+        )
+    request.version = assumed
+    if params.meta is not UNSET and params.meta.progress_token:
+        request.meta = Meta(progress_token=bytes(params.meta.progress_token))
+    return request
+
+
+def _modern(
+    request: Request, params: WireParams, headers: Mapping[str, str] | None
+) -> Request | Rejection:
+    request.version = MODERN[-1]
+    meta = params.meta
+    if not request.id and headers is not None:
+        return request  # header rules for notifications are not defined (2026-07-28)
+
+    # 4M. The version in the body, which the header must repeat.
+    stated = UNSET if meta is UNSET else meta.version
+    if headers is not None:
+        header = headers.get(VERSION_HEADER)
+        if stated is not UNSET and header != stated:
+            return _mismatch(VERSION_HEADER, header, stated)
+    if meta is UNSET or stated is UNSET:
+        if not request.id:
+            return request
+        return _lacks("io.modelcontextprotocol/protocolVersion")
+
+    # 5M. A version we speak in this era.
+    version = BY_TEXT.get(stated)
+    if version is None or not version.modern:
+        return Rejection(
+            UNSUPPORTED_VERSION,
+            f"unsupported protocol version {stated[:40]!r}",
+            {"supported": [v.text for v in MODERN], "requested": stated},
+            version=MODERN[-1],
+        )
+    request.version = version
+
+    # 6M. The other required metadata.
+    if request.id and not meta.client_capabilities:
+        return _lacks("io.modelcontextprotocol/clientCapabilities")
+    if meta.client_capabilities and bytes(meta.client_capabilities)[:1] != b"{":
+        return _bad_meta("io.modelcontextprotocol/clientCapabilities must be an object")
+    if meta.client_info and bytes(meta.client_info)[:1] != b"{":
+        return _bad_meta("io.modelcontextprotocol/clientInfo must be an object")
+    if meta.log_level and meta.log_level not in LOG_LEVELS:
+        return _bad_meta(
+            f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}"
+        )
+    request.meta = Meta(
+        bytes(meta.client_capabilities),
+        bytes(meta.client_info),
+        meta.log_level,
+        bytes(meta.progress_token),
+    )
+
+    # 7M. The routing headers repeat the body.
+    if headers is not None:
+        wrong = _check_headers(request, headers)
+        if wrong is not None:
+            return wrong
+    return request
+
+
+def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | None:
+    header = headers.get(METHOD_HEADER)
+    if header != request.method:
+        return _mismatch(METHOD_HEADER, header, request.method)
+    meaning = TABLE.get((request.method, request.version))
+    if meaning is None or not meaning.mirrored:
+        return None
+    body = request.name if meaning.mirrored == "name" else request.uri
+    header = headers.get(NAME_HEADER)
+    if header is None or decode_header(header) != body:
+        return _mismatch(NAME_HEADER, header, body)
+    return None
+
+
+def check_header_params(
+    params: tuple[HeaderParam, ...], arguments: Any, headers: Mapping[str, str]
+) -> Rejection | None:
+    """Hold each `Mcp-Param-*` header against the argument it mirrors."""
+    for param in params:
+        value = arguments
+        for step in param.path:
+            value = value.get(step) if isinstance(value, dict) else None
+        header = headers.get(param.header)
+        if value is None and header is None:
+            continue
+        if value is None or header is None or not _mirrors(decode_header(header), value):
+            return _mismatch(param.header, header, ".".join(param.path))
+    return None
+
+
+def encode_header(value: str) -> str:
+    """A value as a header may carry it: plain if it survives the way, else in Base64."""
+    plain = value.isascii() and value.isprintable() and value == value.strip(" \t")
+    if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    return f"=?base64?{b64encode(value.encode()).decode()}?="
+
+
+def decode_header(value: str) -> str | None:
+    """The inverse; None for what no encoder would have written."""
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
+        return value
+    text = value[9:-2]
+    try:
+        decoded = b64decode(text, validate=True)
+        # Only the canonical form, so that one value has one spelling.
+        return decoded.decode() if b64encode(decoded).decode() == text else None
+    except (Base64Error, UnicodeDecodeError):
+        return None
+
+
+def header_value(value: Any) -> str | None:
+    """An argument as its header has it; None for what has no header form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    return None
+
+
+def _mirrors(header: str | None, value: Any) -> bool:
+    if header is None:
+        return False
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(header) == value  # 42.0 and 42 are equal (server validation, note)
+        except ValueError:
+            return False
+    return header == header_value(value)
+
+
+def _mismatch(name: str, header: str | None, body: str) -> Rejection:
+    said = "is missing" if header is None else f"says {header[:80]!r}"
+    return Rejection(
+        HEADER_MISMATCH,
+        f"header mismatch: {name} {said}, the body has {body[:80]!r}",
+        version=MODERN[-1],
+    )
+
+
+def _lacks(key: str) -> Rejection:
+    return _bad_meta(f"params._meta lacks the required {key}")
+
+
+def _bad_meta(message: str) -> Rejection:
+    return Rejection(INVALID_PARAMS, message, version=MODERN[-1])

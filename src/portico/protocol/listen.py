@@ -1,0 +1,87 @@
+"""`subscriptions/listen`: what a modern client wants to hear of, and the messages it gets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import InvalidParams
+from portico.model.message import Request
+from portico.model.types import Change
+from portico.protocol.codec import encode
+
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
+LIST_KINDS = ("tools", "prompts", "resources")
+
+
+class _Filter(Struct):
+    toolsListChanged: bool = False  # noqa: N815  (fields of the wire)
+    promptsListChanged: bool = False  # noqa: N815
+    resourcesListChanged: bool = False  # noqa: N815
+    resourceSubscriptions: list[str] = []  # noqa: N815
+
+
+class _ListenParams(Struct):
+    notifications: _Filter
+
+
+class Wanted(Struct, frozen=True):
+    """The changes one listener wants, known by its request's id."""
+
+    id: bytes
+    lists: frozenset[str]
+    uris: frozenset[str] = frozenset()
+
+    def only(self, uris: Sequence[str]) -> "Wanted":
+        """The same with just these resources."""
+        return Wanted(self.id, self.lists, frozenset(uris))
+
+    def covers(self, change: Change) -> bool:
+        """True if this change is one of those asked for."""
+        return change.uri in self.uris if change.uri else change.kind in self.lists
+
+
+def wanted_of(request: Request, kinds: frozenset[str]) -> Wanted:
+    """What a listen request asks for, less what this server has not got."""
+    try:
+        params = msgspec.json.decode(request.params, type=_ListenParams)
+    except msgspec.DecodeError as error:
+        raise InvalidParams(f"params of {request.method}: {error}") from None
+    asked = params.notifications
+    lists = {kind for kind in LIST_KINDS if getattr(asked, f"{kind}ListChanged")}
+    uris = asked.resourceSubscriptions if "resources" in kinds else []
+    return Wanted(request.id, frozenset(lists & kinds), frozenset(uris))
+
+
+def acknowledged(wanted: Wanted) -> bytes:
+    """The first message of the stream: the subset that will be honoured."""
+    accepted: dict[str, Any] = {
+        f"{kind}ListChanged": True for kind in LIST_KINDS if kind in wanted.lists
+    }
+    if wanted.uris:
+        accepted["resourceSubscriptions"] = sorted(wanted.uris)
+    return _message(
+        "notifications/subscriptions/acknowledged", {"notifications": accepted}, wanted.id
+    )
+
+
+def change_message(change: Change, subscription: bytes = b"") -> bytes:
+    """A change as its notification; a modern one names the subscription it belongs to."""
+    if change.uri:
+        return _message("notifications/resources/updated", {"uri": change.uri}, subscription)
+    return _message(f"notifications/{change.kind}/list_changed", {}, subscription)
+
+
+def ended(subscription: bytes) -> bytes:
+    """The result that ends a subscription gracefully."""
+    return encode({"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: Raw(subscription)}})
+
+
+def _message(method: str, params: dict[str, Any], subscription: bytes) -> bytes:
+    if subscription:
+        params = {"_meta": {SUBSCRIPTION_KEY: Raw(subscription)}, **params}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    return encode(message)

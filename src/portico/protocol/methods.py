@@ -1,0 +1,70 @@
+"""One table from (method, version) to what it means. A missing key *is* the version gate."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from portico.model.version import LEGACY, MODERN, Version
+
+
+class Kind(Enum):
+    """Who answers a method, and how."""
+
+    STATIC = "from the catalog's ready bytes"
+    CORE = "by the core itself"
+    CALL = "by the first provider that owns the name"
+    NOTICE = "not at all: a notification"
+
+
+class Meaning(Struct, frozen=True):
+    """What a method means at one version."""
+
+    kind: Kind
+    capability: str = ""
+    """The server capability without which the method does not exist."""
+    mirrored: str = ""
+    """The params field that modern HTTP mirrors into `Mcp-Name`."""
+    rounds: bool = False
+    """True if it may be answered with `input_required` (modern only)."""
+
+
+_ALL = tuple(Version)
+
+_ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
+    ("initialize", LEGACY, Meaning(Kind.CORE)),
+    ("ping", LEGACY, Meaning(Kind.CORE)),
+    ("logging/setLevel", LEGACY, Meaning(Kind.CORE)),
+    ("resources/subscribe", LEGACY, Meaning(Kind.CORE, "resources")),
+    ("resources/unsubscribe", LEGACY, Meaning(Kind.CORE, "resources")),
+    ("server/discover", MODERN, Meaning(Kind.STATIC)),
+    ("subscriptions/listen", MODERN, Meaning(Kind.CORE)),
+    ("tools/list", _ALL, Meaning(Kind.STATIC, "tools")),
+    ("resources/list", _ALL, Meaning(Kind.STATIC, "resources")),
+    ("resources/templates/list", _ALL, Meaning(Kind.STATIC, "resources")),
+    ("prompts/list", _ALL, Meaning(Kind.STATIC, "prompts")),
+    ("tools/call", _ALL, Meaning(Kind.CALL, "tools", mirrored="name", rounds=True)),
+    ("resources/read", _ALL, Meaning(Kind.CALL, "resources", mirrored="uri", rounds=True)),
+    ("prompts/get", _ALL, Meaning(Kind.CALL, "prompts", mirrored="name", rounds=True)),
+    ("completion/complete", _ALL, Meaning(Kind.CALL, "completions")),
+    ("notifications/initialized", LEGACY, Meaning(Kind.NOTICE)),
+    ("notifications/cancelled", _ALL, Meaning(Kind.NOTICE)),
+    ("notifications/progress", LEGACY, Meaning(Kind.NOTICE)),
+    ("notifications/roots/list_changed", LEGACY, Meaning(Kind.NOTICE)),
+)
+
+TABLE: dict[tuple[str, Version], Meaning] = {
+    (method, version): meaning for method, versions, meaning in _ROWS for version in versions
+}
+
+MODERN_ONLY = frozenset(
+    method for method, versions, _ in _ROWS if all(version.modern for version in versions)
+)
+"""Methods whose very name says that the sender is modern."""
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "templates",
+    "prompts/list": "prompts",
+}
+"""The list methods, and the part of an offer that each shows."""

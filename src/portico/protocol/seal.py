@@ -1,0 +1,67 @@
+"""Seals what travels through a client and must come back unread and unchanged.
+
+Encrypt-then-MAC from keyed BLAKE2b alone: a keystream in counter mode under one derived key, a
+tag over nonce, binding and ciphertext under another. Key, nonce and time are handed in.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any
+
+import msgspec
+
+KEY_SIZE = 32
+NONCE_SIZE = 16
+_TAG_SIZE = 32
+_BLOCK = 64
+
+
+class SealBroken(Exception):
+    """The text was not sealed by this key, for this binding, or has expired."""
+
+
+class Seal:
+    """One secret key; seals JSON values that expire and are bound to a purpose."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < KEY_SIZE:
+            raise ValueError(f"a seal needs a key of at least {KEY_SIZE} bytes")
+        master = blake2b(key, digest_size=64, person=b"portico seal").digest()
+        self._cipher_key, self._tag_key = master[:32], master[32:]
+
+    def close(self, value: Any, *, binding: bytes, expires: float, nonce: bytes) -> str:
+        """Seal a value; it opens only with the same binding, until `expires`."""
+        plain = msgspec.json.encode([expires, value])
+        body = self._stream(nonce, plain)
+        return urlsafe_b64encode(nonce + self._tag(nonce, binding, body) + body).decode()
+
+    def open(self, text: str, *, binding: bytes, now: float) -> Any:
+        """The value again, or SealBroken."""
+        try:
+            raw = urlsafe_b64decode(text.encode("ascii"))
+        except (Base64Error, ValueError):
+            raise SealBroken("it is not a sealed text") from None
+        if urlsafe_b64encode(raw).decode() != text:  # one sealed value, one spelling
+            raise SealBroken("it is not a sealed text")
+        nonce, tag = raw[:NONCE_SIZE], raw[NONCE_SIZE : NONCE_SIZE + _TAG_SIZE]
+        body = raw[NONCE_SIZE + _TAG_SIZE :]
+        if not compare_digest(tag, self._tag(nonce, binding, body)):
+            raise SealBroken("it was changed, or sealed for another asker or request")
+        expires, value = msgspec.json.decode(self._stream(nonce, body))
+        if now > expires:
+            raise SealBroken("it has expired")
+        return value
+
+    def _stream(self, nonce: bytes, data: bytes) -> bytes:
+        stream = b"".join(
+            blake2b(nonce + n.to_bytes(8, "big"), key=self._cipher_key).digest()
+            for n in range((len(data) + _BLOCK - 1) // _BLOCK)
+        )[: len(data)]
+        mixed = int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")
+        return mixed.to_bytes(len(data), "big")
+
+    def _tag(self, nonce: bytes, binding: bytes, body: bytes) -> bytes:
+        framed = len(binding).to_bytes(8, "big") + binding + nonce + body
+        return blake2b(framed, key=self._tag_key, digest_size=_TAG_SIZE).digest()

@@ -1,0 +1,1 @@
+"""What answers: something that owns tools, resources, prompts or completions."""

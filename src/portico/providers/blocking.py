@@ -1,0 +1,27 @@
+"""The context as a plain function has it: the same calls, without `await`."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from portico.model.context import Context
+
+_CALLS = frozenset({"ask", "elicit", "elicit_url", "log", "progress", "roots", "sample"})
+
+
+class BlockingContext:
+    """Stands for a context in a thread; its calls wait for the event loop to do them."""
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._context, name)
+        return self._blocking(value) if name in _CALLS else value
+
+    def _blocking(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), self._loop).result()
+
+        return wait

@@ -1,0 +1,39 @@
+"""Completions of prompt arguments and template variables."""
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from portico.model.context import Context
+from portico.providers.invoke import Invocation
+from portico.providers.results import WrongReturn
+
+MOST_VALUES = 100
+
+
+class Completer:
+    """One function that completes one argument: `(value)`, `(value, known)` or with a context."""
+
+    def __init__(self, function: Any) -> None:
+        parameters = inspect.signature(function).parameters
+        takes = [name for name in parameters if name != "context"]
+
+        def bind(given: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
+            args = [given["value"], given["known"]][: len(takes)]
+            return args, {"context": context} if "context" in parameters else {}
+
+        self._invoke = Invocation(function, bind)
+
+    async def __call__(self, value: str, known: dict[str, str], context: Context) -> Any:
+        """The values that fit what was typed so far, knowing the other arguments."""
+        return await self._invoke({"value": value, "known": known}, context)
+
+
+def completion_result(values: Any) -> dict[str, Any]:
+    """A `completion/complete` result; what is over the protocol's 100 values is only counted."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise WrongReturn("a completer returns a list of strings")
+    found = [str(value) for value in values]
+    completion: dict[str, Any] = {"values": found[:MOST_VALUES], "total": len(found)}
+    completion["hasMore"] = len(found) > MOST_VALUES
+    return {"completion": completion}

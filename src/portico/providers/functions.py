@@ -1,0 +1,322 @@
+"""The provider behind a `Server`: definitions, and the functions that answer for them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from portico.model.context import Context
+from portico.model.errors import (
+    INTERNAL_ERROR,
+    InvalidParams,
+    McpError,
+    MissingCapability,
+    PorticoError,
+    ToolError,
+)
+from portico.model.message import Request, Response
+from portico.model.offer import Item, Offer
+from portico.model.types import Change
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.protocol.core import EMPTY_RESULT, decode_params
+from portico.providers.completions import Completer, completion_result
+from portico.providers.entries import Prompt, Resource, Template, Tool
+from portico.providers.results import (
+    WrongReturn,
+    error_result,
+    prompt_result,
+    resource_result,
+    tool_result,
+)
+from portico.providers.rounds import Replay, Rounds, Suspended, identified
+from portico.protocol.seal import Seal
+
+Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
+
+Report = Callable[[Request, BaseException], None]
+
+
+class _ToolParams(Struct):
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class _PromptParams(Struct):
+    name: str
+    arguments: dict[str, str] | None = None
+
+
+class _Reference(Struct):
+    type: str
+    name: str = ""
+    uri: str = ""
+
+
+class _Argument(Struct):
+    name: str
+    value: str
+
+
+class _Known(Struct):
+    arguments: dict[str, str] = {}
+
+
+class _CompleteParams(Struct):
+    ref: _Reference
+    argument: _Argument
+    context: _Known = _Known()
+
+
+class FunctionProvider:
+    """Owns what was registered with it and answers with the registered functions."""
+
+    def __init__(self, name: str, *, seal: Seal, report: Report) -> None:
+        self.name = name
+        self.tools: dict[str, Tool] = {}
+        self.resources: dict[str, Resource] = {}
+        self.templates: dict[str, Template] = {}
+        self.prompts: dict[str, Prompt] = {}
+        self.completers: dict[tuple[str, str], Completer] = {}
+        self.cache: tuple[int, str] = (0, "private")
+        """`ttlMs` and `cacheScope` of what `resources/read` answers."""
+        self.capabilities: frozenset[str] = frozenset()
+        self._rounds = Rounds(seal)
+        self._report = report
+        self._watchers: list[Callable[[Change], None]] = []
+        self._offer: Offer | None = None
+
+    # What it offers.
+
+    def offer(self) -> Offer:
+        """All that is registered now."""
+        if self._offer is None:
+            self._offer = Offer(
+                tools=_items(self.tools),
+                resources=_items(self.resources),
+                templates=_items(self.templates),
+                prompts=_items(self.prompts),
+                completions=bool(self.completers),
+                subscriptions=True,
+                capabilities=self.capabilities,
+            )
+        return self._offer
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Have every change told to this function."""
+        self._watchers.append(changed)
+
+    def changed(self, kind: str, uri: str = "") -> None:
+        """Forget the old snapshot and tell who watches."""
+        if not uri:
+            self._offer = None
+        for watcher in self._watchers:
+            watcher(Change(kind, uri))
+
+    # What it answers.
+
+    async def provide(self, request: Request, context: Context) -> Response | None:
+        """Answer for what is registered; None for everything else."""
+        answer = _ANSWERS.get(request.method)
+        return None if answer is None else await answer(self, request, context)
+
+    async def call_tool(self, request: Request, context: Context) -> Response | None:
+        """Run a tool, its arguments checked before and its structured answer after."""
+        tool = self.tools.get(request.name)
+        if tool is None:
+            return None
+        params = decode_params(request, _ToolParams)
+        invoke = tool.invoke
+        if invoke is None:
+            raise McpError(f"no handler for tool: {tool.name}", INTERNAL_ERROR)
+        arguments = params.arguments or {}
+        problems = tool.input.problems(arguments)
+        if problems:
+            words = f"{tool.name}: {tool.input.describe(problems)}"
+            if request.version < Version.V2025_11_25:
+                raise InvalidParams(words)
+            return self._result(request, context, error_result(words))
+
+        async def run(bound: Context) -> dict[str, Any]:
+            return self._tool_value(tool, await invoke(arguments, bound), request)
+
+        try:
+            result = await self._rounded(request, context, run)
+        except MissingCapability as missing:
+            if request.version.modern:
+                raise
+            result = error_result(str(missing))
+        except McpError:
+            raise
+        except (ToolError, WrongReturn) as error:
+            result = error_result(f"{tool.name}: {error}" if isinstance(error, WrongReturn) else str(error))
+        except Exception as error:
+            self._report(request, error)
+            result = error_result(f"{tool.name} failed: {error or type(error).__name__}")
+        return self._result(request, context, result)
+
+    async def read_resource(self, request: Request, context: Context) -> Response | None:
+        """Read a resource by its URI, or by its name where no URI is given."""
+        if not request.uri and not request.name:
+            raise InvalidParams("resources/read needs a uri (or a name)")
+        found = self._find_resource(request.uri, request.name)
+        if found is None:
+            return None
+        entry, uri, variables = found
+        invoke = entry.invoke
+        if invoke is None:
+            raise McpError(f"no handler for resource: {entry.uri}", INTERNAL_ERROR)
+
+        async def run(bound: Context) -> dict[str, Any]:
+            value = await invoke({"uri": uri, **variables}, bound)
+            return resource_result(value, uri, entry.mime_type)
+
+        result = await self._guarded(request, context, run, f"reading {uri[:200]}")
+        if request.version.modern and result.get("resultType") != "input_required":
+            ttl_ms, scope = self.cache
+            result = {"ttlMs": ttl_ms, "cacheScope": scope, **result}
+        return self._result(request, context, result)
+
+    async def get_prompt(self, request: Request, context: Context) -> Response | None:
+        """Fill in a prompt."""
+        prompt = self.prompts.get(request.name)
+        if prompt is None:
+            return None
+        arguments = decode_params(request, _PromptParams).arguments or {}
+        missing = [a["name"] for a in prompt.arguments if a.get("required")]
+        missing = [name for name in missing if name not in arguments]
+        if missing:
+            raise InvalidParams(f"prompt {prompt.name}: missing argument {', '.join(missing)}")
+        invoke = prompt.invoke
+        if invoke is None:
+            raise McpError(f"no handler for prompt: {prompt.name}", INTERNAL_ERROR)
+
+        async def run(bound: Context) -> dict[str, Any]:
+            value = await invoke(dict(arguments), bound)
+            return prompt_result(value, prompt.description, request.version)
+
+        result = await self._guarded(request, context, run, f"prompt {prompt.name}")
+        return self._result(request, context, result)
+
+    async def complete(self, request: Request, context: Context) -> Response | None:
+        """Complete one argument of a prompt or one variable of a template."""
+        params = decode_params(request, _CompleteParams)
+        reference = params.ref.name if params.ref.type == "ref/prompt" else params.ref.uri
+        if reference not in self.prompts and reference not in self.templates:
+            return None if reference not in self.resources else self._result(
+                request, context, completion_result([])
+            )
+        completer = self.completers.get((reference, params.argument.name))
+
+        async def run(bound: Context) -> dict[str, Any]:
+            if completer is None:
+                return completion_result([])
+            return completion_result(
+                await completer(params.argument.value, params.context.arguments, bound)
+            )
+
+        result = await self._guarded(request, context, run, f"completing {reference[:200]}")
+        return self._result(request, context, result)
+
+    async def subscribe(self, request: Request, context: Context) -> Response | None:
+        """Agree to tell of changes to a resource of ours."""
+        if self._find_resource(request.uri, "") is None:
+            return None
+        return Response(id=request.id, result=EMPTY_RESULT)
+
+    def _find_resource(
+        self, uri: str, name: str
+    ) -> tuple[Resource | Template, str, dict[str, str]] | None:
+        if uri:
+            resource = self.resources.get(uri)
+            if resource is not None:
+                return resource, uri, {}
+            for template in self.templates.values():
+                variables = template.pattern.match(uri)
+                if variables is not None:
+                    return template, uri, variables
+            return None
+        for resource in self.resources.values():
+            if resource.name == name:
+                return resource, resource.uri, {}
+        return None
+
+    def _tool_value(self, tool: Tool, value: Any, request: Request) -> dict[str, Any]:
+        # Checked in full before the version's shape may leave some of it out.
+        result = tool_result(
+            value,
+            structured=tool.output is not None,
+            wrapped=tool.wrapped,
+            version=Version.V2026_07_28,
+        )
+        if tool.output is not None and not result.get("isError"):
+            problems = tool.output.problems(result.get("structuredContent"))
+            if problems:
+                raise WrongReturn(
+                    f"its answer does not match its output schema: {tool.output.describe(problems)}"
+                )
+        if request.version.modern:
+            return result
+        return tool_result(
+            value,
+            structured=tool.output is not None,
+            wrapped=tool.wrapped,
+            version=request.version,
+        )
+
+    async def _guarded(
+        self,
+        request: Request,
+        context: Context,
+        run: Callable[[Context], Awaitable[dict[str, Any]]],
+        what: str,
+    ) -> dict[str, Any]:
+        """Run what is no tool: its failure is an error answer that says what failed."""
+        try:
+            return await self._rounded(request, context, run)
+        except McpError:
+            raise
+        except (PorticoError, WrongReturn) as error:
+            raise McpError(f"{what}: {error}") from error
+        except Exception as error:
+            self._report(request, error)
+            raise McpError(f"{what} failed: {error or type(error).__name__}") from error
+
+    async def _rounded(
+        self,
+        request: Request,
+        context: Context,
+        run: Callable[[Context], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """One round: run to the end, or to the first question the client has not answered."""
+        bound, asker = self._rounds.begin(request, context)
+        try:
+            return await run(bound)
+        except Suspended as suspended:
+            assert isinstance(asker, Replay)
+            return self._rounds.suspend(request, bound, asker, suspended)
+
+    def _result(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
+        if request.version.modern:
+            result = identified(result, context.server_info)
+        try:
+            return Response(id=request.id, result=encode(result))
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise McpError(f"{request.method}: the answer has no JSON form: {error}") from None
+
+
+def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:
+    return tuple(entry.item for entry in entries.values())
+
+
+_ANSWERS: dict[
+    str, Callable[[FunctionProvider, Request, Context], Awaitable[Response | None]]
+] = {
+    "tools/call": FunctionProvider.call_tool,
+    "resources/read": FunctionProvider.read_resource,
+    "prompts/get": FunctionProvider.get_prompt,
+    "completion/complete": FunctionProvider.complete,
+    "resources/subscribe": FunctionProvider.subscribe,
+    "resources/unsubscribe": FunctionProvider.subscribe,
+}

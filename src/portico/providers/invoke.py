@@ -1,0 +1,70 @@
+"""Calls what users register: async and plain functions, and objects with a `call` method."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from portico.model.context import Context
+from portico.model.errors import RegistrationError
+from portico.providers.blocking import BlockingContext
+from portico.providers.threads import Threads
+
+_threads = Threads()
+
+Binder = Callable[[dict[str, Any], Any], tuple[list[Any], dict[str, Any]]]
+"""From arguments and context to what the function takes."""
+
+
+class Invocation:
+    """One registered function and how to call it."""
+
+    def __init__(self, target: Any, bind: Binder | None = None) -> None:
+        self.function = _function_of(target)
+        self.is_async = inspect.iscoroutinefunction(self.function)
+        self._bind = bind or _plain_binder(self.function)
+
+    async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
+        """Call it: on the loop if it is async, in a thread if it is not."""
+        if self.is_async:
+            args, kwargs = self._bind(arguments, context)
+            return await self.function(*args, **kwargs)
+        blocking = BlockingContext(context, asyncio.get_running_loop())
+        args, kwargs = self._bind(arguments, blocking)
+        try:
+            value = await _threads.run(lambda: self.function(*args, **kwargs))
+        except asyncio.CancelledError:
+            context.cancelled = True  # a thread cannot be stopped, but it can look
+            raise
+        return await value if inspect.isawaitable(value) else value
+
+
+def _function_of(target: Any) -> Callable[..., Any]:
+    call = getattr(target, "call", None)
+    if call is not None and callable(call):
+        return call  # type: ignore[no-any-return]  # getattr says nothing of its result
+    if not callable(target):
+        raise RegistrationError(
+            f"{target!r} is no handler: give a function or an object with a `call` method"
+        )
+    if inspect.isfunction(target) or inspect.ismethod(target) or inspect.isbuiltin(target):
+        return target
+    return target.__call__  # type: ignore[no-any-return]  # a callable object's own method
+
+
+def _plain_binder(function: Callable[..., Any]) -> Binder:
+    """For a handler of a defined tool: `(arguments, context)`, or just `(arguments)`."""
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    keyword = any(p.kind is p.KEYWORD_ONLY and p.name == "context" for p in parameters)
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if not positional and not variadic:
+        name = getattr(function, "__qualname__", repr(function))
+        raise RegistrationError(f"{name} must take the arguments: def {name}(arguments, context)")
+
+    def bind(arguments: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
+        if len(positional) >= 2 or variadic:
+            return [arguments, context], {}
+        return [arguments], {"context": context} if keyword else {}
+
+    return bind

@@ -1,0 +1,218 @@
+"""The decorators and methods by which a server's author registers things."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, TypeVar, overload
+
+from portico.definitions import load
+from portico.model.errors import RegistrationError
+from portico.providers.completions import Completer
+from portico.providers.entries import Prompt, Resource, Template, Tool
+from portico.providers.functions import FunctionProvider
+from portico.providers.invoke import Invocation
+
+F = TypeVar("F", bound=Callable[..., Any])
+Source = str | PathLike[str] | bytes | Sequence[Any]
+_KINDS = ("tool", "resource", "template", "prompt")
+
+
+class Registration:
+    """What a `Server` can be given: definitions, functions, and both at once."""
+
+    def __init__(self, functions: FunctionProvider) -> None:
+        self._functions = functions
+
+    # Definitions as data.
+
+    def load_tools(self, source: Source) -> None:
+        """Define tools from a file, bytes or objects; give each its function with `handler`."""
+        self._add("tools", self._functions.tools, map(Tool, load.load_tools(source)))
+
+    def load_resources(self, source: Source) -> None:
+        """Define resources from a file, bytes or objects."""
+        loaded = load.load_resources(source)
+        self._add("resources", self._functions.resources, map(Resource, loaded))
+
+    def load_templates(self, source: Source) -> None:
+        """Define resource templates from a file, bytes or objects."""
+        loaded = load.load_templates(source)
+        self._add("resources", self._functions.templates, map(Template, loaded))
+
+    def load_prompts(self, source: Source) -> None:
+        """Define prompts from a file, bytes or objects."""
+        self._add("prompts", self._functions.prompts, map(Prompt, load.load_prompts(source)))
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Define all that one file holds: tools, resources, resourceTemplates and prompts."""
+        found = load.load_file(path)
+        self._add("tools", self._functions.tools, map(Tool, found.tools))
+        self._add("resources", self._functions.resources, map(Resource, found.resources))
+        self._add("resources", self._functions.templates, map(Template, found.templates))
+        self._add("prompts", self._functions.prompts, map(Prompt, found.prompts))
+
+    def handler(self, name: str, target: Any = None, *, kind: str = "tool") -> Any:
+        """Give a defined tool (or resource, template, prompt) its function: `(arguments, context)`.
+
+        A decorator, or called with the function or an object that has a `call` method.
+        """
+        entry = self._defined(kind, name)
+        if target is not None:
+            entry.invoke = Invocation(target)
+            return target
+
+        def decorate(function: F) -> F:
+            entry.invoke = Invocation(function)
+            return function
+
+        return decorate
+
+    def unanswered(self) -> list[tuple[str, str, str]]:
+        """Kind, key and name of all that is defined but has no function yet."""
+        functions = self._functions
+        kinds = {
+            "tool": functions.tools,
+            "resource": functions.resources,
+            "template": functions.templates,
+            "prompt": functions.prompts,
+        }
+        return [
+            (kind, key, entry.name)
+            for kind, entries in kinds.items()
+            for key, entry in entries.items()  # type: ignore[attr-defined]  # each has items
+            if entry.invoke is None
+        ]
+
+    # Definitions derived from functions.
+
+    @overload
+    def tool(self, function: F) -> F: ...
+    @overload
+    def tool(self, function: None = None, **definition: Any) -> Callable[[F], F]: ...
+    def tool(self, function: Any = None, **definition: Any) -> Any:
+        """Register a function as a tool; its definition comes from its signature and docstring.
+
+        Takes `name`, `title`, `description`, `annotations`, `icons`, `meta` and `output_schema`
+        to say something else.
+        """
+        if function is None:
+            return lambda decorated: self.tool(decorated, **definition)
+        from portico.definitions.derive import derive_tool
+
+        derived = derive_tool(function, **definition)
+        tool = Tool(derived.definition, derived)
+        tool.invoke = Invocation(function, derived.bind)
+        self._add("tools", self._functions.tools, [tool])
+        return function
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        **more: Any,
+    ) -> Callable[[F], F]:
+        """Register a function that reads a resource, or with `{variables}` a template of them."""
+
+        def decorate(function: F) -> F:
+            from portico.definitions.derive import derive_template
+
+            derived = derive_template(function, uri)
+            given = {"name": name, "title": title, "description": description}
+            definition = {**derived.definition, **{k: v for k, v in given.items() if v}, **more}
+            if mime_type:
+                definition["mimeType"] = mime_type
+            entry = self._add_resource(uri, definition)
+            entry.invoke = Invocation(function, derived.bind)
+            return function
+
+        return decorate
+
+    @overload
+    def prompt(self, function: F) -> F: ...
+    @overload
+    def prompt(self, function: None = None, **definition: Any) -> Callable[[F], F]: ...
+    def prompt(self, function: Any = None, **definition: Any) -> Any:
+        """Register a function as a prompt; its parameters are the prompt's arguments."""
+        if function is None:
+            return lambda decorated: self.prompt(decorated, **definition)
+        from portico.definitions.derive import derive_prompt
+
+        derived = derive_prompt(function, **definition)
+        prompt = Prompt(derived.definition)
+        prompt.invoke = Invocation(function, derived.bind)
+        self._add("prompts", self._functions.prompts, [prompt])
+        return function
+
+    def completion(self, reference: str, argument: str) -> Callable[[F], F]:
+        """Register a function that completes an argument of a prompt or template."""
+
+        def decorate(function: F) -> F:
+            self._functions.completers[reference, argument] = Completer(function)
+            self._functions.changed("prompts")
+            return function
+
+        return decorate
+
+    # Both at once, and the way back, also while running.
+
+    def add_tool(self, definition: Mapping[str, Any], target: Any) -> None:
+        """Define a tool and give it its function."""
+        (loaded,) = load.load_tools([definition])
+        tool = Tool(loaded)
+        tool.invoke = Invocation(target)
+        self._add("tools", self._functions.tools, [tool])
+
+    def remove_tool(self, name: str) -> None:
+        """Offer a tool no more; clients are told."""
+        self._remove("tools", self._functions.tools, name)
+
+    def remove_resource(self, uri: str) -> None:
+        """Offer a resource or a template no more; clients are told."""
+        functions = self._functions
+        kept = functions.templates if uri in functions.templates else functions.resources
+        self._remove("resources", kept, uri)
+
+    def remove_prompt(self, name: str) -> None:
+        """Offer a prompt no more; clients are told."""
+        self._remove("prompts", self._functions.prompts, name)
+
+    def _add_resource(self, uri: str, definition: dict[str, Any]) -> Resource | Template:
+        if "{" in uri:
+            (loaded,) = load.load_templates([definition])
+            template = Template(loaded)
+            self._add("resources", self._functions.templates, [template])
+            return template
+        (loaded,) = load.load_resources([definition])
+        resource = Resource(loaded)
+        self._add("resources", self._functions.resources, [resource])
+        return resource
+
+    def _add(self, kind: str, entries: dict[str, Any], added: Iterable[Any]) -> None:
+        new = {entry.item.key: entry for entry in added}
+        for key in new:
+            if key in entries:
+                raise RegistrationError(f"{key!r} is registered already; remove it first")
+        if new:
+            # A new dict, so that whoever walks the old one is not disturbed.
+            entries.update(new)
+            self._functions.changed(kind)
+
+    def _remove(self, kind: str, entries: dict[str, Any], key: str) -> None:
+        if entries.pop(key, None) is None:
+            raise RegistrationError(f"nothing named {key!r} is registered")
+        self._functions.changed(kind)
+
+    def _defined(self, kind: str, name: str) -> Tool | Resource | Template | Prompt:
+        if kind not in _KINDS:
+            raise RegistrationError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
+        entries: dict[str, Any] = getattr(self._functions, kind + "s")
+        entry: Tool | Resource | Template | Prompt | None = entries.get(name)
+        if entry is None:
+            entry = next((e for e in entries.values() if e.name == name), None)
+        if entry is None:
+            known = ", ".join(sorted(entries)) or "none"
+            raise RegistrationError(f"no {kind} {name!r} is defined (defined: {known})")
+        return entry

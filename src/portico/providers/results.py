@@ -1,0 +1,148 @@
+"""From what a handler returned to what travels, in the shape of the version at hand."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from portico.model.content import Content, Contents, Message, Text, ToolResult
+from portico.model.version import Version
+
+_SCALARS = (bool, int, float)
+
+
+class WrongReturn(TypeError):
+    """A handler returned what no result can be made of."""
+
+
+def tool_result(
+    value: Any, *, structured: bool, wrapped: bool, version: Version
+) -> dict[str, Any]:
+    """A `tools/call` result. `structured` says that the tool has an output schema, `wrapped` that
+    its value stands under the key `result` there."""
+    whole = value if isinstance(value, ToolResult) else ToolResult(content=value)
+    data = whole.structured
+    content = whole.content
+    if not isinstance(value, ToolResult) and _is_data(value):
+        data = _plain(value)
+        if wrapped:
+            data = {"result": data}
+        content = None
+    blocks = [block_for(block, version) for block in _blocks(content)]
+    if content is None and data is not None:
+        shown = data["result"] if wrapped and not isinstance(value, ToolResult) else data
+        blocks = [{"type": "text", "text": msgspec.json.encode(shown).decode()}]
+    result: dict[str, Any] = {"content": blocks}
+    if data is not None and _carries(data, version) and (structured or not _is_scalar(data)):
+        result["structuredContent"] = data
+    if whole.is_error:
+        result["isError"] = True
+    if whole.meta is not None:
+        result["_meta"] = whole.meta
+    return result
+
+
+def error_result(message: str) -> dict[str, Any]:
+    """A tool's failure, for the model to read."""
+    return {"content": [{"type": "text", "text": message}], "isError": True}
+
+
+def prompt_result(value: Any, description: str | None, version: Version) -> dict[str, Any]:
+    """A `prompts/get` result."""
+    if isinstance(value, dict) and "messages" in value:
+        return value
+    items = value if isinstance(value, list | tuple) else [value]
+    result: dict[str, Any] = {"messages": [_message(item, version) for item in items]}
+    if description:
+        result["description"] = description
+    return result
+
+
+def resource_result(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
+    """A `resources/read` result."""
+    if isinstance(value, dict) and "contents" in value:
+        return value
+    items = value if isinstance(value, list | tuple) else [value]
+    return {"contents": [_contents(item, uri, mime_type) for item in items]}
+
+
+def block_for(block: Content, version: Version) -> dict[str, Any]:
+    """A content block, or its text where the version does not know its kind."""
+    wire = block.block()
+    if block.kind == "audio" and version < Version.V2025_03_26:
+        return {"type": "text", "text": f"[audio, {wire['mimeType']}, not shown]"}
+    if block.kind == "resource_link" and version < Version.V2025_06_18:
+        return {"type": "text", "text": f"{wire['name']}: {wire['uri']}"}
+    return wire
+
+
+def _is_data(value: Any) -> bool:
+    """True for a value that is not content already and has a JSON form of its own."""
+    if value is None or isinstance(value, str | bytes | bytearray):
+        return False
+    if getattr(type(value), "__mcp_content__", False):
+        return False
+    if isinstance(value, list | tuple):
+        return not any(getattr(type(item), "__mcp_content__", False) for item in value)
+    return True
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):  # a pydantic model, if its owner uses them
+        return value.model_dump(mode="json", by_alias=True)
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError) as error:
+        raise WrongReturn(f"it returned a {type(value).__name__}: {error}") from None
+
+
+def _blocks(content: Any) -> Iterable[Content]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(content)]
+    if isinstance(content, Content):
+        return [content]
+    if isinstance(content, list | tuple):
+        return [block for item in content for block in _blocks(item)]
+    if isinstance(content, dict | int | float | bool):
+        return [Text(msgspec.json.encode(content).decode())]
+    raise WrongReturn(
+        f"it returned a {type(content).__name__}; return text, a content block, a list of those, "
+        "or data with a JSON form"
+    )
+
+
+def _is_scalar(data: Any) -> bool:
+    return isinstance(data, _SCALARS)
+
+
+def _carries(data: Any, version: Version) -> bool:
+    """Structured content came with 2025-06-18, as an object; any JSON value since 2026-07-28."""
+    if version.modern:
+        return True
+    return version >= Version.V2025_06_18 and isinstance(data, dict)
+
+
+def _message(item: Any, version: Version) -> dict[str, Any]:
+    if isinstance(item, dict):
+        return item
+    message = item if isinstance(item, Message) else Message(item)
+    content = Text(message.content) if isinstance(message.content, str) else message.content
+    if not isinstance(content, Content):
+        raise WrongReturn(
+            f"it returned a {type(item).__name__}; return text, a Message, a content block, "
+            "or a list of those"
+        )
+    return {"role": message.role, "content": block_for(content, version)}
+
+
+def _contents(item: Any, uri: str, mime_type: str) -> dict[str, Any]:
+    if isinstance(item, Contents):
+        return item.entry(uri, mime_type)
+    if isinstance(item, str):
+        return Contents(item).entry(uri, mime_type or "text/plain")
+    if isinstance(item, bytes | bytearray):
+        return Contents(bytes(item)).entry(uri, mime_type or "application/octet-stream")
+    text = msgspec.json.encode(_plain(item)).decode()
+    return Contents(text).entry(uri, mime_type or "application/json")

@@ -1,0 +1,215 @@
+"""Questions to the client, in either era, behind the same calls.
+
+Legacy: each question is a request to the client, and the handler waits. Modern: a question that
+is not answered yet ends the round with `input_required`; the handler runs again with the answers
+once the client retries (multi round-trip requests).
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.definitions.schema import Schema
+from portico.model.context import Ask, Context
+from portico.model.errors import InvalidParams, MissingCapability
+from portico.model.message import Request
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.protocol.seal import NONCE_SIZE, Seal, SealBroken
+
+ROUND_TTL_S = 600.0
+_NOT_SALIENT = ("_meta", "inputResponses", "requestState")
+
+
+class _ElicitAnswer(Struct):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] = {}
+
+
+class _SampleAnswer(Struct):
+    role: str
+    content: Any
+    model: str
+
+
+class _RootsAnswer(Struct):
+    roots: list[dict[str, Any]]
+
+
+_SHAPES: dict[str, type[Struct]] = {
+    "elicitation/create": _ElicitAnswer,
+    "sampling/createMessage": _SampleAnswer,
+    "roots/list": _RootsAnswer,
+}
+
+
+class Suspended(BaseException):
+    """Ends a round: the client has to answer these first. Not an Exception, so that a handler's
+    own `except Exception` cannot swallow it."""
+
+    def __init__(self, asks: Mapping[str, Ask]) -> None:
+        super().__init__("the client has to answer first")
+        self.asks = asks
+
+
+class Direct:
+    """Asks a legacy client by requests of our own."""
+
+    def __init__(self, context: Context, version: Version) -> None:
+        self._context = context
+        self._version = version
+
+    async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """All answers, asked for at the same time."""
+        peer = self._context.peer
+        for ask in asks.values():
+            _require(ask, self._context.client_capabilities, self._version)
+            if peer is None:
+                raise MissingCapability(ask.capability)
+        assert peer is not None
+        answers = await asyncio.gather(
+            *(peer.ask(ask.method, encode(_legacy_params(ask))) for ask in asks.values())
+        )
+        return dict(zip(asks, map(msgspec.json.decode, answers), strict=True))
+
+
+class Replay:
+    """Answers a modern handler from what the client has sent so far."""
+
+    def __init__(self, context: Context, answers: dict[str, Any], given: dict[str, Any]) -> None:
+        self._context = context
+        self._given = given
+        self.answers = answers
+        """Those used so far; they travel on to the next round."""
+
+    async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """All answers, or Suspended with the questions that are still open."""
+        missing: dict[str, Ask] = {}
+        for key, ask in asks.items():
+            if key in self.answers:
+                continue
+            if key in self._given and _answers(ask, key, self._given[key]):
+                self.answers[key] = self._given[key]
+                continue
+            _require(ask, self._context.client_capabilities, Version.V2026_07_28)
+            missing[key] = ask
+        if missing:
+            raise Suspended(missing)
+        return {key: self.answers[key] for key in asks}
+
+
+class Rounds:
+    """Opens and closes the rounds of modern requests with one seal."""
+
+    def __init__(
+        self, seal: Seal, clock: Callable[[], float] = time.time, ttl_s: float = ROUND_TTL_S
+    ) -> None:
+        self._seal = seal
+        self._clock = clock
+        self._ttl_s = ttl_s
+
+    def begin(self, request: Request, context: Context) -> tuple[Context, Replay | Direct]:
+        """The context for this run of a handler, with what earlier rounds brought."""
+        if not request.version.modern:
+            direct = Direct(context, request.version)
+            return context.bound(request, direct, {}), direct
+        given, kept = self._opened(request, context)
+        bound = context.bound(request, None, kept["state"])
+        replay = Replay(bound, kept["answers"], given)
+        bound._asker = replay
+        return bound, replay
+
+    def suspend(
+        self, request: Request, context: Context, replay: Replay, suspended: Suspended
+    ) -> dict[str, Any]:
+        """The `input_required` result that asks what is open and seals what is known."""
+        kept = {"answers": replay.answers, "state": context.state}
+        state = self._seal.close(
+            kept,
+            binding=_binding(request, context),
+            expires=self._clock() + self._ttl_s,
+            nonce=secrets.token_bytes(NONCE_SIZE),
+        )
+        asks = {
+            key: {"method": ask.method, "params": _modern_params(ask)}
+            for key, ask in suspended.asks.items()
+        }
+        return {"resultType": "input_required", "inputRequests": asks, "requestState": state}
+
+    def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
+        params = request.decode()
+        given = params.get("inputResponses", {})
+        if not isinstance(given, dict):
+            raise InvalidParams("inputResponses must be an object")
+        sealed = params.get("requestState")
+        if sealed is None:
+            return given, {"answers": {}, "state": {}}
+        if not isinstance(sealed, str):
+            raise InvalidParams("requestState must be a string")
+        try:
+            kept: dict[str, Any] = self._seal.open(
+                sealed, binding=_binding(request, context), now=self._clock()
+            )
+        except SealBroken as broken:
+            raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
+        return given, kept
+
+
+def _binding(request: Request, context: Context) -> bytes:
+    """What a sealed state is good for: one asker, one request."""
+    params = msgspec.json.decode(request.params or b"{}", type=dict[str, Any])
+    salient = {key: value for key, value in params.items() if key not in _NOT_SALIENT}
+    digest = blake2b(msgspec.json.encode(salient, order="sorted"), digest_size=32).digest()
+    return b"\0".join((context.principal.encode(), request.method.encode(), digest))
+
+
+def _answers(ask: Ask, key: str, answer: Any) -> bool:
+    """True for a full answer; a malformed one is an error, one that lacks something is asked again."""
+    try:
+        shaped = msgspec.convert(answer, _SHAPES[ask.method])
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"inputResponses.{key}: {error}") from None
+    if ask.mode != "form" or not isinstance(shaped, _ElicitAnswer) or shaped.action != "accept":
+        return True
+    return not Schema(ask.params["requestedSchema"]).problems(shaped.content)
+
+
+def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
+    if ask.capability == "elicitation" and version < Version.V2025_06_18:
+        raise MissingCapability(ask.capability)
+    capability = declared.get(ask.capability)
+    if not isinstance(capability, dict):
+        raise MissingCapability(ask.capability)
+    # `elicitation: {}` of older clients means forms; anything else must be named.
+    if ask.mode and not (ask.mode == "form" and not capability) and ask.mode not in capability:
+        raise MissingCapability(ask.capability, {ask.mode: {}})
+
+
+def _legacy_params(ask: Ask) -> dict[str, Any]:
+    if ask.mode == "url" and "elicitationId" not in ask.params:
+        return {**ask.params, "elicitationId": secrets.token_hex(16)}
+    return ask.params
+
+
+def _modern_params(ask: Ask) -> dict[str, Any]:
+    params = {key: value for key, value in ask.params.items() if key != "elicitationId"}
+    if ask.mode == "form":
+        params["mode"] = "form"
+    return params
+
+
+def identified(result: dict[str, Any], server_info: bytes) -> dict[str, Any]:
+    """A modern result that names its server and its type."""
+    meta = result.get("_meta") or {}
+    if server_info:
+        meta = {"io.modelcontextprotocol/serverInfo": Raw(server_info), **meta}
+    named: dict[str, Any] = {"resultType": "complete", **result}
+    if meta:
+        named["_meta"] = meta
+    return named

@@ -1,0 +1,175 @@
+"""The library's front: definitions and functions in, one pure `handle` out."""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.catalog.merge import merge
+from portico.catalog.snapshot import Catalog, Identity
+from portico.chain.endpoint import ChainEndpoint
+from portico.model.context import Context
+from portico.model.errors import INVALID_REQUEST, RegistrationError
+from portico.model.message import NOTHING, Request, Response
+from portico.model.types import Change, Link, Provider
+from portico.model.version import LATEST_LEGACY
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import Refused, read
+from portico.protocol.seal import KEY_SIZE, Seal
+from portico.providers.functions import FunctionProvider
+from portico.providers.registration import Registration
+from portico.state.hub import ChangeHub
+
+if TYPE_CHECKING:
+    from portico.transport.http import HttpApp
+
+log = logging.getLogger("portico")
+
+
+class Server(Registration):
+    """An MCP server: tools, resources and prompts, answered by functions."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str = "0.0.0",
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str = "",
+        website: str | None = None,
+        icons: Sequence[Mapping[str, Any]] = (),
+        extensions: Mapping[str, Any] | None = None,
+        capabilities: Iterable[str] = (),
+        page_size: int = 0,
+        ttl_ms: int = 0,
+        cache_scope: str = "private",
+        state_key: bytes | None = None,
+    ) -> None:
+        """Name and version are shown to clients; everything else has a sensible default.
+
+        `state_key` seals the state of questions that span rounds; replicas of one server share
+        it, a single process makes its own.
+        """
+        more = {"title": title, "description": description, "websiteUrl": website}
+        shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
+        if icons:
+            shown["icons"] = list(icons)
+        self.identity = Identity(
+            name=name,
+            version=version,
+            more=shown,
+            instructions=instructions,
+            extensions=extensions or {},
+            ttl_ms=ttl_ms,
+            cache_scope=cache_scope,
+            page_size=page_size,
+        )
+        seal = Seal(state_key or secrets.token_bytes(KEY_SIZE))
+        functions = FunctionProvider(name, seal=seal, report=_report)
+        functions.capabilities = frozenset(capabilities)
+        functions.cache = (ttl_ms, cache_scope)
+        super().__init__(functions)
+        self._providers: list[Provider] = [functions]
+        self._hub = ChangeHub()
+        self._catalog: Catalog | None = None
+        self._numbers = 0
+        self._default: ChainEndpoint | None = None
+        functions.watch(self._changed)
+
+    @property
+    def name(self) -> str:
+        """The name shown to clients."""
+        return self.identity.name
+
+    @classmethod
+    def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
+        """Several servers as one, in this order."""
+        composed = cls(name, version)
+        for server in servers:
+            composed.include(server)
+        return composed
+
+    def include(self, other: "Server | Provider") -> None:
+        """Offer also what another server or provider offers. Two owners of a name are refused."""
+        if self._default is not None:
+            raise RegistrationError("the chain is frozen: include servers before serving")
+        added = list(other._providers) if isinstance(other, Server) else [other]
+        offers = [(p.name, p.offer()) for p in (*self._providers, *added)]
+        _, clashes = merge(offers)
+        if clashes:
+            raise RegistrationError("; ".join(map(str, clashes)))
+        for provider in added:
+            self._providers.append(provider)
+            provider.watch(self._changed)
+        self._catalog = None
+
+    def catalog(self) -> Catalog:
+        """The snapshot of all that is offered now."""
+        if self._catalog is None:
+            offer, clashes = merge([(p.name, p.offer()) for p in self._providers])
+            for clash in clashes:
+                log.warning("%s: the second is hidden", clash)
+            self._numbers += 1
+            self._catalog = Catalog(self.identity, offer, self._numbers)
+        return self._catalog
+
+    def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
+        """A doorway to this server behind its own links; there may be several."""
+        endpoint = ChainEndpoint(self, self._providers, links, self._hub, _report)
+        if self._default is None:
+            self._default = endpoint if not links else self.endpoint()
+        return endpoint
+
+    async def handle(
+        self, request: Request | bytes | str | dict[str, Any], context: Context | None = None
+    ) -> Response:
+        """Answer one message: no I/O, so it fits any web framework, Lambda or test."""
+        context = context or Context()
+        endpoint = self._default or self.endpoint()
+        if not isinstance(request, Request):
+            inbound = read(_bytes_of(request), _assumed(context), context.headers)
+            if isinstance(inbound, Refused):
+                return inbound.response
+            if not isinstance(inbound, Request):
+                return (
+                    error_response(b"", INVALID_REQUEST, "batches are a transport's business")
+                    if isinstance(inbound, list)
+                    else NOTHING
+                )
+            request = inbound
+        return endpoint.quick(request, context) or await endpoint.handle(request, context)
+
+    def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
+        """This server as an ASGI app, to mount in any web framework; see `HttpApp`."""
+        from portico.transport.http import HttpApp
+
+        return HttpApp(self.endpoint(links), **options)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to a resource that it has changed."""
+        self._functions.changed("resources", uri)
+
+    def _changed(self, change: Change) -> None:
+        if not change.uri:
+            self._catalog = None
+        self._hub.publish(change)
+
+
+def _assumed(context: Context) -> Any:
+    if context.session is not None:
+        return context.session.version
+    return context.version or LATEST_LEGACY
+
+
+def _bytes_of(message: bytes | str | dict[str, Any]) -> bytes:
+    if isinstance(message, bytes):
+        return message
+    return message.encode() if isinstance(message, str) else msgspec.json.encode(message)
+
+
+def _report(request: Request, error: BaseException) -> None:
+    """Tell the operator, not the client, where a handler failed."""
+    log.error("%s %s failed", request.method, request.name or request.uri, exc_info=error)

@@ -1,0 +1,1 @@
+"""The small ports and their adapters."""

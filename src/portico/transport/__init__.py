@@ -1,0 +1,1 @@
+"""Edges in: bytes to requests and back. A transport decides nothing."""

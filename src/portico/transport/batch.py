@@ -1,0 +1,58 @@
+"""A batch's answers, collected until all are there (2025-03-26 only)."""
+
+from collections.abc import Callable
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.protocol.inbound import Answer, Refused
+from portico.transport.connection import Connection, Endpoint
+
+
+class Batch:
+    """Delivers one array of all answers, or nothing if nobody waits for any."""
+
+    def __init__(self, deliver: Callable[[bytes], None]) -> None:
+        self._deliver = deliver
+        self._answers: list[bytes] = []
+        self._open = 1  # the batch itself, until all of its members were looked at
+
+    def serve(
+        self,
+        members: list[Request | Answer | Refused],
+        endpoint: Endpoint,
+        connection: Connection,
+        context: Context,
+    ) -> None:
+        """Start every member; each is answered in its own time."""
+        for member in members:
+            if isinstance(member, Answer):
+                connection.settle(member)
+            elif isinstance(member, Refused):
+                self._answers.append(member.response.encode())
+            elif member.method == "notifications/cancelled":
+                connection.cancel(member)
+            elif member.id:
+                self._start(member, endpoint, connection, context)
+        self._done(None)
+
+    def _start(
+        self, request: Request, endpoint: Endpoint, connection: Connection, context: Context
+    ) -> None:
+        async def work() -> None:
+            response = None
+            try:
+                response = await endpoint.handle(request, context)
+            finally:
+                self._done(response)  # a cancelled member has no answer, but is over
+
+        self._open += 1
+        refused = connection.start(request, work)
+        if refused is not None:
+            self._done(refused)
+
+    def _done(self, response: Response | None) -> None:
+        if response is not None and not response.is_nothing:
+            self._answers.append(response.encode())
+        self._open -= 1
+        if not self._open:
+            self._deliver(b"[" + b",".join(self._answers) + b"]" if self._answers else b"")

@@ -1,0 +1,144 @@
+"""What is under way, each way, on one stdio connection or in one legacy session."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.context import Context
+from portico.model.errors import INVALID_REQUEST, AskError
+from portico.model.message import Request, Response
+from portico.model.session import Session
+from portico.protocol.codec import encode, error_response
+from portico.protocol.inbound import Answer
+
+
+class Endpoint(Protocol):
+    """What a transport serves."""
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        """The answer if it needs no waiting."""
+        ...
+
+    async def handle(self, request: Request, context: Context) -> Response:
+        """The answer; raises nothing but CancelledError."""
+        ...
+
+
+class _CancelParams(Struct):
+    requestId: Raw  # noqa: N815  (a field of the wire)
+
+
+class _WireError(Struct):
+    code: int = 0
+    message: str = ""
+
+
+class Question(Struct, frozen=True):
+    """A request of ours to the client, on its way."""
+
+    message: bytes
+    answer: "asyncio.Future[bytes]"
+
+
+class Connection:
+    """One legacy session or stdio connection: calls in flight, and questions not yet answered."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._questions: dict[bytes, asyncio.Future[bytes]] = {}
+        self._asked = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while a call is in flight."""
+        return bool(self._running)
+
+    def start(
+        self, request: Request, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> Response | None:
+        """Run the work for a request as a task that can be cancelled by its id.
+
+        An id already in flight is refused: its answers could not be told apart.
+        """
+        key = id_key(request.id)
+        if key in self._running:
+            return error_response(
+                request.id, INVALID_REQUEST, f"id {request.id.decode()[:80]} is already in flight"
+            )
+        task = asyncio.create_task(work())
+        self._running[key] = task
+        task.add_done_callback(lambda done: self._finished(key, done))
+        return None
+
+    def cancel(self, notice: Request) -> None:
+        """Stop the call that a `notifications/cancelled` names, if it still runs."""
+        try:
+            params = msgspec.json.decode(notice.params or b"{}", type=_CancelParams)
+        except msgspec.DecodeError:
+            return  # malformed cancellations are ignored (cancellation, error handling)
+        task = self._running.get(id_key(bytes(params.requestId)))
+        if task is not None:
+            task.cancel()
+
+    def question(self, method: str, params: bytes) -> Question:
+        """A request to the client with an id of ours."""
+        self._asked += 1
+        id = f'"portico-{self._asked}"'.encode()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._questions[id] = answer
+        answer.add_done_callback(lambda _: self._questions.pop(id, None))
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
+        if params != b"{}":
+            message["params"] = Raw(params)
+        return Question(encode(message), answer)
+
+    def settle(self, answer: Answer) -> None:
+        """Bring a client's answer to the handler that asked; one to nothing is ignored."""
+        future = self._questions.get(id_key(answer.id))
+        if future is None or future.done():
+            return
+        if answer.result:
+            future.set_result(answer.result)
+            return
+        try:
+            error = msgspec.json.decode(answer.error, type=_WireError)
+        except msgspec.DecodeError:
+            error = _WireError(message="the client answered with an unreadable error")
+        future.set_exception(AskError(error.message or "the client refused", error.code))
+
+    async def idle(self) -> None:
+        """Wait until no call is in flight."""
+        while self._running:
+            await asyncio.wait(tuple(self._running.values()))
+
+    def close(self) -> None:
+        """Cancel all calls and give up on all questions."""
+        for task in tuple(self._running.values()):
+            task.cancel()
+        for future in tuple(self._questions.values()):
+            if not future.done():
+                future.set_exception(AskError("the client is gone"))
+                future.exception()  # looked at: its handler may be cancelled already
+
+    def _finished(self, key: bytes, task: "asyncio.Task[None]") -> None:
+        if self._running.get(key) is task:
+            del self._running[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.
+            loop = asyncio.get_running_loop()
+            if not isinstance(error, ConnectionError):
+                loop.call_exception_handler({"message": "a call failed", "exception": error})
+
+
+def id_key(raw: bytes) -> bytes:
+    """An id in the one spelling that equal ids share."""
+    if b"\\" not in raw:
+        return raw
+    try:
+        return encode(msgspec.json.decode(raw))
+    except msgspec.DecodeError:
+        return raw

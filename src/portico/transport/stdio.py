@@ -1,0 +1,135 @@
+"""MCP over standard input and output: one message a line."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from portico.model.context import LOCAL, Context
+from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
+from portico.model.message import Request, Response
+from portico.model.session import Session
+from portico.model.version import LATEST_LEGACY
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import Answer, Inbound, Refused, read
+from portico.protocol.lines import LineReader
+from portico.transport.batch import Batch
+from portico.transport.connection import Connection, Endpoint
+
+MAX_LINE = 4 * 1024 * 1024
+
+
+class StdioServer:
+    """One client on a pair of streams; fed with bytes, it writes parts of lines."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        write: Callable[[tuple[bytes, ...]], None],
+        *,
+        max_line: int = MAX_LINE,
+        data: Any = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._write = write
+        self._lines = LineReader(max_line)
+        self._data = data
+        self._left = False
+        self._draining = False
+        self._over = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self.session = Session(self._send, principal=LOCAL)
+        self.connection = Connection(self.session)
+
+    def received(self, data: bytes) -> None:
+        """Take in what was read, and answer at once what can be."""
+        for line in self._lines.feed(data):
+            if line is None:
+                why = f"a line longer than {self._lines.limit} bytes"
+                version = self.session.version or LATEST_LEGACY
+                self._reply(error_response(b"", INVALID_REQUEST, why, version=version))
+            elif line and not line.isspace():
+                self._take(read(line, self.session.version))
+
+    def ended(self) -> None:
+        """The client closed its end: whatever is in flight is cancelled."""
+        self._left = True
+        self._over.set()
+        self._room.set()
+        self.connection.close()
+
+    async def drain(self, within_s: float) -> None:
+        """Take no new work, end streams, and let running calls finish for so long."""
+        self._draining = True
+        self._over.set()
+        try:
+            await asyncio.wait_for(self.connection.idle(), within_s)
+        except TimeoutError:
+            self.connection.close()
+
+    def pause(self) -> None:
+        """The reader is slow: handlers that talk wait."""
+        self._room.clear()
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+        self._room.set()
+
+    # The peer, as a handler's context knows it.
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification; waits while the reader is slow."""
+        if not self._room.is_set():
+            await self._room.wait()
+        self._send(message)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a question and wait for its answer."""
+        if self._left:
+            raise AskError("the client is gone")
+        question = self.connection.question(method, params)
+        self._send(question.message)
+        return await question.answer
+
+    async def closed(self) -> None:
+        """Wait until the client leaves or we drain."""
+        await self._over.wait()
+
+    def _take(self, inbound: Inbound) -> None:
+        if isinstance(inbound, Request):
+            self._serve(inbound)
+        elif isinstance(inbound, Refused):
+            self._reply(inbound.response)
+        elif isinstance(inbound, Answer):
+            self.connection.settle(inbound)
+        else:
+            batch = Batch(lambda answers: self._send(answers) if answers else None)
+            batch.serve(inbound, self._endpoint, self.connection, self._context())
+
+    def _serve(self, request: Request) -> None:
+        if request.method == "notifications/cancelled":
+            self.connection.cancel(request)
+            return
+        if self._draining and request.id:
+            self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
+            return
+        context = self._context()
+        response = self._endpoint.quick(request, context)
+        if response is None:
+            response = self.connection.start(request, lambda: self._answer(request, context))
+        if response is not None:
+            self._reply(response)
+
+    async def _answer(self, request: Request, context: Context) -> None:
+        self._reply(await self._endpoint.handle(request, context))
+
+    def _context(self) -> Context:
+        return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
+
+    def _reply(self, response: Response) -> None:
+        if not self._left and not response.is_nothing:
+            self._write((*response.parts, b"\n"))
+
+    def _send(self, message: bytes) -> None:
+        if not self._left:
+            self._write((message, b"\n"))

@@ -1,0 +1,1 @@
+"""The edge out: a client of any MCP server."""

@@ -1,0 +1,33 @@
+"""The last words of a child process, bounded and without its secrets."""
+
+from collections.abc import Iterable
+
+_SHORTEST_SECRET = 6
+
+
+class Ring:
+    """Keeps the end of what was written, however much that is."""
+
+    def __init__(self, limit: int = 64 * 1024, secrets: Iterable[str] = ()) -> None:
+        self._limit = limit
+        # A very short value is no secret, and hiding each "1" would hide the message too.
+        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take in more; the oldest goes."""
+        self._data += data[-self._limit :]
+        if len(self._data) > 2 * self._limit:
+            del self._data[: -self._limit]
+
+    def tail(self, lines: int = 12, width: int = 400) -> str:
+        """The last lines, for a person: shortened, secrets hidden, nothing a terminal obeys."""
+        text = self._data[-self._limit :].decode(errors="replace")
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        kept = [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
+        return "\n".join(_printable(line)[:width] for line in kept)
+
+
+def _printable(line: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in line)

@@ -1,0 +1,43 @@
+"""Lets a test be a coroutine: `async def` tests run on a fresh event loop each."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Wrap the coroutine test; pytest then calls what we leave in its place."""
+    test = pyfuncitem.obj
+    loop = pyfuncitem.config.getoption("--loop")
+    # Under @given the test pytest sees is Hypothesis's own, and ours is inside it.
+    given = getattr(test, "hypothesis", None)
+    if given is not None and inspect.iscoroutinefunction(given.inner_test):
+        given.inner_test = _on_a_fresh_loop(given.inner_test, loop)
+    elif inspect.iscoroutinefunction(test):
+        pyfuncitem.obj = _on_a_fresh_loop(test, loop)
+
+
+def _on_a_fresh_loop(test: Callable[..., Any], loop: str) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+def _loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if loop == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop
+    return asyncio.new_event_loop

@@ -1,0 +1,67 @@
+"""The Node 22 tools that `make setup` lays in .tools, and how to run them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.support.shared import ROOT, unavailable
+
+_TOOLS = ROOT / ".tools"
+_SCOPE = _TOOLS / "node_modules" / "@modelcontextprotocol"
+
+
+def node() -> Path:
+    """Return the Node 22 binary; the system's Node may be too old for the tools."""
+    return _present(_TOOLS / "bin" / "node")
+
+
+def conformance() -> Path:
+    """Return the conformance suite's script."""
+    return _present(_SCOPE / "conformance" / "dist" / "index.js")
+
+
+def inspector() -> Path:
+    """Return the Inspector's launcher; give it `--cli` first."""
+    return _present(_SCOPE / "inspector" / "clients" / "launcher" / "build" / "index.js")
+
+
+def everything_server() -> Path:
+    """Return the reference server's script; its argument is the transport, such as `stdio`."""
+    return _present(_SCOPE / "server-everything" / "dist" / "index.js")
+
+
+def ts(name: str) -> Path:
+    """Return tests/ts/NAME, beside the link through which its imports are found."""
+    folder = ROOT / "tests" / "ts"
+    _present(folder / "node_modules" / "@modelcontextprotocol")
+    return folder / name
+
+
+def environment(home: Path | None = None) -> dict[str, str]:
+    """Return our environment with Node 22 first on PATH and, if given, HOME moved to a scratch."""
+    env = {**os.environ, "PATH": f"{node().parent}{os.pathsep}{os.environ['PATH']}"}
+    if home is not None:
+        # The Inspector keeps its server list here and would otherwise read the developer's own.
+        env |= {"HOME": str(home), "MCP_CATALOG_PATH": str(home / "mcp.json")}
+    return env
+
+
+def run_node(
+    script: Path, *args: str, home: Path | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a script on Node 22 to its end; a coroutine test calls this in a thread."""
+    return subprocess.run(
+        [node(), script, *args],
+        cwd=ROOT,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def _present(path: Path) -> Path:
+    if not path.exists():
+        unavailable(f"{path.relative_to(ROOT)} is not there: run `make setup`")
+    return path
