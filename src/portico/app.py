@@ -1,8 +1,7 @@
 """The composition root: it alone knows every room."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from portico.model.errors import PorticoError
 from portico.model.types import Link

@@ -13,7 +13,11 @@ from portico.protocol.codec import MAX_NESTING, Malformed, error_response, read_
 from portico.protocol.inbound import Answer, Refused, read
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -25,7 +29,9 @@ def test_ids_and_params_travel_as_the_bytes_they_came_in(
     id: int | str, method: str, params: dict[str, Any]
 ) -> None:
     raw_id, raw_params = json.dumps(id), json.dumps(params)
-    message = f'{{"jsonrpc":"2.0","id":{raw_id},"method":{json.dumps(method)},"params":{raw_params}}}'
+    message = (
+        f'{{"jsonrpc":"2.0","id":{raw_id},"method":{json.dumps(method)},"params":{raw_params}}}'
+    )
     envelope = read_message(message.encode("utf-8", "surrogatepass"))
     assert not isinstance(envelope, list)
     assert (bytes(envelope.id), envelope.method) == (raw_id.encode(), method)

@@ -8,6 +8,11 @@ import jsonschema_rs
 
 from tests.support.shared import shared
 
+MODERN = "2026-07-28"
+_ASSUMED = "2025-11-25"  # what Portico speaks to a client that has not said anything yet
+_META = "io.modelcontextprotocol/protocolVersion"
+_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+_MODERN_ONLY = ("server/discover", "subscriptions/listen")
 _RESULTS = {
     "initialize": "InitializeResult",
     "ping": "EmptyResult",
@@ -25,23 +30,32 @@ _RESULTS = {
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
 }
-_META = "io.modelcontextprotocol/protocolVersion"
+# The modern schema says of these three errors what their data must hold.
+_ERRORS = {
+    -32020: "HeaderMismatchError",
+    -32021: "MissingRequiredClientCapabilityError",
+    -32022: "UnsupportedProtocolVersionError",
+}
 
 
 class WireOracle:
-    """Listens to both ways of one connection; `checked` counts what was held against a schema."""
+    """Listens to both ways of one connection or session; `checked` counts the messages held."""
 
-    def __init__(self) -> None:
-        self.version = "2025-11-25"
+    def __init__(self, header: str | None = None) -> None:
+        """`header` is the version an HTTP request names, where the body need not."""
+        self.version: str | None = None
+        """What `initialize` agreed on; None on a connection that never had one."""
         self.checked = 0
         self.problems: list[str] = []
+        self._header = header
         self._asked: dict[str, tuple[str, str]] = {}
+        self._modern = header == MODERN
 
     def client_sent(self, body: bytes) -> None:
         """Remember what was asked, and in which version."""
         try:
             message = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         for member in message if isinstance(message, list) else [message]:
             if isinstance(member, dict) and "method" in member and "id" in member:
@@ -50,50 +64,97 @@ class WireOracle:
 
     def server_sent(self, body: bytes) -> None:
         """Check one message, or each of a batch."""
-        message = json.loads(body)
+        try:
+            message = json.loads(body)
+        except ValueError as error:
+            self.problems.append(f"not JSON ({error}): {body[:300]!r}")
+            return
+        if isinstance(message, list) and self.version != "2025-03-26":
+            self.problems.append(f"a batch in {self.version}: {body[:300]!r}")
         for member in message if isinstance(message, list) else [message]:
-            self._check(member)
+            self.checked += 1
+            if "method" in member:
+                self._check_ours(member)
+            elif "error" in member:
+                self._check_error(member)
+            else:
+                self._check_result(member)
 
     def _version_of(self, message: dict[str, Any]) -> str:
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        stated = meta.get(_META) if isinstance(meta, dict) else None
-        return stated if stated == "2026-07-28" else self.version
+        if message["method"] in _MODERN_ONLY or (isinstance(meta, dict) and _META in meta):
+            self._modern = True
+            return MODERN
+        return self._current()
 
-    def _check(self, message: dict[str, Any]) -> None:
-        if "method" in message:
+    def _current(self) -> str:
+        return self.version or (MODERN if self._modern else self._header or _ASSUMED)
+
+    def _check_ours(self, message: dict[str, Any]) -> None:
+        params = message.get("params") or {}
+        listening = _SUBSCRIPTION in (params.get("_meta") or {})
+        version = MODERN if listening else self._current()
+        if "id" in message and version == MODERN:
+            self.problems.append(f"a request to a modern client: {_shown(message)}")
+        else:
             kind = "ServerRequest" if "id" in message else "ServerNotification"
-            modern = "io.modelcontextprotocol/subscriptionId" in json.dumps(message)
-            return self._hold(message, kind, "2026-07-28" if modern else self.version)
-        method, version = self._asked.get(json.dumps(message.get("id")), ("", self.version))
-        if "error" in message:
-            if message.get("id") is None:
-                return None  # nothing readable to answer to; the id's form has its own test
-            kind = "JSONRPCError" if version < "2025-11-25" else "JSONRPCErrorResponse"
-            return self._hold(message, kind, version)
+            self._hold(message, kind, version)
+
+    def _check_error(self, message: dict[str, Any]) -> None:
+        version = self._current()
+        if message.get("id") is None:
+            # Nothing readable to answer to: null as JSON-RPC has it, and no id from 2025-11-25 on.
+            if ("id" in message) != (version < "2025-11-25"):
+                self.problems.append(f"{version}: wrong form of no id: {_shown(message)}")
+            message = {**message, "id": 0}
+        else:
+            _, version = self._asked_for(message)
+        kind = "JSONRPCError" if version < "2025-11-25" else "JSONRPCErrorResponse"
+        self._hold(message, kind, version)
+        code = message["error"].get("code")
+        if version == MODERN and code in _ERRORS:
+            self._hold(message, _ERRORS[code], version)
+
+    def _check_result(self, message: dict[str, Any]) -> None:
+        method, version = self._asked_for(message)
+        result = message["result"]
         if method == "initialize":
-            self.version = version = message["result"]["protocolVersion"]
+            self.version = version = result["protocolVersion"]
         envelope = "JSONRPCResponse" if version < "2025-11-25" else "JSONRPCResultResponse"
         self._hold(message, envelope, version)
-        result = message["result"]
         kind = _RESULTS.get(method, "Result")
-        if result.get("resultType") == "input_required":
+        if version == MODERN and result.get("resultType") == "input_required":
             kind = "InputRequiredResult"
-        return self._hold(result, kind, version)
+        self._hold(result, kind, version)
+
+    def _asked_for(self, message: dict[str, Any]) -> tuple[str, str]:
+        asked = self._asked.get(json.dumps(message.get("id")))
+        if asked is None:
+            self.problems.append(f"an answer to what nobody asked: {_shown(message)}")
+            return "", self._current()
+        return asked
 
     def _hold(self, value: Any, kind: str, version: str) -> None:
-        self.checked += 1
-        validator = _validator(version, kind)
-        for error in validator.iter_errors(value):
-            shown = json.dumps(value)[:300]
-            self.problems.append(f"{version} {kind}: {error.message[:300]}: {shown}")
+        for error in _validator(version, kind).iter_errors(value):
+            self.problems.append(f"{version} {kind}: {error.message[:300]}: {_shown(value)}")
             return
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:300]
 
 
 @cache
 def _validator(version: str, kind: str) -> Any:
-    schema = json.loads(shared(f"schemas/mcp/{version}.json").read_text())
+    schema = _schema(version)
     home = "$defs" if "$defs" in schema else "definitions"
     return jsonschema_rs.validator_for(
         {"$schema": schema["$schema"], home: schema[home], "$ref": f"#/{home}/{kind}"}
     )
+
+
+@cache
+def _schema(version: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(shared(f"schemas/mcp/{version}.json").read_text())
+    return schema

@@ -51,6 +51,4 @@ def terminus(request: Request) -> Response:
         return error_response(
             request.id, INVALID_PARAMS, "nobody completes arguments of that reference"
         )
-    return error_response(
-        request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}"
-    )
+    return error_response(request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}")

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     except (PorticoError, ValueError, OSError) as error:
         print(f"portico: {error}", file=sys.stderr)
         return 1
-    except Exception:
+    except Exception:  # noqa: BLE001  (importing the user's file may raise anything)
         print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
         traceback.print_exc()
         return 1

@@ -206,7 +206,7 @@ class Context:
         key: str | None = None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Have the client's model complete these messages; `more` are fields as the spec has them."""
+        """Have the client's model complete this; `more` are further fields of the request."""
         answer: dict[str, Any] = await self._ask_one(sampling(messages, max_tokens, **more), key)
         return answer
 

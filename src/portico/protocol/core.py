@@ -220,7 +220,7 @@ async def respond(
         response = error_response(
             request.id, INVALID_PARAMS, f"params of {request.method}: {error}"
         )
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (a link may raise anything)
         report(request, error)
         response = error_response(request.id, INTERNAL_ERROR, "internal error")
     return response if request.id else NOTHING
@@ -248,6 +248,4 @@ def _session(request: Request, context: Context) -> Session:
 
 
 def _not_found(request: Request) -> Response:
-    return error_response(
-        request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}"
-    )
+    return error_response(request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}")

@@ -30,9 +30,7 @@ class Refused(Struct, frozen=True):
 Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
 
 
-def read(
-    data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None
-) -> Inbound:
+def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None) -> Inbound:
     """One message, or the members of a batch where the version has batches."""
     try:
         message = read_message(data)

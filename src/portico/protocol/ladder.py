@@ -154,9 +154,7 @@ def _modern(
     if meta.client_info and bytes(meta.client_info)[:1] != b"{":
         return _bad_meta("io.modelcontextprotocol/clientInfo must be an object")
     if meta.log_level and meta.log_level not in LOG_LEVELS:
-        return _bad_meta(
-            f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}"
-        )
+        return _bad_meta(f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}")
     request.meta = Meta(
         bytes(meta.client_capabilities),
         bytes(meta.client_info),

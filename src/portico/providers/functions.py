@@ -21,6 +21,7 @@ from portico.model.types import Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.core import EMPTY_RESULT, decode_params
+from portico.protocol.seal import Seal
 from portico.providers.completions import Completer, completion_result
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.results import (
@@ -31,7 +32,6 @@ from portico.providers.results import (
     tool_result,
 )
 from portico.providers.rounds import Replay, Rounds, Suspended, identified
-from portico.protocol.seal import Seal
 
 Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
 
@@ -59,7 +59,7 @@ class _Argument(Struct):
     value: str
 
 
-class _Known(Struct):
+class _Known(Struct, frozen=True):
     arguments: dict[str, str] = {}
 
 
@@ -149,9 +149,11 @@ class FunctionProvider:
             result = error_result(str(missing))
         except McpError:
             raise
-        except (ToolError, WrongReturn) as error:
-            result = error_result(f"{tool.name}: {error}" if isinstance(error, WrongReturn) else str(error))
-        except Exception as error:
+        except ToolError as error:
+            result = error_result(str(error))
+        except WrongReturn as error:
+            result = error_result(f"{tool.name}: {error}")
+        except Exception as error:  # noqa: BLE001  (a handler may raise anything)
             self._report(request, error)
             result = error_result(f"{tool.name} failed: {error or type(error).__name__}")
         return self._result(request, context, result)
@@ -204,8 +206,10 @@ class FunctionProvider:
         params = decode_params(request, _CompleteParams)
         reference = params.ref.name if params.ref.type == "ref/prompt" else params.ref.uri
         if reference not in self.prompts and reference not in self.templates:
-            return None if reference not in self.resources else self._result(
-                request, context, completion_result([])
+            return (
+                None
+                if reference not in self.resources
+                else self._result(request, context, completion_result([]))
             )
         completer = self.completers.get((reference, params.argument.name))
 
@@ -310,9 +314,7 @@ def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:
     return tuple(entry.item for entry in entries.values())
 
 
-_ANSWERS: dict[
-    str, Callable[[FunctionProvider, Request, Context], Awaitable[Response | None]]
-] = {
+_ANSWERS: dict[str, Callable[[FunctionProvider, Request, Context], Awaitable[Response | None]]] = {
     "tools/call": FunctionProvider.call_tool,
     "resources/read": FunctionProvider.read_resource,
     "prompts/get": FunctionProvider.get_prompt,

@@ -15,9 +15,7 @@ class WrongReturn(TypeError):
     """A handler returned what no result can be made of."""
 
 
-def tool_result(
-    value: Any, *, structured: bool, wrapped: bool, version: Version
-) -> dict[str, Any]:
+def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version) -> dict[str, Any]:
     """A `tools/call` result. `structured` says that the tool has an output schema, `wrapped` that
     its value stands under the key `result` there."""
     whole = value if isinstance(value, ToolResult) else ToolResult(content=value)

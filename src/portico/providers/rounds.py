@@ -170,7 +170,7 @@ def _binding(request: Request, context: Context) -> bytes:
 
 
 def _answers(ask: Ask, key: str, answer: Any) -> bool:
-    """True for a full answer; a malformed one is an error, one that lacks something is asked again."""
+    """True for a full answer; one that lacks something is asked again, a malformed one refused."""
     try:
         shaped = msgspec.convert(answer, _SHAPES[ask.method])
     except msgspec.ValidationError as error:

@@ -69,7 +69,7 @@ def _do(job: _Job) -> None:
     future, variables, function = job
     try:
         value, error = variables.run(function), None
-    except BaseException as raised:
+    except BaseException as raised:  # noqa: BLE001  (it is handed to the one who waits)
         value, error = None, raised
     loop = future.get_loop()
     try:

@@ -38,15 +38,15 @@ class Batch:
     def _start(
         self, request: Request, endpoint: Endpoint, connection: Connection, context: Context
     ) -> None:
+        response: Response | None = None
+
         async def work() -> None:
-            response = None
-            try:
-                response = await endpoint.handle(request, context)
-            finally:
-                self._done(response)  # a cancelled member has no answer, but is over
+            nonlocal response
+            response = await endpoint.handle(request, context)
 
         self._open += 1
-        refused = connection.start(request, work)
+        # A cancelled member has no answer, but is over.
+        refused = connection.start(request, work, over=lambda: self._done(response))
         if refused is not None:
             self._done(refused)
 

@@ -58,21 +58,33 @@ class Connection:
         return bool(self._running)
 
     def start(
-        self, request: Request, work: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        request: Request,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        over: Callable[[], None] | None = None,
     ) -> Response | None:
         """Run the work for a request as a task that can be cancelled by its id.
 
-        An id already in flight is refused: its answers could not be told apart.
+        The refusal comes back instead if its id is in flight already. `over` is called when the
+        task is done, also if it was cancelled before its first step.
         """
+        clash = self.clash(request)
+        if clash is not None:
+            return clash
         key = id_key(request.id)
-        if key in self._running:
-            return error_response(
-                request.id, INVALID_REQUEST, f"id {request.id.decode()[:80]} is already in flight"
-            )
         task = asyncio.create_task(work())
         self._running[key] = task
         task.add_done_callback(lambda done: self._finished(key, done))
+        if over is not None:
+            task.add_done_callback(lambda _: over())
         return None
+
+    def clash(self, request: Request) -> Response | None:
+        """The refusal of an id already in flight: the two answers could not be told apart."""
+        if not self._running or id_key(request.id) not in self._running:
+            return None
+        shown = request.id.decode()[:80]
+        return error_response(request.id, INVALID_REQUEST, f"id {shown} is already in flight")
 
     def cancel(self, notice: Request) -> None:
         """Stop the call that a `notifications/cancelled` names, if it still runs."""

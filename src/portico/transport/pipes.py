@@ -87,9 +87,7 @@ async def _read_stdin(server: StdioServer, stop: asyncio.Event) -> Callable[[], 
     return lambda: None
 
 
-def _pump_file(
-    loop: asyncio.AbstractEventLoop, server: StdioServer, stop: asyncio.Event
-) -> None:
+def _pump_file(loop: asyncio.AbstractEventLoop, server: StdioServer, stop: asyncio.Event) -> None:
     """Read a regular file, which no event loop can wait on."""
     with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
         while chunk := os.read(0, _CHUNK):
@@ -137,7 +135,7 @@ class _PipeWriter:
             return
         transport.writelines(parts)
         if transport.get_write_buffer_size() > MOST_UNREAD:
-            print("portico: the client has stopped reading; giving up on it", file=sys.stderr)
+            sys.stderr.write("portico: the client has stopped reading; giving up on it\n")
             transport.abort()
 
     async def close(self) -> None:

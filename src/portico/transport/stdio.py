@@ -114,7 +114,7 @@ class StdioServer:
             self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
             return
         context = self._context()
-        response = self._endpoint.quick(request, context)
+        response = self.connection.clash(request) or self._endpoint.quick(request, context)
         if response is None:
             response = self.connection.start(request, lambda: self._answer(request, context))
         if response is not None:

@@ -69,6 +69,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
+        self._buried = False
 
     @property
     def pid(self) -> int:
@@ -129,11 +130,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 await self._end_the_rest()
         finally:
             # Also when we are cancelled half-way: nothing of it may stay.
-            self._signal(signal.SIGKILL)
+            self._bury()
             if self._watcher is not None:
                 self._watcher.cancel()
             self._process.close()
-        await self._exited.wait()
+        await self._gone(self._command.term_grace_s)
 
     # What the event loop tells us.
 
@@ -185,7 +186,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             for task in over:
                 task.cancel()
         if not self._closing:
-            self._signal(signal.SIGKILL)
+            self._bury()
             self._tell(*self._how_it_ended())
 
     def _how_it_ended(self) -> tuple[str, str]:
@@ -193,7 +194,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         code = self._process.get_returncode()
         if code is None:
             return "closed its output", "closed"
-        return (f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"), "exited"
+        how = f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"
+        return how, "exited"
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
@@ -225,8 +227,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 return
             await asyncio.sleep(_POLL_S)
 
+    def _bury(self) -> None:
+        """Kill the whole group, once: later its number may be somebody else's."""
+        self._signal(signal.SIGKILL)
+        self._buried = self._exited.is_set()
+
     def _signal(self, number: int) -> bool:
         """Signal the whole group; False if there is nobody left in it."""
+        if self._buried:
+            return False
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies

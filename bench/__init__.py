@@ -1,0 +1,1 @@
+"""What Portico costs, beside peers and floors measured in the same run."""

@@ -1,0 +1,54 @@
+"""`python -m bench [--quick] [TABLE...]`: measure, print, and keep the last run in the docs."""
+
+import argparse
+import shutil
+import sys
+import time
+from importlib import import_module
+
+from bench import machine, report
+from bench.report import Budget, Section
+from bench.scale import FULL, QUICK
+
+# A table is a file of `bench/tables` with a HEADING and `measure(scale) -> Section`.
+TABLES = {
+    "http": "bench.tables.web",
+    "stdio": "bench.tables.stdio",
+    "memory": "bench.tables.memory",
+    "parts": "bench.tables.parts",
+}
+
+
+def main() -> int:
+    """Measure what was asked for; a missed budget is a finding, not a failure."""
+    options = _parser().parse_args()
+    if sys.platform != "linux" or shutil.which("wrk") is None:
+        print("the benchmarks need Linux (for /proc) and wrk (apt-get install wrk)")
+        return 1
+    budgets: list[Budget] = []
+    for name in options.table or TABLES:
+        table = import_module(TABLES[name])
+        facts, started = machine.facts(), time.monotonic()
+        section: Section = table.measure(QUICK if options.quick else FULL)
+        budgets += section.budgets
+        took = f"measured in {time.monotonic() - started:.0f} s"
+        text = f"{facts} {took.capitalize()}.\n\n{section.markdown()}"
+        print(f"\n## {table.HEADING}\n\n{text}", flush=True)
+        if not options.quick:
+            report.keep(name, table.HEADING, text)
+    print(report.verdicts(budgets).markdown())
+    print(report.summary(budgets))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("table", nargs="*", choices=[*TABLES, []], help="which (default: all)")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smoke run: small counts, nothing kept"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""A contender's processes: started, watched by their own clocks, and ended."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.workload import ROOT, encode, tools
+
+MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident bytes of a process tree: as counted by all, and with shared pages shared out."""
+
+    rss: int
+    pss: int
+
+
+class Workspace:
+    """A folder for one run: the files of tools, logs, and Portico's own state."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="portico-bench-")
+        self.path = Path(self._folder.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    @property
+    def home(self) -> Path:
+        """Where Portico keeps its state during the run."""
+        return self.path / "home"
+
+    def tools(self, count: int) -> Path:
+        """A file `{"tools": [...]}` with so many tools."""
+        file = self.path / f"tools-{count}.json"
+        if not file.exists():
+            file.write_bytes(encode({"tools": tools(count)}))
+        return file
+
+    def environment(self, count: int) -> dict[str, str]:
+        """What a contender's process gets."""
+        return {
+            **os.environ,
+            "BENCH_TOOLS": str(self.tools(count)),
+            "PORTICO_HOME": str(self.home),
+        }
+
+
+class Process:
+    """One running contender."""
+
+    def __init__(
+        self, argv: Sequence[str], workspace: Workspace, tools: int, *, pipes: bool = False
+    ) -> None:
+        self._log = tempfile.NamedTemporaryFile(dir=workspace.path, suffix=".log")  # noqa: SIM115  (closed in stop)
+        self.popen = subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env=workspace.environment(tools),
+            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipes else self._log,
+            stderr=self._log,
+            bufsize=0,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def cpu_s(self) -> float:
+        """User and system seconds of the process and those it started."""
+        return sum(_clock(pid) for pid in self._tree())
+
+    def memory(self) -> Memory:
+        """What the process and those it started hold."""
+        found = [_memory(pid) for pid in self._tree()]
+        return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
+
+    def complaint(self) -> str:
+        """The last thing it wrote to stderr, for an error message."""
+        lines = Path(self._log.name).read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no reason")
+
+    def stop(self) -> None:
+        """End it; a contender that will not go is killed."""
+        for stream in (self.popen.stdin, self.popen.stdout):
+            if stream is not None:
+                stream.close()
+        self.popen.terminate()
+        try:
+            self.popen.wait(5)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+        self._log.close()
+
+    def _tree(self) -> list[int]:
+        pids = [self.popen.pid]
+        for pid in pids:  # grows while it is walked
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += map(int, task.read_text(encoding="ascii").split())
+        return pids
+
+
+def _clock(pid: int) -> float:
+    # The kernel's clock of another process: see CPUCLOCK_SCHED in posix-timers.
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _memory(pid: int) -> Memory:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    return Memory(_kilobytes(status, "VmRSS:"), _kilobytes(rollup, "Pss:"))
+
+
+def _kilobytes(text: str, field: str) -> int:
+    for line in text.splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,1 @@
+"""One file a table: each measures, and says which budgets it met."""

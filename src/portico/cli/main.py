@@ -1,0 +1,84 @@
+"""The `portico` command. It knows the names of its commands, and imports only the one that runs."""
+
+import sys
+
+from portico.model.errors import PorticoError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
+    "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
+    "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),
+}
+"""Each command's module, which has a `main(argv) -> int`, and what it is for."""
+
+FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments:
+        print(_help(), file=sys.stderr)
+        return USAGE
+    name, *rest = arguments
+    if name in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if name in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(f"portico {version('portico')}")
+        return 0
+    if name not in COMMANDS:
+        print(f"portico: {_unknown(name)}", file=sys.stderr)
+        return USAGE
+    return _guarded(COMMANDS[name][0], rest)
+
+
+def _guarded(module: str, argv: list[str]) -> int:
+    """Run a command so that every failure it can explain is one line and an exit code."""
+    from importlib import import_module
+
+    try:
+        code: int = import_module(module).main(argv)
+        sys.stdout.flush()
+    except PorticoError as error:
+        from portico.cli.render import Screen
+
+        Screen(sys.stderr).say(f"portico: {error}")
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not fail again when it exits.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except SystemExit as done:  # argparse: help, or wrong usage
+        return done.code if isinstance(done.code, int) else 0
+    return code
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name.ljust(width)}  {purpose}" for name, (_, purpose) in COMMANDS.items()]
+    return "\n".join(
+        (
+            "usage: portico COMMAND ...",
+            "",
+            "One doorway to every MCP server, component and agent.",
+            "",
+            *lines,
+            "",
+            "`portico COMMAND --help` says more; `portico --version` says which this is.",
+        )
+    )
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(COMMANDS)}"
+    return f"there is no command {name[:40]!r}; {hint}"

@@ -1,0 +1,147 @@
+"""Prints for people: colour on a terminal, plain text elsewhere, nothing a server can abuse."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_JOINERS = "\u200c\u200d"
+"""Invisible, but scripts and emoji need them."""
+
+
+def clean(text: str) -> str:
+    """Text as a terminal may have it: colours dropped, what else is invisible made visible."""
+    text = _COLOUR.sub("", text.replace("\r\n", "\n"))
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if _harmless(c) else _escape(c) for c in text)
+
+
+def _harmless(c: str) -> bool:
+    if c.isprintable() or c in "\n\t" or c in _JOINERS:
+        return True
+    return unicodedata.category(c) in ("Zs", "Mn")
+
+
+def _escape(c: str) -> str:
+    code = ord(c)
+    if code > 0xFFFF:
+        # As JSON has it, so that escaped JSON stays JSON.
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\u{code:04x}"
+
+
+class Screen:
+    """One output stream, on which what servers sent is safe to print."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.is_terminal = stream.isatty()
+        self._lazy_console: Console | None = None
+
+    def say(self, text: str, style: str = "") -> None:
+        """One or more lines; a style shows on a terminal only."""
+        if not self.is_terminal:
+            self.stream.write(text if text.endswith("\n") else f"{text}\n")
+        elif style:
+            from rich.text import Text
+
+            self._console.print(Text(clean(text), style=style), soft_wrap=True)
+        else:
+            self.stream.write(clean(text).removesuffix("\n") + "\n")
+
+    def json(self, raw: bytes) -> None:
+        """JSON as it came: indented and coloured on a terminal."""
+        if not self.is_terminal:
+            self.say(raw.decode())
+            return
+        from rich.highlighter import JSONHighlighter
+        from rich.text import Text
+
+        text = Text(clean(msgspec.json.format(raw, indent=2).decode()))
+        JSONHighlighter().highlight(text)
+        self._console.print(text, soft_wrap=True)
+
+    def data(self, value: Any) -> None:
+        """Structured data, indented everywhere."""
+        raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        if self.is_terminal:
+            self.json(raw)
+        else:
+            self.say(raw.decode())
+
+    def table(self, title: str, rows: Sequence[Sequence[str]]) -> None:
+        """Rows under a title, the first column standing out."""
+        self.say("")
+        self.say(title, "bold")
+        if self.is_terminal:
+            from rich.table import Table
+            from rich.text import Text
+
+            grid = Table.grid(padding=(0, 2))
+            for row in rows:
+                styles = ("cyan", "", "dim")
+                cells = [Text(clean(c), style=s) for c, s in zip(row, styles, strict=False)]
+                grid.add_row("", *cells)
+            self._console.print(grid)
+            return
+        for row in rows:
+            self.say("  " + "  ".join(cell for cell in row if cell))
+
+    @property
+    def _console(self) -> "Console":
+        if self._lazy_console is None:
+            from rich.console import Console
+
+            self._lazy_console = Console(
+                file=self.stream, markup=False, highlight=False, emoji=False
+            )
+        return self._lazy_console
+
+
+class Ticker:
+    """Progress on stderr: one line that changes on a terminal, a line each elsewhere."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._shown = False
+
+    def show(self, params: dict[str, Any]) -> None:
+        """Show the params of a progress notification."""
+        done, total = params.get("progress"), params.get("total")
+        message = params.get("message")
+        count = f"{done:g}" if isinstance(done, int | float) else "?"
+        if isinstance(total, int | float):
+            count += f"/{total:g}"
+        text = f"progress {count} {message if isinstance(message, str) else ''}".rstrip()
+        if not self._screen.is_terminal:
+            self._screen.say(text)
+            return
+        line = clean(text).replace("\n", " ")[:100]
+        self._screen.stream.write(f"\r\x1b[2K{line}")
+        self._screen.stream.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        """Make room for something else."""
+        if self._shown:
+            self._screen.stream.write("\r\x1b[2K")
+            self._shown = False
+
+
+def first_line(text: Any) -> str:
+    """The first line of a description that has anything in it."""
+    lines = text.strip().splitlines() if isinstance(text, str) else []
+    return lines[0].strip() if lines else ""
+
+
+def size(count: int) -> str:
+    """A number of bytes for a person."""
+    return f"{count:,} byte{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Interim: being replaced."""

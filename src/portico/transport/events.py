@@ -1,0 +1,157 @@
+"""One HTTP response that is JSON if nothing was said before the answer, else a stream of events."""
+
+import asyncio
+from collections.abc import Callable
+
+from portico.transport.asgi import JSON, Headers, Message, Send
+
+EVENT_STREAM: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-store, no-transform"),
+    # Proxies must not hold events back (2026-07-28, receiving messages).
+    (b"x-accel-buffering", b"no"),
+)
+_COMMENT = b":\n\n"
+
+
+def event(message: bytes, id: str = "", name: bytes = b"message") -> bytes:
+    """A message as an SSE event."""
+    if b"\n" in message or b"\r" in message:
+        # Between JSON's tokens only, for inside strings they are escaped.
+        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    if id:
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), name, message)
+    return b"event: %b\ndata: %b\n\n" % (name, message)
+
+
+def priming_event(id: str, retry_ms: int) -> bytes:
+    """What lets a client come back to a stream before it has carried anything (SEP-1699)."""
+    return b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), retry_ms)
+
+
+class Exchange:
+    """The response to one HTTP request, written by whoever has something to say.
+
+    Every write waits for the reader (ASGI's `send`), one at a time. A stream that stays quiet gets
+    comments, and so does a call that is quiet before its answer: it becomes a stream.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        *,
+        quiet_s: float,
+        headers: Headers = (),
+        prime: Callable[[], bytes] | None = None,
+    ) -> None:
+        self._send = send
+        self._headers = headers
+        self._prime = prime
+        self._quiet_s = quiet_s
+        self._lock = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._timer = self._loop.call_later(quiet_s, self._beat)
+        self._comment: asyncio.Task[None] | None = None
+        self._writing: asyncio.Timeout | None = None
+        self.opened = False
+        """True once it is a stream of events."""
+        self.ended = False
+        self.abandoned = False
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        """Done when nothing more will be said here."""
+
+    async def open(self) -> None:
+        """Become a stream of events now."""
+        async with self._lock:
+            if not self.over.done():
+                await self._open()
+
+    async def event(self, frame: bytes) -> bool:
+        """Write one event; False if it did not get out."""
+        async with self._lock:
+            return not self.over.done() and await self._open() and await self._write(frame)
+
+    async def answer(self, body: bytes, status: int = 200, id: str = "") -> None:
+        """Write the answer and end: as JSON, or as an event if this is a stream by now."""
+        async with self._lock:
+            if self.opened:
+                await self._write(event(body, id), last=True)
+            elif not self.ended:
+                await self._start(status, (JSON, (b"content-length", b"%d" % len(body))))
+                await self._write(body, last=True)
+
+    async def end(self, *, prime: bool = True) -> None:
+        """End the stream without another word, but for what lets the client come back."""
+        async with self._lock:
+            if not prime:
+                self._prime = None
+            if not self.ended and await self._open():
+                await self._write(b"", last=True)
+
+    def abandon(self) -> None:
+        """Give up on this reader: another response carries on, and must not wait for it."""
+        self.abandoned = True
+        self.close()
+        if self._writing is not None:
+            self._writing.reschedule(self._loop.time())
+
+    def close(self) -> None:
+        """Say nothing more here."""
+        self._timer.cancel()
+        if not self.over.done():
+            self.over.set_result(None)
+
+    async def _open(self) -> bool:
+        if not self.opened:
+            await self._start(200, EVENT_STREAM)
+            self.opened = True
+            if self._prime is not None:
+                return await self._write(self._prime())
+        return True
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        await self._put(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, *self._headers],
+            }
+        )
+
+    async def _write(self, data: bytes, *, last: bool = False) -> bool:
+        """Write, unless it is too late; the last write may still end what was given up on."""
+        if self.ended or (self.over.done() and not last):
+            return False
+        self.ended = last
+        self._last = self._loop.time()
+        written = await self._put(
+            {"type": "http.response.body", "body": data, "more_body": not last}
+        )
+        if last:
+            self.close()
+        return written
+
+    async def _put(self, message: Message) -> bool:
+        try:
+            async with asyncio.timeout(None) as self._writing:
+                await self._send(message)
+        except TimeoutError:
+            return False  # abandoned
+        except OSError:
+            return False  # the client has left (ASGI 2.4)
+        finally:
+            self._writing = None
+        return True
+
+    def _beat(self) -> None:
+        quiet = self._loop.time() - self._last
+        if quiet >= self._quiet_s and not self._lock.locked():
+            self._comment = self._loop.create_task(self._say_nothing())
+            quiet = 0.0
+        self._timer = self._loop.call_later(max(self._quiet_s - quiet, 0.001), self._beat)
+
+    async def _say_nothing(self) -> None:
+        async with self._lock:
+            if not self.over.done() and await self._open():
+                await self._write(_COMMENT)

@@ -1,0 +1,171 @@
+"""Who may come in: Host, Origin, token and header limits, before anything else is looked at."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hmac import compare_digest
+
+from portico.transport.asgi import CLOSE, Reply, Scope, refusal
+from portico.transport.limits import Limits
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_SCHEMES = ("http", "https")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
+
+_KNOWN = frozenset(
+    (
+        b"accept",
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"last-event-id",
+        b"origin",
+    )
+)
+
+
+class Head:
+    """The headers we look at; one that came twice has both values, so it matches nothing."""
+
+    __slots__ = ("known", "mirrored")
+
+    def __init__(self, known: dict[bytes, bytes], mirrored: dict[str, str]) -> None:
+        self.known = known
+        self.mirrored = mirrored
+        """The `Mcp-*` headers by lower-case name, to be held against the body."""
+
+
+class Guard:
+    """The door of one app."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        token: str | None = None,
+        hosts: Iterable[str] | None = (),
+        origins: Iterable[str] | None = (),
+    ) -> None:
+        """`hosts` come on top of loopback, None is any; `origins` on top of the hosts' own.
+
+        A host without a port is also allowed with the port we listen on.
+        """
+        self._limits = limits
+        self._token = None if token is None else token.encode()
+        self._hosts = None if hosts is None else tuple(map(_spelled, hosts))
+        self._origins = None if origins is None else tuple(origin.lower() for origin in origins)
+        self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
+
+    def admit(self, scope: Scope) -> Head | Reply:
+        """The headers, if limits, Host and Origin allow them."""
+        headers = scope["headers"]
+        limits = self._limits
+        known: dict[bytes, bytes] = {}
+        mirrored: dict[str, str] = {}
+        size = 0
+        for name, value in headers:
+            size += len(name) + len(value)
+            if name[:4] == b"mcp-":
+                key = name.decode("ascii")
+                # What is not ASCII must not equal anything in a body, hence no Latin-1.
+                text = value.strip(b" \t").decode("ascii", "surrogateescape")
+                mirrored[key] = f"{mirrored[key]}, {text}" if key in mirrored else text
+            elif name in _KNOWN:
+                known[name] = known[name] + b", " + value if name in known else value
+        if size > limits.header_bytes or len(headers) > limits.header_count:
+            return refusal(431, f"headers may have {limits.header_bytes} bytes", CLOSE)
+        return self._trusts(scope, known) or Head(known, mirrored)
+
+    def unlock(self, head: Head) -> Reply | None:
+        """A refusal unless the head carries the token."""
+        if self._token is None:
+            return None
+        given = head.known.get(b"authorization", b"")
+        if given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token):
+            return None
+        challenge = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
+        return refusal(
+            401, "a bearer token is needed: Authorization: Bearer TOKEN",
+            (b"www-authenticate", challenge),
+        )  # fmt: skip
+
+    def _trusts(self, scope: Scope, known: dict[bytes, bytes]) -> Reply | None:
+        origin = known.get(b"origin")
+        if self._hosts is None and (origin is None or self._origins is None):
+            return None
+        server = scope.get("server")
+        port = server[1] if server else None
+        hosts, origins = self._allowed.get(port) or self._allow(port)
+        host = known.get(b"host", b"").lower()
+        if self._hosts is not None and host not in hosts:
+            return refusal(403, "this Host is not allowed")
+        if origin is None or self._origins is None or origin.lower() in origins:
+            return None
+        if self._hosts is None and origin.lower().partition(b"://")[2] == host != b"":
+            return None  # the same origin is all we can ask for where any Host will do
+        return refusal(403, "this Origin is not allowed")
+
+    def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
+        hosts = set(LOOPBACK)
+        # A page on another port of this machine is another origin, a bare name is port 80 or 443.
+        origins = {
+            f"{scheme}://{name}:{port}" for scheme in _SCHEMES for name in LOOPBACK
+        } | {
+            f"{scheme}://{name}"
+            for scheme in _SCHEMES
+            for name in LOOPBACK
+            if port == _DEFAULT_PORTS[scheme]
+        }  # fmt: skip
+        hosts |= {f"{name}:{port}" for name in LOOPBACK}
+        for host in self._hosts or ():
+            spellings = (host,) if _has_port(host) else (host, f"{host}:{port}")
+            hosts.update(spellings)
+            origins |= {f"{scheme}://{text}" for scheme in _SCHEMES for text in spellings}
+        origins.update(self._origins or ())
+        allowed = (_encoded(hosts), _encoded(origins))
+        if len(self._allowed) < _MOST_PORTS:
+            self._allowed[port] = allowed
+        return allowed
+
+
+@lru_cache(256)
+def accepts(accept: bytes, wanted: tuple[bytes, ...]) -> bool:
+    """True if an Accept header allows all these media types; an absent one allows any."""
+    if not accept:
+        return True
+    ranges = [_media_range(text) for text in accept.lower().split(b",")]
+    return all(
+        any(r in (type, b"*/*", type.partition(b"/")[0] + b"/*") for r in ranges)
+        for type in wanted
+    )
+
+
+@lru_cache(256)
+def is_json(content_type: bytes) -> bool:
+    """True for `application/json`, with or without parameters."""
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+def _media_range(text: bytes) -> bytes:
+    """One range of an Accept header; nothing if its weight says "not this"."""
+    type, *parameters = (part.strip() for part in text.split(b";"))
+    for parameter in parameters:
+        if parameter[:2] == b"q=" and not parameter[2:].strip(b"0."):
+            return b""
+    return type
+
+
+def _spelled(host: str) -> str:
+    """A host as a Host header has it: lower case, IPv6 in brackets."""
+    bare_ipv6 = host.count(":") > 1 and not host.startswith("[")
+    return f"[{host.lower()}]" if bare_ipv6 else host.lower()
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]
+
+
+def _encoded(texts: set[str]) -> frozenset[bytes]:
+    return frozenset(text.encode() for text in texts)

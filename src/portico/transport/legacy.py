@@ -1,0 +1,293 @@
+"""Legacy streamable HTTP: sessions, streams that can be resumed, and questions to the client."""
+
+import asyncio
+
+from portico.model.context import Context
+from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, AskError
+from portico.model.message import Request, Response
+from portico.model.version import Version
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import Answer, Refused
+from portico.transport.asgi import (
+    Receive,
+    Reply,
+    Send,
+    disconnected,
+    overloaded,
+    refusal,
+    send_reply,
+    send_response,
+    shutting_down,
+)
+from portico.transport.batch import Batch
+from portico.transport.connection import Endpoint
+from portico.transport.events import Exchange
+from portico.transport.limits import Limits, Load
+from portico.transport.replay import Stream, parse_event_id
+from portico.transport.sessions import HttpSession, Sessions
+
+SESSION_HEADER = b"mcp-session-id"
+_ACCEPTED = Reply(202)
+_GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
+_MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
+
+
+class LegacyPeer:
+    """The way back to a legacy asker: the stream of its own request."""
+
+    def __init__(self, session: HttpSession, stream: Stream) -> None:
+        self._session = session
+        self._stream = stream
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification; waits while the reader is slow."""
+        await self._stream.say(message)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a question and wait for its answer, which comes by a POST of its own."""
+        if self._session.is_closed:
+            raise AskError("the client is gone")
+        question = self._session.connection.question(method, params)
+        await self._stream.say(question.message)
+        return await question.answer
+
+    async def closed(self) -> None:
+        """Wait until the session ends or we drain; a dropped connection is neither."""
+        await self._session.over.wait()
+
+    async def close_stream(self) -> None:
+        """End the response, not the stream: the client comes back for the rest (SEP-1699).
+
+        Does nothing for clients before 2025-11-25, which would not come back.
+        """
+        exchange = self._stream.exchange
+        if exchange is not None and self._session.version >= Version.V2025_11_25:
+            await exchange.end()
+
+
+class Legacy:
+    """Answers legacy clients of `/mcp`."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._load = load
+        self.sessions = Sessions(limits)
+
+    async def initialize(self, request: Request, context: Context, send: Send) -> None:
+        """Begin a session, which is kept if the handshake succeeds."""
+        if self._load.draining:
+            await send_reply(send, shutting_down(request.id))
+            return
+        if self.sessions.is_full:
+            await send_reply(send, overloaded("too many sessions are open", request.id))
+            return
+        session = self.sessions.make(context.principal)
+        context.session = session.session
+        response = self._endpoint.quick(request, context)
+        if response is None:
+            response = await self._endpoint.handle(request, context)
+        if response.result:
+            self.sessions.keep(session)
+            header = (SESSION_HEADER, session.id.encode())
+            await send_response(send, response, 200, (header,))
+        else:
+            await send_response(send, response, _status(response))
+
+    async def post(
+        self,
+        session: HttpSession,
+        inbound: Request | Answer | list[Request | Answer | Refused],
+        context: Context,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Take in what a client of a session posted."""
+        context.session = session.session
+        if isinstance(inbound, Answer):
+            session.connection.settle(inbound)
+            await send_reply(send, _ACCEPTED)
+        elif isinstance(inbound, list):
+            await self._batch(session, inbound, context, receive, send)
+        elif not inbound.id:
+            await self._notice(session, inbound, context)
+            await send_reply(send, _ACCEPTED)
+        elif self._load.draining:
+            await send_reply(send, shutting_down(inbound.id))
+        elif (response := self._endpoint.quick(inbound, context)) is not None:
+            await send_response(send, response, _status(response))
+        else:
+            await self._call(session, inbound, context, receive, send)
+
+    async def get(
+        self, session: HttpSession, last_event: bytes | None, receive: Receive, send: Send
+    ) -> None:
+        """Open a stream for what comes unasked, or take up the one that an event id names."""
+        place = None
+        if last_event is not None:
+            place = parse_event_id(last_event)
+            stream = session.streams.get(place[0]) if place is not None else None
+            if stream is None:
+                await send_reply(send, refusal(400, "nothing is kept for this Last-Event-ID"))
+                return
+        elif self._load.draining:
+            await send_reply(send, shutting_down())
+            return
+        else:
+            stream = session.open_stream(listens=True)
+        if stream is None or not self._load.begin_stream():
+            await send_reply(send, overloaded("too many streams are open"))
+            return
+        prime = stream.prime if place is None else None
+        exchange = Exchange(send, quiet_s=self._limits.quiet_s, prime=prime)
+        try:
+            await exchange.open()
+            await stream.carry(exchange, place[1] if place is not None else 0)
+            if stream.listens:
+                session.listen(stream)
+            await self._carry(session, stream, exchange, receive)
+        finally:
+            self._load.end_stream()
+
+    async def delete(self, session: HttpSession, send: Send) -> None:
+        """End a session because its client says so."""
+        self.sessions.end(session)
+        await send_reply(send, Reply(204))
+
+    async def _notice(self, session: HttpSession, notice: Request, context: Context) -> None:
+        if notice.method == "notifications/cancelled":
+            session.connection.cancel(notice)
+        elif self._endpoint.quick(notice, context) is None:
+            await self._endpoint.handle(notice, context)
+
+    async def _call(
+        self,
+        session: HttpSession,
+        request: Request,
+        context: Context,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        stream = self._begin(session, context)
+        if stream is None:
+            await send_reply(send, overloaded("too many calls are running", request.id))
+            return
+        response: Response | None = None
+
+        async def work() -> None:
+            nonlocal response
+            response = await self._endpoint.handle(request, context)
+
+        def over() -> None:
+            answer = response
+            if answer is None and self._load.gave_up:
+                answer = error_response(
+                    request.id, INTERNAL_ERROR, "the server is shutting down"
+                )
+            if answer is None or answer.is_nothing:
+                stream.complete()  # cancelled: it gets no answer (cancellation)
+            else:
+                stream.complete(answer.encode(), _status(answer))
+            session.tidy(stream)
+            self._load.end_call()
+
+        refused = session.connection.start(request, work, over)
+        if refused is not None:
+            session.close_stream(stream)
+            self._load.end_call()
+            await send_response(send, refused, 400)
+            return
+        await self._respond(session, stream, receive, send)
+
+    async def _batch(
+        self,
+        session: HttpSession,
+        members: list[Request | Answer | Refused],
+        context: Context,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
+        waiting = any(isinstance(m, Refused) or (isinstance(m, Request) and m.id) for m in members)
+        if len(members) > self._limits.batch:
+            await send_reply(
+                send, refusal(400, f"a batch may have {self._limits.batch} messages")
+            )
+            return
+        if waiting and self._load.draining:
+            await send_reply(send, shutting_down())
+            return
+        stream = self._begin(session, context)
+        if stream is None:
+            await send_reply(send, overloaded("too many calls are running"))
+            return
+
+        def deliver(answers: bytes) -> None:
+            stream.complete(answers)
+            session.tidy(stream)
+            self._load.end_call()
+
+        batch = Batch(deliver)
+        batch.serve(members, self._endpoint, session.connection, context)
+        if waiting:
+            await self._respond(session, stream, receive, send)
+        else:
+            await send_reply(send, _ACCEPTED)
+
+    def _begin(self, session: HttpSession, context: Context) -> Stream | None:
+        """Count a call and open its stream; None if there are too many."""
+        if not self._load.begin_call():
+            return None
+        stream = session.open_stream()
+        if stream is None:
+            self._load.end_call()
+            return None
+        context.peer = LegacyPeer(session, stream)
+        return stream
+
+    async def _respond(
+        self, session: HttpSession, stream: Stream, receive: Receive, send: Send
+    ) -> None:
+        exchange = Exchange(send, quiet_s=self._limits.quiet_s, prime=stream.prime)
+        await stream.carry(exchange)
+        await self._carry(session, stream, exchange, receive)
+
+    async def _carry(
+        self, session: HttpSession, stream: Stream, exchange: Exchange, receive: Receive
+    ) -> None:
+        """Hold the response open while it carries the stream.
+
+        "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
+        """
+        gone = asyncio.create_task(disconnected(receive))
+        ending: asyncio.Task[None] | None = None
+        session.exchanges += 1
+        try:
+            await _first_of(gone, stream.over, exchange.over)
+            if not gone.done() and not exchange.ended:
+                last = exchange.end() if exchange.abandoned else stream.finish(exchange)
+                ending = asyncio.create_task(last)
+                await _first_of(gone, ending)
+        finally:
+            gone.cancel()
+            if ending is not None:
+                ending.cancel()
+            exchange.close()
+            stream.detach(exchange)
+            session.exchanges -= 1
+            session.unlisten(stream)
+            session.tidy(stream)
+
+
+async def _first_of(*futures: "asyncio.Future[None]") -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def missing_or_gone(given: bool) -> Reply:
+    """The refusal of what needs a session and has none."""
+    return _GONE if given else _MISSING
+
+
+def _status(response: Response) -> int:
+    # 404 would say that the session is gone, so all errors but these are ordinary answers.
+    return 400 if response.code in (PARSE_ERROR, INVALID_REQUEST) else 200

@@ -1,0 +1,107 @@
+"""How much one client, and all of them together, may ask of the HTTP edge."""
+
+import asyncio
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds with sensible defaults; each can be set."""
+
+    body_bytes: int = 4 * 1024 * 1024
+    body_s: float = 30.0
+    """A request's body must be there within so long of its headers."""
+    header_bytes: int = 32 * 1024
+    header_count: int = 100
+    header_s: float = 10.0
+    """A request's headers must be there within so long of its first byte, or of connecting."""
+    keep_alive_s: float = 75.0
+    """An idle connection is closed after so long."""
+    stall_s: float = 60.0
+    """A reader that takes nothing for so long while we have something to say is gone."""
+    quiet_s: float = 15.0
+    """A stream that is quiet for so long gets a comment, so that nobody on the way closes it."""
+    running: int = 1000
+    """Calls at work at once; more are told to come back."""
+    streams: int = 10_000
+    """Listen, GET and old SSE streams open at once."""
+    sessions: int = 10_000
+    session_idle_s: float = 30 * 60.0
+    session_streams: int = 128
+    """Streams and calls at work at once in one legacy session."""
+    notices: int = 256
+    """Unsolicited notifications that wait for one session's reader."""
+    batch: int = 100
+    """Messages in one batch (2025-03-26)."""
+    replay_events: int = 256
+    """Events kept of one legacy stream for a client that comes back."""
+    replay_bytes: int = 1024 * 1024
+    session_replay_bytes: int = 4 * 1024 * 1024
+    """The same for all streams of one session together."""
+    retry_ms: int = 1000
+    """How soon a legacy client may come back to a stream that we closed (SSE `retry`)."""
+
+
+class Load:
+    """What is under way in one app: counted, so that it can be capped and waited for."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._calls = 0
+        self._streams = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+        self.drain_began = asyncio.Event()
+        self.gave_up = False
+        """True once a drain has run out of time: what is cancelled now was stopped by us."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The modern calls, each in the task of its own HTTP request."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is under way."""
+        return self._idle.is_set()
+
+    def begin_call(self) -> bool:
+        """Count one more call; False if there are too many."""
+        if self._calls >= self._limits.running:
+            return False
+        self._calls += 1
+        self._idle.clear()
+        return True
+
+    def end_call(self) -> None:
+        """One call less."""
+        self._calls -= 1
+        self._look()
+
+    def begin_stream(self) -> bool:
+        """Count one more open-ended stream; False if there are too many."""
+        if self._streams >= self._limits.streams:
+            return False
+        self._streams += 1
+        self._idle.clear()
+        return True
+
+    def end_stream(self) -> None:
+        """One stream less."""
+        self._streams -= 1
+        self._look()
+
+    def begin_drain(self) -> None:
+        """From now on no new work is taken, and whoever waits for it is told."""
+        self.draining = True
+        self.drain_began.set()
+
+    async def idle(self, within_s: float) -> bool:
+        """Wait until nothing is under way; False if that took too long."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _look(self) -> None:
+        if not self._calls and not self._streams:
+            self._idle.set()

@@ -1,0 +1,133 @@
+"""Modern HTTP: every POST is its own; to leave is to cancel (2026-07-28, streamable HTTP)."""
+
+import asyncio
+
+from portico.model.context import Context
+from portico.model.errors import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    AskError,
+)
+from portico.model.message import Request
+from portico.protocol.codec import error_response
+from portico.transport.asgi import (
+    Receive,
+    Send,
+    disconnected,
+    overloaded,
+    send_reply,
+    send_response,
+    shutting_down,
+)
+from portico.transport.connection import Endpoint
+from portico.transport.events import Exchange, event
+from portico.transport.limits import Limits, Load
+
+STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+}
+"""The HTTP status of an answer by its error code; 200 for all others."""
+
+LISTEN = "subscriptions/listen"
+
+
+class ModernPeer:
+    """The way back to a modern asker: the response to its own POST."""
+
+    def __init__(self, exchange: Exchange, load: Load) -> None:
+        self._exchange = exchange
+        self._load = load
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification; waits while the reader is slow."""
+        await self._exchange.event(event(message))
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Refuse: "the server MUST NOT send independent JSON-RPC requests on this stream"."""
+        raise AskError(f"{method}: a modern client is asked by an input_required result")
+
+    async def closed(self) -> None:
+        """Wait until we drain; if the client leaves first, its call is cancelled."""
+        await self._load.drain_began.wait()
+
+
+class Modern:
+    """Answers modern requests, one HTTP request each."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._load = load
+
+    async def serve(self, request: Request, context: Context, receive: Receive, send: Send) -> None:
+        """Answer one request or notification."""
+        if self._load.draining and request.id:
+            await send_reply(send, shutting_down(request.id))
+            return
+        response = self._endpoint.quick(request, context)
+        if response is None and not request.id:
+            response = await self._endpoint.handle(request, context)
+        if response is not None:
+            await send_response(send, response, STATUS.get(response.code, 200))
+            return
+        streams = request.method == LISTEN
+        begin, end = (
+            (self._load.begin_stream, self._load.end_stream)
+            if streams
+            else (self._load.begin_call, self._load.end_call)
+        )
+        if not begin():
+            why = "too many streams are open" if streams else "too many calls are running"
+            await send_reply(send, overloaded(f"{why}: try again in a moment", request.id))
+            return
+        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
+        try:
+            await self._call(request, context, exchange, receive)
+        finally:
+            exchange.close()
+            end()
+
+    async def _call(
+        self, request: Request, context: Context, exchange: Exchange, receive: Receive
+    ) -> None:
+        context.peer = ModernPeer(exchange, self._load)
+        task = asyncio.current_task()
+        assert task is not None
+        self._load.tasks.add(task)
+        watch = asyncio.create_task(_cancel_when_gone(receive, task, exchange))
+        try:
+            response = await self._endpoint.handle(request, context)
+        except asyncio.CancelledError:
+            if exchange.over.done():
+                task.uncancel()
+                return  # the client has left
+            if not self._load.gave_up:
+                raise
+            task.uncancel()
+            response = error_response(request.id, INTERNAL_ERROR, "the server is shutting down")
+        finally:
+            watch.cancel()
+            self._load.tasks.discard(task)
+        await exchange.answer(response.encode(), STATUS.get(response.code, 200))
+
+
+async def _cancel_when_gone(
+    receive: Receive, task: "asyncio.Task[None]", exchange: Exchange
+) -> None:
+    """Closing the response "MUST be treated by the server as cancellation of that request"."""
+    await disconnected(receive)
+    if not exchange.over.done():
+        exchange.close()
+        task.cancel()

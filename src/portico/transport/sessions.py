@@ -1,0 +1,239 @@
+"""Legacy sessions: who they belong to, what is under way in them, and when they end."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+
+from portico.model.session import Session
+from portico.model.version import LATEST_LEGACY, Version
+from portico.transport.connection import Connection
+from portico.transport.limits import Limits
+from portico.transport.replay import Stream
+
+
+class Notices:
+    """Notifications that nobody asked for, waiting for a reader; one repeated is told once."""
+
+    def __init__(self, limit: int, tell: Callable[[bytes], Awaitable[None]]) -> None:
+        self._limit = limit
+        self._tell = tell
+        self._waiting: dict[bytes, None] = {}
+        self._telling: asyncio.Task[None] | None = None
+        self.reader = False
+        """True while there is someone to tell."""
+
+    def add(self, message: bytes) -> None:
+        """Tell it as soon as the reader lets us; past the limit the oldest is forgotten."""
+        self._waiting[message] = None
+        if len(self._waiting) > self._limit:
+            del self._waiting[next(iter(self._waiting))]
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell what waits, if there is a reader now."""
+        if self.reader and self._waiting and self._telling is None:
+            self._telling = asyncio.create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def _run(self) -> None:
+        try:
+            while self.reader and self._waiting:
+                message = next(iter(self._waiting))
+                del self._waiting[message]
+                await self._tell(message)
+        finally:
+            self._telling = None
+
+
+class HttpSession:
+    """One legacy `Mcp-Session-Id`: its calls, its streams and what it has not been told."""
+
+    def __init__(self, id: str, principal: str, limits: Limits) -> None:
+        self.id = id
+        self.principal = principal
+        self._limits = limits
+        self._numbers = 0
+        self.notices = Notices(limits.notices, self._tell)
+        self.session = Session(self.notices.add, id=id, principal=principal)
+        self.connection = Connection(self.session)
+        self.streams: dict[str, Stream] = {}
+        """By key, oldest first."""
+        self._listeners: list[Stream] = []
+        self.exchanges = 0
+        """HTTP requests that are under way."""
+        self.is_closed = False
+        self.over = asyncio.Event()
+        """Set when the session ends or the server drains."""
+
+    @property
+    def version(self) -> Version:
+        """The version agreed on."""
+        return self.session.version or LATEST_LEGACY
+
+    def open_stream(self, *, listens: bool = False) -> Stream | None:
+        """A new stream; None if there are too many in use."""
+        while len(self.streams) >= self._limits.session_streams:
+            idle = next((s for s in self.streams.values() if s.is_idle), None)
+            if idle is None:
+                return None
+            self.close_stream(idle)
+        self._numbers += 1
+        stream = Stream(
+            str(self._numbers),
+            self._limits,
+            # Clients before 2025-11-25 take an event without data for a broken message.
+            primes=self.version >= Version.V2025_11_25,
+            listens=listens,
+            kept=self._trim,
+        )
+        self.streams[stream.key] = stream
+        return stream
+
+    def close_stream(self, stream: Stream) -> None:
+        """Forget a stream that nobody can or may come back to."""
+        stream.drop()
+        self.streams.pop(stream.key, None)
+
+    def tidy(self, stream: Stream) -> None:
+        """Forget a stream that is over, unless its client may come back for it."""
+        if stream.over.done() and stream.exchange is None and not stream.can_resume:
+            self.close_stream(stream)
+
+    def listen(self, stream: Stream) -> None:
+        """Send unsolicited notifications over this stream; the newest of several gets them.
+
+        "The server MUST send each of its JSON-RPC messages on only one of the connected streams".
+        """
+        self._listeners.append(stream)
+        self.notices.reader = True
+        self.notices.wake()
+
+    def unlisten(self, stream: Stream) -> None:
+        """Do so no longer; an older stream takes over if there is one."""
+        if stream in self._listeners:
+            self._listeners.remove(stream)
+        self.notices.reader = bool(self._listeners)
+
+    def drain(self) -> None:
+        """End what would never end by itself."""
+        self.over.set()
+        for stream in tuple(self._listeners):
+            stream.complete()
+
+    def close(self) -> None:
+        """End everything."""
+        self.is_closed = True
+        self.connection.close()
+        self.drain()
+        for stream in tuple(self.streams.values()):
+            stream.complete()
+        self.session.send = _discard  # the hub may know the session a while longer
+
+    async def _tell(self, message: bytes) -> None:
+        if self._listeners:
+            await self._listeners[-1].say(message)
+        else:
+            self.notices.add(message)
+
+    def _trim(self) -> None:
+        """Stay within what a session may keep: the oldest stream that nobody reads goes first."""
+        size = sum(stream.size for stream in self.streams.values())
+        for stream in tuple(self.streams.values()):
+            if size <= self._limits.session_replay_bytes:
+                return
+            if stream.exchange is None:
+                size -= stream.size
+                self.close_stream(stream)
+
+
+class Sessions:
+    """All sessions of one app, the least recently used first."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] | None = None) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._sessions: dict[bytes, HttpSession] = {}
+        self._used: dict[bytes, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def make(self, principal: str) -> HttpSession:
+        """A session that is not kept yet, with an id that nobody can guess."""
+        return HttpSession(secrets.token_urlsafe(24), principal, self._limits)
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more sessions can be kept."""
+        if len(self._sessions) >= self._limits.sessions:
+            self.expire()
+        return len(self._sessions) >= self._limits.sessions
+
+    def keep(self, session: HttpSession) -> None:
+        """Have a session found by its id from now on."""
+        key = session.id.encode()
+        self._sessions[key] = session
+        self._used[key] = self._now()
+        self._arm()
+
+    def find(self, id: bytes, principal: str) -> HttpSession | None:
+        """The session of this id, if it is this principal's own."""
+        session = self._sessions.get(id)
+        if session is None or session.principal != principal:
+            return None
+        del self._used[id]
+        self._used[id] = self._now()
+        return session
+
+    def end(self, session: HttpSession) -> None:
+        """End a session; its id is unknown from now on."""
+        key = session.id.encode()
+        if self._sessions.pop(key, None) is not None:
+            del self._used[key]
+        session.close()
+
+    def expire(self) -> None:
+        """End the sessions that nobody has used for too long."""
+        now = self._now()
+        for key, used in tuple(self._used.items()):
+            if now - used < self._limits.session_idle_s:
+                break
+            session = self._sessions[key]
+            if session.exchanges:
+                self.find(key, session.principal)  # somebody is connected: that is use, too
+            else:
+                self.end(session)
+
+    def drain(self) -> None:
+        """End the streams that would never end by themselves."""
+        for session in tuple(self._sessions.values()):
+            session.drain()
+
+    def close(self) -> None:
+        """End all sessions."""
+        for session in tuple(self._sessions.values()):
+            self.end(session)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now(self) -> float:
+        return self._clock() if self._clock is not None else asyncio.get_running_loop().time()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._used:
+            due = next(iter(self._used.values())) + self._limits.session_idle_s - self._now()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(due, 0.01), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.expire()
+        self._arm()
+
+
+def _discard(message: bytes) -> None:
+    """A session that is over is told nothing."""

@@ -1,0 +1,178 @@
+"""The old HTTP+SSE transport (2024-11-05): one stream out at `/sse`, POSTs in at `/messages`."""
+
+import asyncio
+import secrets
+from urllib.parse import parse_qs
+
+from portico.model.context import Context
+from portico.model.errors import AskError
+from portico.model.message import Request
+from portico.model.session import Session
+from portico.protocol.inbound import Answer, Refused, read
+from portico.transport.asgi import (
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    disconnected,
+    overloaded,
+    refusal,
+    send_reply,
+    send_response,
+    shutting_down,
+)
+from portico.transport.batch import Batch
+from portico.transport.connection import Connection, Endpoint
+from portico.transport.events import Exchange, event
+from portico.transport.limits import Limits, Load
+from portico.transport.sessions import Notices
+
+_ACCEPTED = Reply(202, b"Accepted", ((b"content-type", b"text/plain"),))
+
+
+class SsePeer:
+    """One client of the old transport: its stream is its session."""
+
+    def __init__(self, id: str, principal: str, exchange: Exchange, limits: Limits) -> None:
+        self.id = id
+        self.principal = principal
+        self.exchange = exchange
+        self.notices = Notices(limits.notices, self.notify)
+        self.notices.reader = True
+        self.session = Session(self.notices.add, id=id, principal=principal)
+        self.connection = Connection(self.session)
+        self.over = asyncio.Event()
+        self._saying: set[asyncio.Task[None]] = set()
+
+    async def notify(self, message: bytes) -> None:
+        """Send a message; waits while the reader is slow."""
+        await self.exchange.event(event(message))
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a question and wait for its answer."""
+        if self.exchange.over.done():
+            raise AskError("the client is gone")
+        question = self.connection.question(method, params)
+        await self.notify(question.message)
+        return await question.answer
+
+    async def closed(self) -> None:
+        """Wait until the client leaves or we drain."""
+        await self.over.wait()
+
+    def say(self, message: bytes) -> None:
+        """Send a message as soon as the reader lets us."""
+        task = asyncio.create_task(self.notify(message))
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
+
+    async def drain(self) -> None:
+        """End the stream as soon as what was asked for is answered."""
+        self.over.set()
+        await self.connection.idle()
+        await self.exchange.end()
+
+    def close(self) -> None:
+        """The stream is closed: the session ends and its calls are cancelled."""
+        self.over.set()
+        self.notices.reader = False
+        self.connection.close()
+        self.exchange.close()
+        self.session.send = lambda _: None
+
+
+class OldSse:
+    """Answers clients that know nothing newer."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._load = load
+        self._peers: dict[str, SsePeer] = {}
+
+    async def get(
+        self, scope: Scope, post_to: str, principal: str, receive: Receive, send: Send
+    ) -> None:
+        """Open a stream, say where to post, and hold it until the client leaves."""
+        if self._load.draining:
+            await send_reply(send, shutting_down())
+            return
+        if not self._load.begin_stream():
+            await send_reply(send, overloaded("too many streams are open"))
+            return
+        id = secrets.token_urlsafe(24)
+        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
+        peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
+        url = f"{scope.get('root_path', '')}{post_to}?session_id={id}"
+        gone = asyncio.create_task(disconnected(receive))
+        draining = asyncio.create_task(self._drain(peer))
+        try:
+            await exchange.event(event(url.encode(), name=b"endpoint"))
+            await asyncio.wait((gone, exchange.over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            draining.cancel()
+            del self._peers[id]
+            peer.close()
+            self._load.end_stream()
+
+    def find(self, scope: Scope, principal: str) -> SsePeer | Reply:
+        """Whose message a POST brings."""
+        ids = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id")
+        if not ids:
+            return refusal(400, "session_id is missing: open /sse first")
+        peer = self._peers.get(ids[0])
+        if peer is None or peer.principal != principal:
+            return refusal(404, "no such session: open /sse again")
+        return peer
+
+    async def post(self, peer: SsePeer, body: bytes, context: Context, send: Send) -> None:
+        """Take in a message; its answer goes over the stream."""
+        inbound = read(body, peer.session.version)
+        if isinstance(inbound, Refused):
+            await send_response(send, inbound.response, 400)
+            return
+        context.session, context.peer = peer.session, peer
+        if isinstance(inbound, Request) and inbound.id:
+            refused = self._request(peer, inbound, context)
+            await send_reply(send, refused or _ACCEPTED)
+            return
+        if isinstance(inbound, Answer):
+            peer.connection.settle(inbound)
+        elif isinstance(inbound, list):
+            batch = Batch(lambda answers: peer.say(answers) if answers else None)
+            batch.serve(inbound, self._endpoint, peer.connection, context)
+        elif inbound.method == "notifications/cancelled":
+            peer.connection.cancel(inbound)
+        elif self._endpoint.quick(inbound, context) is None:
+            await self._endpoint.handle(inbound, context)
+        await send_reply(send, _ACCEPTED)
+
+    def cancel_all(self) -> None:
+        """Cancel every call, because a drain has taken too long."""
+        for peer in tuple(self._peers.values()):
+            peer.connection.close()
+            peer.exchange.abandon()
+
+    def _request(self, peer: SsePeer, request: Request, context: Context) -> Reply | None:
+        if self._load.draining:
+            return shutting_down(request.id)
+        if not self._load.begin_call():
+            return overloaded("too many calls are running", request.id)
+
+        async def work() -> None:
+            response = self._endpoint.quick(request, context)
+            if response is None:
+                response = await self._endpoint.handle(request, context)
+            if not response.is_nothing:
+                await peer.notify(response.encode())
+
+        refused = peer.connection.start(request, work, self._load.end_call)
+        if refused is None:
+            return None
+        self._load.end_call()
+        return Reply(400, refused.encode(), ((b"content-type", b"application/json"),))
+
+    async def _drain(self, peer: SsePeer) -> None:
+        await self._load.drain_began.wait()
+        await peer.drain()

@@ -1,0 +1,264 @@
+"""A client of one MCP server, of either era, over any wire."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
+from portico.model.offer import HeaderParam
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.protocol.methods import TABLE
+from portico.upstream.answers import NO_ANSWERS, Answers
+from portico.upstream.exchange import Exchange, Progress
+from portico.upstream.listing import Listing, list_all
+from portico.upstream.mirror import mirrored_headers
+
+MAX_ROUNDS = 10
+"""How often one request may come back with questions."""
+_META = "io.modelcontextprotocol/"
+
+Log = Callable[[dict[str, Any]], None]
+"""Takes the params of a log message."""
+
+
+class Limits(Struct, frozen=True):
+    """How long things may take, in seconds."""
+
+    probe_s: float = 3.0
+    """How long a stdio server may be silent before it is also greeted the legacy way."""
+    init_s: float = 30.0
+    list_s: float = 30.0
+    call_s: float = 120.0
+    """Counted anew with each sign of progress."""
+
+
+class Introduction(Struct, frozen=True):
+    """What a server says of itself when the conversation begins."""
+
+    version: Version
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    instructions: str = ""
+
+
+class Client:
+    """An open conversation with a server. `connect` makes one; close it, or use `async with`."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        server: Introduction,
+        *,
+        info: Mapping[str, Any],
+        answers: Answers = NO_ANSWERS,
+        limits: Limits | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.name = exchange.server
+        self.server = server
+        self.transport = exchange.wire.transport
+        self.limits = limits or Limits()
+        self._exchange = exchange
+        self._answers = answers
+        self._info = info
+        self._log = log
+        self._log_level = ""
+        self._header_params: dict[str, tuple[HeaderParam, ...]] | None = None
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def modern(self) -> bool:
+        """True if the server is of the modern era."""
+        return self.server.version.modern
+
+    @property
+    def mirrors(self) -> bool:
+        """True if what a request asks for must be repeated in its HTTP headers."""
+        return self.modern and self._exchange.wire.mirrors
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result, answering whatever is asked on the way.
+
+        Raises McpError with the server's own error, TargetError if there is no answer to trust.
+        """
+        given = dict(params or {})
+        asked = given
+        for _ in range(MAX_ROUNDS):
+            raw = await self.ask(method, asked, timeout=timeout, progress=progress)
+            result = self._decode(method, raw)
+            if not self.modern or result.get("resultType") != "input_required":
+                return result
+            asked = given | await self._next_round(method, result)
+        raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> bytes:
+        """One round: the raw result, whatever it says."""
+        id = self._exchange.next_id()
+        headers: dict[str, str] = {}
+        if self.mirrors:
+            declared = await self._declared(method, params)
+            headers = mirrored_headers(method, params, self.server.version, declared)
+        return await self._exchange.ask(
+            id,
+            method,
+            encode(self._with_meta(params, id if progress is not None else b"")),
+            timeout=self.limits.call_s if timeout is None else timeout,
+            headers=headers,
+            progress=progress,
+        )
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool; a result with `isError` is a result."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        try:
+            return await self.request("tools/call", params, timeout=timeout, progress=progress)
+        except McpError as error:
+            if error.code != HEADER_MISMATCH or not self.mirrors:
+                raise
+            # Its schema may have changed since it was listed (client behaviour); the refused
+            # call did not run, so it is safe to send again.
+            self._header_params = None
+            return await self.request("tools/call", params, timeout=timeout, progress=progress)
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """All tools."""
+        return (await self.listing("tools")).items
+
+    async def list_resources(self) -> list[dict[str, Any]]:
+        """All resources."""
+        return (await self.listing("resources")).items
+
+    async def list_templates(self) -> list[dict[str, Any]]:
+        """All resource templates."""
+        return (await self.listing("templates")).items
+
+    async def list_prompts(self) -> list[dict[str, Any]]:
+        """All prompts."""
+        return (await self.listing("prompts")).items
+
+    async def listing(self, kind: str) -> Listing:
+        """A whole list, with what it weighs: `tools`, `resources`, `templates` or `prompts`."""
+        listing = await list_all(self, kind)
+        if kind == "tools" and self.mirrors:
+            self._header_params = listing.header_params
+        return listing
+
+    async def set_log_level(self, level: str) -> None:
+        """Ask for log messages of this level and above; a server without logging is left alone."""
+        self._log_level = level
+        if not self.modern and "logging" in self.server.capabilities:
+            await self.request("logging/setLevel", {"level": level})
+
+    async def close(self) -> None:
+        """End the conversation, and the server if we started it."""
+        await self._exchange.close()
+
+    def noticed(self, method: str, params: bytes) -> None:
+        """Take a notification of the server's."""
+        if method != "notifications/message" or self._log is None:
+            return
+        try:
+            self._log(msgspec.json.decode(params, type=dict[str, Any]))
+        except (msgspec.DecodeError, RecursionError):
+            self._exchange.garbage += 1
+
+    def _with_meta(self, params: Mapping[str, Any], token: bytes) -> dict[str, Any]:
+        meta: dict[str, Any] = dict(params.get("_meta") or {})
+        if self.modern:
+            version = self.server.version
+            meta |= modern_meta(version, self._info, self._answers.capabilities)
+            if self._log_level:
+                meta[f"{_META}logLevel"] = self._log_level
+        if token:
+            meta["progressToken"] = Raw(token)
+        return {**params, "_meta": meta} if meta else dict(params)
+
+    async def _declared(self, method: str, params: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
+        """Which arguments of a tool its schema wants mirrored; known only from the list."""
+        if method != "tools/call":
+            return ()
+        if self._header_params is None:
+            await self.listing("tools")
+        return (self._header_params or {}).get(str(params.get("name")), ())
+
+    async def _next_round(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        """What the next round adds to the params: all answers, and the state as it came."""
+        meaning = TABLE.get((method, self.server.version))
+        if meaning is not None and not meaning.rounds:
+            raise self._broken(f"asks for input to {method}, which the protocol does not allow")
+        questions, state = result.get("inputRequests"), result.get("requestState")
+        if not isinstance(questions, dict | None) or (questions is None and state is None):
+            raise self._broken(f"asks for input to {method} but does not say what")
+        added: dict[str, Any] = {} if state is None else {"requestState": state}
+        if questions:
+            added["inputResponses"] = {
+                key: await self._answer(key, question) for key, question in questions.items()
+            }
+        return added
+
+    async def _answer(self, key: str, question: Any) -> Mapping[str, Any]:
+        asked = question if isinstance(question, dict) else {}
+        asks = str(asked.get("method"))
+        params = asked.get("params") or {}
+        if asks == "ping" or not isinstance(params, dict):
+            raise self._broken(f"asks something that is no question ({key[:40]})")
+        try:
+            return await self._answers.answer(asks, params)
+        except McpError as refusal:
+            raise self._broken(f"needs an answer it does not get: {refusal.message}") from None
+
+    def _decode(self, method: str, raw: bytes) -> dict[str, Any]:
+        try:
+            result: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._broken(f"sent a result of {method} that cannot be read: {error}") from None
+        return result
+
+    def _broken(self, why: str) -> TargetError:
+        return TargetError(f"{self.name} {why}", kind="protocol", server=self.name)
+
+
+def modern_meta(
+    version: Version, info: Mapping[str, Any], capabilities: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What every modern request says of its sender."""
+    return {
+        f"{_META}protocolVersion": version.text,
+        f"{_META}clientInfo": info,
+        f"{_META}clientCapabilities": capabilities,
+    }

@@ -1,0 +1,342 @@
+"""Requests under way, each way, with one upstream: who waits for what, and for how long."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.model.message import Response
+from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
+from portico.upstream.wire import Failure, Outgoing, Wire
+
+MAX_CALL_S = 3600.0
+"""However much progress it makes, a request takes no longer."""
+MAX_GARBAGE_LINES = 1000
+MAX_GARBAGE_BYTES = 10 * 1024 * 1024
+"""What an upstream may write that is no message, between two that are."""
+
+_LAST_WORD_S = 0.5
+_BOM = b"\xef\xbb\xbf"
+_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
+_NO_HEADERS: Mapping[str, str] = {}
+
+Serve = Callable[[str, bytes], Awaitable[bytes]]
+"""Answers a request of the upstream's: method and raw params in, raw result out, or McpError."""
+Notice = Callable[[str, bytes], None]
+"""Takes a notification: method and raw params."""
+Progress = Callable[[dict[str, Any]], None]
+"""Takes the params of a progress notification."""
+
+
+class _WireError(Struct):
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Any = None
+
+
+class _Token(Struct):
+    progressToken: Raw  # noqa: N815  (a field of the wire)
+
+
+class _CancelParams(Struct):
+    requestId: Raw  # noqa: N815  (a field of the wire)
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    def __init__(self, timeout: float, progress: Progress | None) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[bytes] = loop.create_future()
+        self.limit = asyncio.timeout(timeout)
+        self._loop = loop
+        self._timeout = timeout
+        self._latest = loop.time() + max(timeout, MAX_CALL_S)
+        self._progress = progress
+
+    def moves(self, params: bytes) -> None:
+        """It makes progress: give it more time, and say so."""
+        if self.limit.expired():
+            return
+        self.limit.reschedule(min(self._loop.time() + self._timeout, self._latest))
+        if self._progress is not None:
+            self._progress(msgspec.json.decode(params))
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # looked at: whoever waited may have been cancelled
+
+
+class Exchange:
+    """One conversation over one wire. Ids are ours; a progress token is the id it belongs to."""
+
+    def __init__(self, wire: Wire, server: str, serve: Serve, notice: Notice) -> None:
+        self.wire = wire
+        self.server = server
+        self.failure: Failure | None = None
+        """How the wire ended, if it has ended by itself."""
+        self.modern = False
+        """True once the modern era is settled: its servers ask nothing by themselves."""
+        self.garbage = 0
+        """Lines that were no messages."""
+        self.strays = 0
+        """Answers that nobody waited for."""
+        self._serve = serve
+        self._notice = notice
+        self._pending: dict[bytes, _Pending] = {}
+        self._asked: dict[bytes, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._numbers = 0
+        self._garbage_lines = 0
+        self._garbage_bytes = 0
+
+    async def open(self) -> None:
+        """Open the wire."""
+        await self.wire.open(self)
+
+    def next_id(self) -> bytes:
+        """An id that was never used before."""
+        self._numbers += 1
+        return str(self._numbers).encode()
+
+    async def ask(
+        self,
+        id: bytes,
+        method: str,
+        params: bytes,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        progress: Progress | None = None,
+        cancellable: bool = True,
+    ) -> bytes:
+        """Send a request and wait for its raw result.
+
+        Raises McpError with the upstream's own error, TargetError for anything else.
+        """
+        if self.failure is not None:
+            raise self.failure.error()
+        pending = _Pending(timeout, progress)
+        self._pending[id] = pending
+        message = _message(method, params, id)
+        try:
+            async with pending.limit:
+                await self.wire.send(Outgoing(message, id, headers))
+                return await pending.answer
+        except TimeoutError:
+            self._give_up(id, f"no answer within {timeout:g} s", cancellable)
+            raise TargetError(
+                f"{self.server} did not answer {method} within {timeout:g} s",
+                kind="timeout",
+                server=self.server,
+            ) from None
+        except asyncio.CancelledError:
+            self._give_up(id, "the caller gave up", cancellable)
+            raise
+        finally:
+            self._pending.pop(id, None)
+
+    async def tell(
+        self, method: str, params: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
+    ) -> None:
+        """Send a notification."""
+        await self.wire.send(Outgoing(_message(method, params), headers=headers))
+
+    async def close(self) -> None:
+        """Fail what still waits, stop answering, and close the wire."""
+        self._end(Failure(server=self.server, why="was closed", kind="closed"))
+        if self._background:  # a cancellation may still be on its way out
+            _, late = await asyncio.wait(self._background, timeout=_LAST_WORD_S)
+            for task in late:
+                task.cancel()
+        await self.wire.close()
+
+    # The receiver, as a wire knows it.
+
+    def received(self, message: bytes) -> None:
+        """Sort one message."""
+        try:
+            found = read_message(message.removeprefix(_BOM))
+        except Malformed as bad:
+            self._spoil(bad.id, message, f"sent a broken message: {bad.message}")
+            return
+        self._garbage_lines = self._garbage_bytes = 0
+        if isinstance(found, Envelope):
+            self._sort(found)
+        else:
+            for member in found:  # a batch, which 2025-03-26 allows
+                self.received(member)
+
+    def spoiled(self, remains: bytes, why: str) -> None:
+        """A message could not even be read."""
+        self._spoil(b"", remains, why)
+
+    def failed(self, id: bytes, failure: Failure) -> None:
+        """One request will get no answer, or has got it with an HTTP error."""
+        pending = self._pending.get(id)
+        if pending is not None:
+            pending.fail(_error_in(failure.body) or failure.error())
+
+    def lost(self, failure: Failure) -> None:
+        """The wire has ended: everyone who waits learns it now."""
+        self._end(failure)
+
+    def waits(self, id: bytes) -> bool:
+        """True while somebody waits for this answer."""
+        pending = self._pending.get(id)
+        return pending is not None and not pending.answer.done()
+
+    def _sort(self, envelope: Envelope) -> None:
+        id = bytes(envelope.id)
+        if envelope.method and id:
+            self._asked_by_upstream(id, envelope.method, bytes(envelope.params))
+        elif envelope.method == "notifications/progress":
+            self._progressed(bytes(envelope.params))
+        elif envelope.method == "notifications/cancelled":
+            self._cancelled_by_upstream(bytes(envelope.params))
+        elif envelope.method:
+            self._notice(envelope.method, bytes(envelope.params))
+        else:
+            self._answered(id, envelope)
+
+    def _answered(self, id: bytes, envelope: Envelope) -> None:
+        pending = self._pending.get(id)
+        if pending is None or pending.answer.done():
+            self.strays += 1  # a wrong id, or a second answer: the first one stands
+        elif envelope.error and bytes(envelope.error) != b"null":
+            pending.fail(_error_of(bytes(envelope.error)))
+        elif envelope.result:
+            pending.answer.set_result(bytes(envelope.result))
+        else:
+            why = f"{self.server} sent an answer with neither result nor error"
+            pending.fail(TargetError(why, kind="garbage", server=self.server))
+
+    def _progressed(self, params: bytes) -> None:
+        try:
+            token = bytes(msgspec.json.decode(params, type=_Token).progressToken)
+            pending = self._pending.get(token)
+            if pending is not None and not pending.answer.done():
+                pending.moves(params)
+        except msgspec.DecodeError:
+            self.garbage += 1
+
+    def _spoil(self, id: bytes, message: bytes, why: str) -> None:
+        """Count it, and fail the call it would have answered, if that can be told."""
+        self.garbage += 1
+        self._garbage_lines += 1
+        self._garbage_bytes += len(message)
+        pending = self._pending.get(id or self._salvage(message))
+        if pending is not None:
+            error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
+            pending.fail(error)
+        if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
+            why = f"wrote {self._garbage_lines} lines in a row that are no messages"
+            self._end(Failure(server=self.server, why=why, kind="garbage"))
+            self._spawn(self.wire.close())
+
+    def _salvage(self, message: bytes) -> bytes:
+        """The one id of ours in a broken message; none in what only quotes one, like a log line."""
+        message = message.removeprefix(_BOM).lstrip()
+        if message[:1] != b"{":
+            return b""
+        ends = message if len(message) <= 1024 else message[:512] + message[-512:]
+        known = {id for id in _ID.findall(ends) if id in self._pending}
+        return known.pop() if len(known) == 1 else b""
+
+    def _asked_by_upstream(self, id: bytes, method: str, params: bytes) -> None:
+        if self.modern or not is_id(id) or id in self._asked:
+            self.strays += 1  # a modern client never writes a response (2026-07-28, transports)
+            return
+        task = self._spawn(self._answer(id, method, params))
+        self._asked[id] = task
+        task.add_done_callback(lambda _: self._asked.pop(id, None))
+
+    async def _answer(self, id: bytes, method: str, params: bytes) -> None:
+        try:
+            response = Response(id=id, result=await self._serve(method, params))
+        except McpError as error:
+            data = msgspec.UNSET if error.data is None else error.data
+            response = error_response(id, error.code, error.message, data)
+        try:
+            await self.wire.send(Outgoing(response.encode()))
+        except TargetError:
+            self.strays += 1  # it no longer wants to know
+
+    def _cancelled_by_upstream(self, params: bytes) -> None:
+        try:
+            id = bytes(msgspec.json.decode(params, type=_CancelParams).requestId)
+        except msgspec.DecodeError:
+            return  # malformed cancellations are ignored (cancellation, error handling)
+        task = self._asked.get(id)
+        if task is not None:
+            task.cancel()
+
+    def _give_up(self, id: bytes, reason: str, cancellable: bool) -> None:
+        """Tell the upstream that nobody waits any more."""
+        if self.failure is not None:
+            return
+        # Closing its stream is the cancellation where each request has one and the era is modern.
+        if cancellable and not (self.modern and self.wire.mirrors):
+            self._spawn(self._cancel(id, reason))
+        else:
+            self.wire.abandon(id)
+
+    async def _cancel(self, id: bytes, reason: str) -> None:
+        params = encode({"requestId": Raw(id), "reason": reason})
+        try:
+            await self.tell("notifications/cancelled", params)
+        except TargetError:
+            pass  # gone: there is nothing left to cancel
+        finally:
+            self.wire.abandon(id)
+
+    def _end(self, failure: Failure) -> None:
+        if self.failure is not None:
+            return
+        self.failure = failure
+        for pending in self._pending.values():
+            pending.fail(failure.error())
+        for task in self._asked.values():
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
+    message: dict[str, Any] = {"jsonrpc": "2.0"}
+    if id:
+        message["id"] = Raw(id)
+    message["method"] = method
+    if params:
+        message["params"] = Raw(params)
+    return encode(message)
+
+
+def _error_of(raw: bytes) -> McpError:
+    try:
+        error = msgspec.json.decode(raw, type=_WireError)
+    except (msgspec.DecodeError, RecursionError):
+        return McpError("an error that cannot be read")
+    return McpError(error.message or "an error without a message", error.code, error.data)
+
+
+def _error_in(body: bytes) -> McpError | None:
+    """The JSON-RPC error in an HTTP body, whether or not it names the request."""
+    if not body:
+        return None
+    try:
+        envelope = read_message(body)
+    except Malformed:
+        return None
+    if not isinstance(envelope, Envelope) or envelope.jsonrpc != "2.0" or not envelope.error:
+        return None
+    return _error_of(bytes(envelope.error))

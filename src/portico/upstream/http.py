@@ -1,0 +1,184 @@
+"""An upstream at a URL: streamable HTTP, in both eras."""
+
+import asyncio
+import contextlib
+
+import httpx2
+
+from portico.model.version import Version
+from portico.protocol.ladder import VERSION_HEADER
+from portico.upstream.http_sse import HttpSse
+from portico.upstream.sse import EventReader
+from portico.upstream.web import Broken, Site, Web, is_stream
+from portico.upstream.wire import Outgoing, Receiver
+
+SESSION_HEADER = "mcp-session-id"
+_ACCEPT = {"accept": "application/json, text/event-stream"}
+_JSON = {**_ACCEPT, "content-type": "application/json"}
+_RETRY_S = 1.0
+_MAX_RETRY_S = 30.0
+_MAX_IDLE_RESUMES = 3
+_LINGER_S = 1.0
+"""How long a stream may take to end after its answer, so that its connection can be used again."""
+
+
+class Url(Site, frozen=True):
+    """A server at a URL."""
+
+    def wire(self) -> "StreamableHttp":
+        """A connection by the current transport."""
+        return StreamableHttp(self)
+
+    def older(self) -> HttpSse:
+        """A connection by the transport of 2024-11-05."""
+        return HttpSse(self)
+
+
+class StreamableHttp:
+    """Each message is a POST; a request's answer comes back as its body or on its stream."""
+
+    transport = "http"
+    mirrors = True
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._web: Web | None = None
+        self._receiver: Receiver | None = None
+        self._requests: dict[bytes, asyncio.Task[None]] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._session = ""
+        self._version: Version | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Nothing is sent yet: the first request shows whether anybody is there."""
+        self._receiver = receiver
+        self._web = Web(self._site)
+
+    async def send(self, message: Outgoing) -> None:
+        """Post a message. A request's answer is awaited behind; all else, until it is accepted."""
+        if message.id:
+            task = asyncio.create_task(self._request(message))
+            self._requests[message.id] = task
+            task.add_done_callback(lambda _: self._requests.pop(message.id, None))
+            return
+        web, _ = self._open_parts()
+        try:
+            async with web.send("POST", web.url, self._headers(message), message.data) as response:
+                await web.body(response)
+        except Broken as broken:
+            raise broken.failure.error() from None
+
+    def abandon(self, id: bytes) -> None:
+        """Close the request's stream, which in the modern era cancels it."""
+        task = self._requests.get(id)
+        if task is not None:
+            task.cancel()
+
+    def settle(self, version: Version) -> None:
+        """From now on all messages name the version; a legacy server gets a stream to talk on."""
+        self._version = version
+        if not version.modern:
+            self._listener = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        """End all streams, and the session if there is one."""
+        if self._web is None:
+            return
+        tasks = [*self._requests.values(), *([self._listener] if self._listener else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._session:
+            with contextlib.suppress(Broken, TimeoutError):
+                async with (
+                    asyncio.timeout(_LINGER_S),
+                    self._web.send("DELETE", self._web.url, self._common()),
+                ):
+                    pass
+        await self._web.close()
+
+    async def _request(self, message: Outgoing) -> None:
+        web, receiver = self._open_parts()
+        try:
+            async with web.send("POST", web.url, self._headers(message), message.data) as response:
+                self._remember_session(response)
+                if is_stream(response):
+                    reader = EventReader(self._site.max_message)
+                    await self._read(response, reader, message.id)
+                else:
+                    body = await web.body(response)
+                    if body.strip():
+                        receiver.received(body)
+                    reader = None
+            if reader is not None:
+                await self._resume(reader, message.id)
+            receiver.failed(message.id, web.failure("ended its answer before its result", "closed"))
+        except Broken as broken:
+            receiver.failed(message.id, broken.failure)
+
+    async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> None:
+        """Take in a stream until it ends, or soon after its request has been answered."""
+        web, receiver = self._open_parts()
+        web.check_plain(response)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit:
+                async for chunk in response.aiter_raw():
+                    for event in reader.feed(chunk):
+                        if event.kind == "message":
+                            receiver.received(event.data)
+                    if id and limit.when() is None and not receiver.waits(id):
+                        limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
+
+    async def _resume(self, reader: EventReader, id: bytes) -> None:
+        """Go on with a legacy stream whose server closed the connection to be polled."""
+        web, receiver = self._open_parts()
+        idle = 0
+        while reader.last_id and receiver.waits(id) and idle < _MAX_IDLE_RESUMES:
+            await asyncio.sleep(_delay_s(reader))
+            before = reader.last_id
+            headers = {**self._common(), **_ACCEPT, "last-event-id": reader.last_id}
+            async with web.send("GET", web.url, headers) as response:
+                await self._read(response, reader, id)
+            idle = idle + 1 if reader.last_id == before else 0
+
+    async def _listen(self) -> None:
+        """Keep a legacy server's own stream open; one that offers none says 405."""
+        web, _ = self._open_parts()
+        reader = EventReader(self._site.max_message)
+        idle = 0
+        with contextlib.suppress(Broken):
+            while idle < _MAX_IDLE_RESUMES:
+                headers = {**self._common(), "accept": "text/event-stream"}
+                before = reader.last_id
+                if before:
+                    headers["last-event-id"] = before
+                async with web.send("GET", web.url, headers) as response:
+                    if not is_stream(response):
+                        return
+                    await self._read(response, reader, b"")
+                idle = idle + 1 if reader.last_id == before else 0
+                await asyncio.sleep(_delay_s(reader))
+
+    def _headers(self, message: Outgoing) -> dict[str, str]:
+        return {**self._common(), **_JSON, **message.headers}
+
+    def _common(self) -> dict[str, str]:
+        headers = {SESSION_HEADER: self._session} if self._session else {}
+        if self._version is not None:
+            headers[VERSION_HEADER] = self._version.text
+        return headers
+
+    def _remember_session(self, response: httpx2.Response) -> None:
+        if self._version is None or not self._version.modern:
+            self._session = response.headers.get(SESSION_HEADER, self._session)
+
+    def _open_parts(self) -> tuple[Web, Receiver]:
+        assert self._web is not None
+        assert self._receiver is not None
+        return self._web, self._receiver
+
+
+def _delay_s(reader: EventReader) -> float:
+    wanted = _RETRY_S if reader.retry_ms is None else reader.retry_ms / 1000
+    return min(wanted, _MAX_RETRY_S)

@@ -1,0 +1,117 @@
+"""An upstream at a URL by the transport of 2024-11-05: events in, a second URL to post to."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import httpx2
+
+from portico.model.version import Version
+from portico.protocol.ladder import VERSION_HEADER
+from portico.upstream.sse import Event, EventReader
+from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
+from portico.upstream.wire import Failure, Outgoing, Receiver
+
+
+class HttpSse:
+    """One long stream of events, whose first says where to post."""
+
+    transport = "sse"
+    mirrors = False
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._web: Web | None = None
+        self._receiver: Receiver | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._endpoint: asyncio.Future[str] | None = None
+        self._failure: Failure | None = None
+        self._version: Version | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Open the stream and learn where to post."""
+        self._receiver = receiver
+        self._web = Web(self._site)
+        self._endpoint = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read())
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                either: set[asyncio.Future[Any]] = {self._endpoint, self._reading}
+                await asyncio.wait(either, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            self._failure = self._web.failure(
+                f"opened a stream but did not say within {CONNECT_S:g} s where to post", "http"
+            )
+        if self._failure is not None:
+            await self.close()
+            raise self._failure.error()
+
+    async def send(self, message: Outgoing) -> None:
+        """Post a message; its answer, if any, comes on the stream."""
+        if self._failure is not None:
+            raise self._failure.error()
+        assert self._web is not None
+        assert self._endpoint is not None
+        assert self._receiver is not None
+        headers = {"content-type": "application/json"}
+        if self._version is not None:
+            headers[VERSION_HEADER] = self._version.text
+        try:
+            async with self._web.send(
+                "POST", self._endpoint.result(), headers, message.data
+            ) as response:
+                await self._web.body(response)
+        except Broken as broken:
+            raise broken.failure.error() from None
+
+    def abandon(self, id: bytes) -> None:
+        """All answers share the one stream: there is nothing to close."""
+
+    def settle(self, version: Version) -> None:
+        """From now on all messages name the version."""
+        self._version = version
+
+    async def close(self) -> None:
+        """End the stream, and with it the session."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+        if self._web is not None:
+            await self._web.close()
+
+    async def _read(self) -> None:
+        assert self._web is not None
+        web = self._web
+        try:
+            async with web.send("GET", web.url, {"accept": "text/event-stream"}) as response:
+                if not is_stream(response):
+                    raise Broken(web.failure("is no MCP server: it sent no events", "http"))
+                web.check_plain(response)
+                reader = EventReader(self._site.max_message)
+                async for chunk in response.aiter_raw():
+                    for event in reader.feed(chunk):
+                        self._take(event)
+            failure = web.failure("closed its stream", "closed")
+        except Broken as broken:
+            failure = broken.failure
+        self._failure = failure
+        assert self._endpoint is not None
+        assert self._receiver is not None
+        if self._endpoint.done():
+            self._receiver.lost(failure)
+
+    def _take(self, event: Event) -> None:
+        assert self._endpoint is not None
+        assert self._receiver is not None
+        assert self._web is not None
+        if event.kind == "message":
+            self._receiver.received(event.data)
+        elif event.kind == "endpoint" and not self._endpoint.done():
+            here = httpx2.URL(self._web.url)
+            with contextlib.suppress(httpx2.InvalidURL):
+                there = here.join(event.data.decode(errors="replace").strip())
+                # Elsewhere could be anybody's: our token stays with the origin it is for.
+                if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+                    why = f"wants messages posted to {there}, which is not its own origin"
+                    raise Broken(self._web.failure(why, "http"))
+                self._endpoint.set_result(str(there))

@@ -1,0 +1,77 @@
+"""An upstream in this very process, for tests and embedders."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from portico.model.version import Version
+from portico.upstream.wire import Outgoing, Receiver
+
+Write = Callable[[tuple[bytes, ...]], None]
+
+
+class Served(Protocol):
+    """The other end: what a stdio transport makes of an endpoint."""
+
+    def received(self, data: bytes) -> None:
+        """Take in a line."""
+        ...
+
+    def ended(self) -> None:
+        """The client has left."""
+        ...
+
+
+class Local(Struct, frozen=True):
+    """A server in this process: `Local(lambda write: StdioServer(endpoint, write))`."""
+
+    serve: Callable[[Write], Served]
+    name: str = "local"
+
+    def wire(self) -> "InMemory":
+        """A connection to it."""
+        return InMemory(self.serve)
+
+    def older(self) -> None:
+        """There is only one way."""
+        return
+
+
+class InMemory:
+    """A pipe without a file: each message arrives on the next turn of the event loop."""
+
+    transport = "memory"
+    mirrors = False
+
+    def __init__(self, serve: Callable[[Write], Served]) -> None:
+        self._serve = serve
+        self._served: Served | None = None
+        self._receiver: Receiver | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Have the other end serve us."""
+        self._receiver = receiver
+        self._served = self._serve(self._write)
+
+    async def send(self, message: Outgoing) -> None:
+        """Hand over one line."""
+        assert self._served is not None
+        self._served.received(message.data + b"\n")
+
+    def abandon(self, id: bytes) -> None:
+        """All requests share the one pipe: there is nothing to close."""
+
+    def settle(self, version: Version) -> None:
+        """Every version is framed alike."""
+
+    async def close(self) -> None:
+        """Leave."""
+        if self._served is not None:
+            self._served.ended()
+
+    def _write(self, parts: tuple[bytes, ...]) -> None:
+        assert self._receiver is not None
+        line = b"".join(parts).removesuffix(b"\n")
+        asyncio.get_running_loop().call_soon(self._receiver.received, line)

@@ -1,0 +1,36 @@
+"""The headers in which a modern HTTP request repeats what its body says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.model.offer import HeaderParam
+from portico.model.version import Version
+from portico.protocol.ladder import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    VERSION_HEADER,
+    encode_header,
+    header_value,
+)
+from portico.protocol.methods import TABLE
+
+
+def mirrored_headers(
+    method: str,
+    params: Mapping[str, Any],
+    version: Version,
+    declared: tuple[HeaderParam, ...] = (),
+) -> dict[str, str]:
+    """The headers of one request; `declared` are the arguments its tool wants mirrored."""
+    headers = {VERSION_HEADER: version.text, METHOD_HEADER: method}
+    meaning = TABLE.get((method, version))
+    if meaning is not None and meaning.mirrored:
+        headers[NAME_HEADER] = encode_header(str(params.get(meaning.mirrored, "")))
+    for param in declared:
+        value: Any = params.get("arguments")
+        for step in param.path:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        text = header_value(value)
+        if text is not None:  # no value, no header
+            headers[param.header] = encode_header(text)
+    return headers

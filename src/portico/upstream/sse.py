@@ -1,0 +1,78 @@
+"""Server-sent events, as bytes: an event's data is a message we pass on, not text we read."""
+
+from msgspec import Struct
+
+
+class Event(Struct, frozen=True):
+    """One event. The id is the last one seen on the stream so far."""
+
+    data: bytes
+    kind: str = "message"
+    id: str = ""
+
+
+class TooLong(Exception):
+    """An event or line longer than the limit; what remains of it may show an id."""
+
+    def __init__(self, limit: int, remains: bytes) -> None:
+        super().__init__(f"sent an event longer than {limit} bytes")
+        self.remains = remains
+
+
+class EventReader:
+    """Cuts a stream of bytes into events (HTML standard, "server-sent events"), bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.last_id = ""
+        self.retry_ms: int | None = None
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+        self._data: list[bytes] = []
+        self._held = 0
+        self._kind = ""
+        self._after_return = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes complete; raises TooLong."""
+        if self._after_return and chunk[:1] == b"\n":
+            chunk = chunk[1:]  # the second half of a CRLF that was cut in two
+        if not chunk:
+            return []
+        self._after_return = chunk[-1:] == b"\r"
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, tail = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._tail, lines[0]))
+            self._tail.clear()
+            self._tail_size = 0
+        events = [event for line in lines if (event := self._line(line)) is not None]
+        self._tail.append(tail)
+        self._tail_size += len(tail)
+        if self._held + self._tail_size > self.limit:
+            raise TooLong(self.limit, b"".join((*self._data, *self._tail))[:512])
+        return events
+
+    def _line(self, line: bytes) -> Event | None:
+        if not line:
+            return self._dispatch()
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            self._held += len(value)
+        elif name == b"event":
+            self._kind = value.decode(errors="replace")
+        elif name == b"id" and b"\0" not in value:
+            self.last_id = value.decode(errors="replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry_ms = int(value)
+        return None
+
+    def _dispatch(self) -> Event | None:
+        data, kind = b"\n".join(self._data), self._kind
+        self._data = []
+        self._held = 0
+        self._kind = ""
+        return Event(data, kind or "message", self.last_id) if data else None

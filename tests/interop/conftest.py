@@ -1,0 +1,54 @@
+"""Ways for real clients to reach a real server, with every message of it held by an oracle."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.doors import Doors
+from tests.interop.sdk import WAYS, Way
+from tests.support.proxy import RecordingProxy, recorded_http_server
+from tests.support.running import EVERYTHING, FEATURES
+
+
+@pytest.fixture(scope="module")
+def features_proxy() -> Iterator[RecordingProxy]:
+    with recorded_http_server(FEATURES) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def everything_proxy() -> Iterator[RecordingProxy]:
+    with recorded_http_server(EVERYTHING) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def features(features_proxy: RecordingProxy, tmp_path: Path) -> Iterator[Doors]:
+    """The server with one of everything that a client can use."""
+    doors = Doors(FEATURES, features_proxy, tmp_path)
+    yield doors
+    _all_valid(doors)
+
+
+@pytest.fixture
+def everything(everything_proxy: RecordingProxy, tmp_path: Path) -> Iterator[Doors]:
+    """The example that the conformance suite judges."""
+    doors = Doors(EVERYTHING, everything_proxy, tmp_path)
+    yield doors
+    _all_valid(doors)
+
+
+def _all_valid(doors: Doors) -> None:
+    checked, problems = doors.verdict()
+    assert problems == []
+    assert checked >= 2, "a conversation has at least an opening and an answer"
+
+
+@pytest.fixture(params=WAYS, ids="-".join)
+def way(
+    request: pytest.FixtureRequest, features: Doors, monkeypatch: pytest.MonkeyPatch
+) -> Way:
+    """Each transport at each version, as the official SDK speaks them."""
+    transport, version = request.param
+    return Way(features, transport, version, monkeypatch)

@@ -1,0 +1,124 @@
+"""The official Python SDK's client, over every transport and at every version it speaks."""
+
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.session import ClientSession
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from tests.interop.doors import Doors
+from tests.support.running import WAIT_S
+
+LEGACY = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
+MODERN = tuple(MODERN_PROTOCOL_VERSIONS)
+# The old HTTP+SSE transport ends with the handshake: 2026-07-28 is stateless.
+WAYS = [
+    *((transport, version) for transport in ("stdio", "http") for version in (*LEGACY, *MODERN)),
+    *(("sse", version) for version in LEGACY),
+]
+
+
+class Way:
+    """One transport at one version; `connect` gives a client that speaks it."""
+
+    def __init__(
+        self, doors: Doors, transport: str, version: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._doors = doors
+        self._monkeypatch = monkeypatch
+        self.transport = transport
+        self.version = version
+
+    @property
+    def modern(self) -> bool:
+        """True if there is no handshake."""
+        return self.version in MODERN
+
+    @contextlib.asynccontextmanager
+    async def connect(self, **options: Any) -> AsyncIterator[Client]:
+        """A client of the SDK; the options are callbacks and settings of its own."""
+        # The handshake always offers the newest version; which that is, is looked up here.
+        session = importlib.import_module("mcp.client.session")
+        if not self.modern:
+            self._monkeypatch.setattr(session, "LATEST_HANDSHAKE_VERSION", self.version)
+        mode = "auto" if self.modern else "legacy"
+        with anyio.fail_after(WAIT_S):
+            async with Client(self._open(), mode=mode, **options) as client:
+                assert client.protocol_version == self.version
+                yield client
+
+    def _open(self) -> Any:
+        if self.transport == "stdio":
+            command, *args = self._doors.command()
+            return stdio_client(StdioServerParameters(command=command, args=args))
+        if self.transport == "sse":
+            return sse_client(self._doors.url("/sse"))
+        return streamable_http_client(self._doors.url())
+
+
+class Heard:
+    """Notifications as they come in; a test waits for those it expects."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = anyio.create_memory_object_stream[Any](1000)
+
+    async def __call__(self, message: Any) -> None:
+        await self._send.send(message)
+
+    async def next(self, kind: type[Any]) -> Any:
+        """The next message of a kind, passing over others."""
+        while True:
+            message = await self._receive.receive()
+            if isinstance(message, kind):
+                return message
+
+    def nothing_more(self, kind: type[Any]) -> bool:
+        """True if no message of a kind has come by now."""
+        with contextlib.suppress(anyio.WouldBlock):
+            while True:
+                if isinstance(self._receive.receive_nowait(), kind):
+                    return False
+        return True
+
+    def close(self) -> None:
+        """Close both ends, which otherwise warn when they are collected."""
+        self._send.close()
+        self._receive.close()
+
+
+async def code_of(call: Awaitable[Any]) -> int:
+    """The code of the error that a call ends in."""
+    with pytest.raises(MCPError) as raised:
+        await call
+    return raised.value.error.code
+
+
+async def raw(session: ClientSession, method: str, **params: Any) -> dict[str, Any]:
+    """Send any method with any params, also what the client's own calls would not."""
+    request = types.Request[dict[str, Any], str](method=method, params=params)
+    result = await session.send_request(request, types.Result)
+    return result.model_dump(by_alias=True)
+
+
+async def all_pages(
+    fetch: Callable[..., Awaitable[Any]], field: str, most: int = 20
+) -> list[list[Any]]:
+    """Every page of a list, each with its items."""
+    pages: list[list[Any]] = []
+    cursor: str | None = None
+    for _ in range(most):
+        page = await fetch(cursor=cursor)
+        pages.append(getattr(page, field))
+        cursor = page.next_cursor
+        if cursor is None:
+            return pages
+    raise AssertionError(f"more than {most} pages")

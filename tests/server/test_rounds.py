@@ -1,0 +1,277 @@
+"""Questions to the client: the same calls in both eras."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from portico import ROOTS, AskError, Context, Server, elicitation, sampling
+from portico.model.session import Session
+from portico.model.version import Version
+from portico.protocol.seal import Seal
+from portico.providers.rounds import Rounds
+from tests.support.messages import error, modern, request, result
+
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+ANA = {"action": "accept", "content": {"name": "Ana"}}
+
+
+class Client:
+    """A legacy client that answers what it is asked."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
+        self.notified: list[dict[str, Any]] = []
+
+    async def notify(self, message: bytes) -> None:
+        self.notified.append(json.loads(message))
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        self.asked.append((method, json.loads(params)))
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.json.encode(answer)
+
+    async def closed(self) -> None:
+        await asyncio.Event().wait()
+
+
+def legacy(client: Client, capabilities: dict[str, Any], version: Version) -> Context:
+    session = Session(lambda message: None)
+    session.version = version
+    session.capabilities = capabilities
+    return Context(session=session, peer=client)
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("t", state_key=b"k" * 32)
+
+    @server.tool
+    async def greet(context: Context) -> str:
+        """Ask for a name."""
+        answer = await context.elicit("Who are you?", NAME)
+        return f"Hello {answer.content['name']}" if answer.accepted else f"So you {answer.action}"
+
+    @server.tool
+    def plainly(context: Context) -> str:
+        """Ask from a plain function: the same call, without await."""
+        answer: Any = context.elicit("Who are you?", NAME)
+        return f"Hello {answer.content['name']}"
+
+    @server.tool
+    async def all_at_once(context: Context) -> str:
+        """Ask three things in one round."""
+        answers = await context.ask(
+            {"n": elicitation("Who?", NAME), "s": sampling("Say hi"), "r": ROOTS}
+        )
+        return json.dumps(sorted(answers))
+
+    @server.tool
+    async def counted(context: Context) -> str:
+        """Keep something over rounds."""
+        context.state["runs"] = context.state.get("runs", 0) + 1
+        await context.elicit("One?", NAME)
+        await context.elicit("Two?", NAME)
+        return str(context.state["runs"])
+
+    @server.prompt
+    async def letter(context: Context) -> str:
+        """Ask before writing."""
+        return f"Write to {(await context.roots())[0]['uri']}"
+
+    @server.resource("note://x")
+    async def note(context: Context) -> str:
+        """Ask before reading."""
+        return (await context.elicit("Sure?", NAME)).content["name"]  # type: ignore[no-any-return]
+
+    return server
+
+
+@pytest.mark.parametrize("tool", ["greet", "plainly"])
+async def test_a_legacy_client_is_asked_by_a_request(server: Server, tool: str) -> None:
+    client = Client({"elicitation/create": ANA})
+    context = legacy(client, ABLE, Version.V2025_11_25)
+    answer = await result(server, request("tools/call", {"name": tool}), context)
+    assert answer["content"][0]["text"] == "Hello Ana"
+    ((method, params),) = client.asked
+    assert method == "elicitation/create"
+    assert params == {"message": "Who are you?", "requestedSchema": NAME}
+
+
+@pytest.mark.parametrize("tool", ["greet", "plainly"])
+async def test_a_modern_client_is_asked_by_a_round(server: Server, tool: str) -> None:
+    params = {"name": tool}
+    first = await result(server, modern("tools/call", params, ABLE))
+    assert first["resultType"] == "input_required"
+    ((key, ask),) = first["inputRequests"].items()
+    assert ask["method"] == "elicitation/create"
+    assert ask["params"]["requestedSchema"] == NAME
+    retry = {**params, "inputResponses": {key: ANA}, "requestState": first["requestState"]}
+    second = await result(server, modern("tools/call", retry, ABLE, id=2))
+    assert second["resultType"] == "complete"
+    assert second["content"][0]["text"] == "Hello Ana"
+
+
+async def test_a_person_may_decline(server: Server) -> None:
+    client = Client({"elicitation/create": {"action": "decline"}})
+    context = legacy(client, ABLE, Version.V2025_06_18)
+    answer = await result(server, request("tools/call", {"name": "greet"}), context)
+    assert answer["content"][0]["text"] == "So you decline"
+
+
+async def test_several_questions_make_one_round(server: Server) -> None:
+    first = await result(server, modern("tools/call", {"name": "all_at_once"}, ABLE))
+    assert set(first["inputRequests"]) == {"n", "s", "r"}
+    said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+    answers: dict[str, Any] = {"n": ANA, "s": said}
+    retry = {"name": "all_at_once", "requestState": first["requestState"]}
+    second = await result(server, modern("tools/call", {**retry, "inputResponses": answers}, ABLE))
+    assert set(second["inputRequests"]) == {"r"}, "only what is still open is asked again"
+    last = {"name": "all_at_once", "requestState": second["requestState"]}
+    answers = {"r": {"roots": []}, "unasked": 5}
+    third = await result(server, modern("tools/call", {**last, "inputResponses": answers}, ABLE))
+    assert third["content"][0]["text"] == '["n", "r", "s"]'
+
+
+async def test_state_travels_with_the_rounds_and_the_handler_runs_again(server: Server) -> None:
+    params: dict[str, Any] = {"name": "counted"}
+    for _ in range(2):
+        asked = await result(server, modern("tools/call", params, ABLE))
+        (key,) = asked["inputRequests"]
+        params = {
+            "name": "counted",
+            "inputResponses": {key: ANA},
+            "requestState": asked["requestState"],
+        }
+    done = await result(server, modern("tools/call", params, ABLE))
+    assert done["content"][0]["text"] == "3"
+
+
+async def test_prompts_and_resources_ask_too(server: Server) -> None:
+    asked = await result(server, modern("prompts/get", {"name": "letter"}, ABLE))
+    (key,) = asked["inputRequests"]
+    retry = {"name": "letter", "requestState": asked["requestState"]}
+    retry["inputResponses"] = {key: {"roots": [{"uri": "file:///a"}]}}  # type: ignore[assignment]
+    done = await result(server, modern("prompts/get", retry, ABLE))
+    assert done["messages"][0]["content"]["text"] == "Write to file:///a"
+    asked = await result(server, modern("resources/read", {"uri": "note://x"}, ABLE))
+    assert asked["resultType"] == "input_required"
+    assert "ttlMs" not in asked
+
+
+async def asked_state(server: Server, principal: str = "ana") -> str:
+    params = {"name": "greet"}
+    first = await result(server, modern("tools/call", params, ABLE), Context(principal=principal))
+    state: str = first["requestState"]
+    return state
+
+
+@pytest.mark.parametrize(
+    ("change", "principal", "params"),
+    [
+        (lambda state: state[:-2] + "AA", "ana", {"name": "greet"}),
+        (lambda state: "AAAA" + state[4:], "ana", {"name": "greet"}),
+        (lambda state: "nonsense", "ana", {"name": "greet"}),
+        (lambda state: "", "ana", {"name": "greet"}),
+        (lambda state: 5, "ana", {"name": "greet"}),
+        (lambda state: state, "bob", {"name": "greet"}),
+        (lambda state: state, "ana", {"name": "counted"}),
+        (lambda state: state, "ana", {"name": "greet", "arguments": {"other": 1}}),
+    ],
+)
+async def test_a_state_that_was_changed_or_is_not_the_askers_is_refused(
+    server: Server, change: Any, principal: str, params: dict[str, Any]
+) -> None:
+    state = change(await asked_state(server))
+    params = {**params, "requestState": state, "inputResponses": {"elicitation-1": ANA}}
+    if "arguments" in params:
+        server.remove_tool("greet")
+        server.add_tool({"name": "greet", "inputSchema": {"type": "object"}}, lambda a: "ran")
+    refused = await error(
+        server, modern("tools/call", params, ABLE), Context(principal=principal)
+    )
+    assert refused["code"] == -32602
+    assert "requestState" in refused["message"]
+
+
+def test_a_state_expires() -> None:
+    now = [1000.0]
+    rounds = Rounds(Seal(b"k" * 32), clock=lambda: now[0], ttl_s=60)
+    from portico.model.errors import InvalidParams
+    from portico.model.message import Request
+    from portico.providers.rounds import Replay, Suspended
+
+    asked = Request(method="tools/call", id=b"1", params=b'{"name":"x"}', version=list(Version)[-1])
+    context, replay = rounds.begin(asked, Context())
+    assert isinstance(replay, Replay)
+    state = rounds.suspend(asked, context, replay, Suspended({}))["requestState"]
+    params = json.dumps({"name": "x", "requestState": state}).encode()
+    retry = Request(method="tools/call", id=b"2", params=params, version=list(Version)[-1])
+    rounds.begin(retry, Context())
+    now[0] += 61
+    with pytest.raises(InvalidParams, match="expired"):
+        rounds.begin(retry, Context())
+
+
+@pytest.mark.parametrize("answer", [5, "accept", {}, {"action": "maybe"}, {"action": "accept", "content": []}])
+async def test_a_malformed_answer_is_invalid_params(server: Server, answer: Any) -> None:
+    state = await asked_state(server, "local")
+    params = {"name": "greet", "requestState": state, "inputResponses": {"elicitation-1": answer}}
+    assert (await error(server, modern("tools/call", params, ABLE)))["code"] == -32602
+    bad = {"name": "greet", "inputResponses": [1]}
+    assert (await error(server, modern("tools/call", bad, ABLE)))["code"] == -32602
+
+
+async def test_an_answer_that_does_not_fill_in_the_form_is_asked_for_again(server: Server) -> None:
+    state = await asked_state(server, "local")
+    partial = {"action": "accept", "content": {"nickname": "A"}}
+    params = {"name": "greet", "requestState": state, "inputResponses": {"elicitation-1": partial}}
+    again = await result(server, modern("tools/call", params, ABLE))
+    assert again["resultType"] == "input_required"
+
+
+async def test_a_client_is_never_asked_for_what_it_did_not_declare(server: Server) -> None:
+    refused = await error(server, modern("tools/call", {"name": "greet"}, {"sampling": {}}))
+    assert refused["code"] == -32021
+    assert refused["data"] == {"requiredCapabilities": {"elicitation": {}}}
+    client = Client({})
+    context = legacy(client, {"sampling": {}}, Version.V2025_11_25)
+    answer = await result(server, request("tools/call", {"name": "greet"}), context)
+    assert answer["isError"]
+    assert "elicitation" in answer["content"][0]["text"]
+    assert client.asked == []
+
+
+async def test_a_client_that_refuses_fails_only_the_call(server: Server) -> None:
+    client = Client({"elicitation/create": AskError("not now", -1)})
+    context = legacy(client, ABLE, Version.V2025_11_25)
+    answer = await result(server, request("tools/call", {"name": "greet"}), context)
+    assert answer["isError"]
+    assert "not now" in answer["content"][0]["text"]
+
+
+async def test_a_page_to_visit_has_an_id_only_where_the_version_wants_one() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def login(context: Context) -> str:
+        return (await context.elicit_url("Log in", "https://example.com/login")).action
+
+    client = Client({"elicitation/create": {"action": "accept"}})
+    context = legacy(client, ABLE, Version.V2025_11_25)
+    await result(server, request("tools/call", {"name": "login"}), context)
+    ((_, params),) = client.asked
+    assert params["mode"] == "url"
+    assert params["elicitationId"]
+    asked = await result(server, modern("tools/call", {"name": "login"}, ABLE))
+    ((_, ask),) = asked["inputRequests"].items()
+    assert "elicitationId" not in ask["params"]
+    only_forms = {"elicitation": {}}
+    refused = await error(server, modern("tools/call", {"name": "login"}, only_forms))
+    assert refused["code"] == -32021

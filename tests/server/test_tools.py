@@ -1,0 +1,304 @@
+"""Tools: every kind of handler, every kind of result, the proper failure in each version."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from portico import (
+    Audio,
+    Context,
+    Embedded,
+    Image,
+    InvalidParams,
+    Link,
+    RegistrationError,
+    Server,
+    Text,
+    ToolError,
+    ToolResult,
+)
+from tests.support.messages import LEGACY, MODERN, at, call, error, modern, request, result
+
+DEFINED = [
+    {
+        "name": "echo",
+        "description": "Say it again.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+        },
+        "x-unknown": {"kept": True},
+    }
+]
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    (block,) = answer["content"]
+    found: str = block["text"]
+    return found
+
+
+async def test_a_defined_tool_is_answered_by_any_kind_of_handler() -> None:
+    async def on_the_loop(arguments: dict[str, Any], context: Context) -> str:
+        return "async " + arguments["text"]
+
+    def in_a_thread(arguments: dict[str, Any], context: Context) -> str:
+        return "plain " + arguments["text"]
+
+    def without_context(arguments: dict[str, Any]) -> str:
+        return "short " + arguments["text"]
+
+    class Object:
+        async def call(self, arguments: dict[str, Any], context: Context) -> str:
+            return "object " + arguments["text"]
+
+    class Callable:
+        def __call__(self, arguments: dict[str, Any], context: Context) -> str:
+            return "callable " + arguments["text"]
+
+    handlers = (on_the_loop, in_a_thread, without_context, Object(), Callable())
+    expected = ("async", "plain", "short", "object", "callable")
+    for handler, word in zip(handlers, expected, strict=True):
+        server = Server("t")
+        server.load_tools(DEFINED)
+        server.handler("echo", handler)
+        assert text_of(await call(server, "echo", {"text": "hi"})) == f"{word} hi"
+
+
+async def test_every_field_of_a_definition_is_kept() -> None:
+    server = Server("t")
+    server.load_tools(DEFINED)
+    for version in LEGACY:
+        listed = await result(server, request("tools/list"), at(version))
+        assert listed["tools"] == DEFINED
+    assert (await result(server, modern("tools/list")))["tools"] == DEFINED
+
+
+async def test_a_derived_tool_takes_its_parameters_and_the_context() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def add(a: int, b: int = 1, *, context: Context) -> int:
+        """Add two numbers."""
+        assert context.principal == "ana"
+        return a + b
+
+    (tool,) = (await result(server, modern("tools/list")))["tools"]
+    assert tool["name"] == "add"
+    assert tool["description"] == "Add two numbers."
+    assert tool["inputSchema"]["required"] == ["a"]
+    assert set(tool["inputSchema"]["properties"]) == {"a", "b"}
+    params = {"name": "add", "arguments": {"a": 2, "b": 3}}
+    answer = await result(server, modern("tools/call", params), Context(principal="ana"))
+    assert answer["structuredContent"] == {"result": 5}
+    assert text_of(answer) == "5"
+
+
+async def test_the_context_carries_request_scoped_data_untouched() -> None:
+    server = Server("t")
+    data = object()
+    seen: list[Any] = []
+
+    @server.tool
+    def look(context: Context) -> None:
+        seen.append(context.data)
+
+    await server.handle(modern("tools/call", {"name": "look"}), Context(data=data))
+    assert seen == [data]
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (None, []),
+        ("text", ["text"]),
+        (Text("text"), ["text"]),
+        (Image(b"\x89PNG"), ["image"]),
+        (Audio(b"RIFF"), ["audio"]),
+        (Embedded("a://b", "text"), ["resource"]),
+        (Embedded("a://b", b"bytes"), ["resource"]),
+        (Link("a://b", "b"), ["resource_link"]),
+        (["one", Image(b""), Link("a://b", "b")], ["text", "image", "resource_link"]),
+        (ToolResult(content=["one", "two"]), ["text", "text"]),
+    ],
+)
+async def test_content_of_every_kind_is_shown(value: Any, kinds: list[str]) -> None:
+    server = Server("t")
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: value)
+    answer = await call(server, "x", version="2025-11-25")
+    assert [block["type"] for block in answer["content"]] == kinds
+    assert "structuredContent" not in answer
+
+
+async def test_kinds_that_an_old_version_does_not_know_become_text() -> None:
+    server = Server("t")
+    blocks = [Audio(b"RIFF"), Link("a://b", "b")]
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: blocks)
+    shown = {
+        version: [b["type"] for b in (await call(server, "x", version=version))["content"]]
+        for version in LEGACY
+    }
+    assert shown["2024-11-05"] == ["text", "text"]
+    assert shown["2025-03-26"] == ["audio", "text"]
+    assert shown["2025-06-18"] == shown["2025-11-25"] == ["audio", "resource_link"]
+
+
+async def test_data_is_structured_and_also_shown_as_text() -> None:
+    server = Server("t")
+
+    @server.tool
+    def point() -> Point:
+        return Point(1, 2)
+
+    for version in ("2025-06-18", "2025-11-25", MODERN):
+        answer = await call(server, "point", version=version)
+        assert answer["structuredContent"] == {"x": 1, "y": 2}
+        assert json.loads(text_of(answer)) == {"x": 1, "y": 2}
+    for version in ("2024-11-05", "2025-03-26"):
+        answer = await call(server, "point", version=version)
+        assert "structuredContent" not in answer
+        assert json.loads(text_of(answer)) == {"x": 1, "y": 2}
+
+
+async def test_a_value_that_is_no_object_is_structured_in_the_modern_era_only() -> None:
+    server = Server("t")
+    schema = {"type": "array", "items": {"type": "integer"}}
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    server.add_tool(tool, lambda arguments: [1, 2])
+    assert (await call(server, "x"))["structuredContent"] == [1, 2]
+    assert "structuredContent" not in await call(server, "x", version="2025-11-25")
+    listed = await result(server, request("tools/list"), at("2025-11-25"))
+    assert "outputSchema" not in listed["tools"][0]
+    assert (await result(server, modern("tools/list")))["tools"][0]["outputSchema"] == schema
+
+
+async def test_an_answer_that_breaks_the_output_schema_is_the_tools_failure() -> None:
+    server = Server("t")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    values: list[Any] = [{"n": "one"}, {}, "text", None]
+    server.add_tool(tool, lambda arguments: values.pop(0))
+    while values:
+        answer = await call(server, "x")
+        assert answer["isError"]
+        assert "output schema" in text_of(answer)
+
+
+@pytest.mark.parametrize("version", [*LEGACY, MODERN])
+async def test_bad_arguments_never_reach_the_handler(version: str) -> None:
+    server = Server("t")
+    called: list[Any] = []
+    server.load_tools(DEFINED)
+    server.handler("echo", called.append)
+    params = {"name": "echo", "arguments": {"text": 5}}
+    if version < "2025-11-25":
+        refused = await error(server, request("tools/call", params), at(version))
+        assert refused["code"] == -32602
+        words = refused["message"]
+    else:
+        answer = await call(server, "echo", {"text": 5}, version)
+        assert answer["isError"]
+        words = text_of(answer)
+    assert "text" in words
+    assert "string" in words
+    assert called == []
+
+
+@pytest.mark.parametrize("version", [*LEGACY, MODERN])
+async def test_a_failing_handler_is_a_result_the_model_can_read(version: str) -> None:
+    server = Server("t")
+
+    @server.tool
+    async def said() -> str:
+        raise ToolError("the printer is out of paper")
+
+    @server.tool
+    def unsaid() -> str:
+        raise KeyError("paper")
+
+    answer = await call(server, "said", version=version)
+    assert answer["isError"]
+    assert text_of(answer) == "the printer is out of paper"
+    answer = await call(server, "unsaid", version=version)
+    assert answer["isError"]
+    assert "unsaid failed" in text_of(answer)
+
+
+async def test_a_handler_may_answer_with_an_error_of_the_protocol() -> None:
+    server = Server("t")
+
+    @server.tool
+    def strict() -> str:
+        raise InvalidParams("not today", {"when": "tomorrow"})
+
+    refused = await error(server, modern("tools/call", {"name": "strict"}))
+    assert refused == {"code": -32602, "message": "not today", "data": {"when": "tomorrow"}}
+
+
+async def test_a_handler_that_returns_what_has_no_json_form_hurts_only_its_call() -> None:
+    server = Server("t")
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: object())
+    server.add_tool({"name": "y", "inputSchema": {"type": "object"}}, lambda arguments: b"bytes")
+    for name in ("x", "y"):
+        answer = await call(server, name)
+        assert answer["isError"]
+        assert "returned a" in text_of(answer)
+
+
+@pytest.mark.parametrize("version", [*LEGACY, MODERN])
+async def test_an_unknown_tool_is_invalid_params_and_a_missing_handler_internal(
+    version: str,
+) -> None:
+    server = Server("t")
+    server.load_tools(DEFINED)
+    make = modern if version == MODERN else request
+    context = None if version == MODERN else at(version)
+    assert (await error(server, make("tools/call", {"name": "nope"}), context))["code"] == -32602
+    named = await error(server, make("tools/call", {"name": "echo"}), context)
+    assert named["code"] == -32603
+    assert "no handler" in named["message"]
+
+
+async def test_null_arguments_are_no_arguments() -> None:
+    server = Server("t")
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: str(arguments))
+    answer = await result(server, modern("tools/call", {"name": "x", "arguments": None}))
+    assert text_of(answer) == "{}"
+
+
+async def test_plain_functions_do_not_block_each_other_however_many_hang() -> None:
+    import threading
+
+    server = Server("t")
+    release = threading.Event()
+    server.add_tool(
+        {"name": "hang", "inputSchema": {"type": "object"}}, lambda arguments: release.wait(30)
+    )
+    server.add_tool({"name": "quick", "inputSchema": {"type": "object"}}, lambda arguments: "done")
+    hung = [asyncio.ensure_future(call(server, "hang")) for _ in range(40)]
+    assert text_of(await call(server, "quick")) == "done"
+    release.set()
+    await asyncio.gather(*hung)
+
+
+def test_registering_what_cannot_be_is_an_error_at_once() -> None:
+    server = Server("t")
+    server.load_tools(DEFINED)
+    with pytest.raises(RegistrationError, match="registered already"):
+        server.load_tools(DEFINED)
+    with pytest.raises(RegistrationError, match="no tool 'ecco' is defined"):
+        server.handler("ecco", print)
+    with pytest.raises(RegistrationError, match="no handler"):
+        server.handler("echo", 5)
+    with pytest.raises(RegistrationError, match="must take the arguments"):
+        server.handler("echo", lambda: None)
