@@ -30,20 +30,25 @@ def main() -> int:
         table = import_module(TABLES[name])
         facts, started = machine.facts(), time.monotonic()
         section: Section = table.measure(QUICK if options.quick else FULL)
-        budgets += section.budgets
-        took = f"measured in {time.monotonic() - started:.0f} s"
-        text = f"{facts} {took.capitalize()}.\n\n{section.markdown()}"
+        text = f"{facts} It took {time.monotonic() - started:.0f} s.\n\n{section.markdown()}"
         print(f"\n## {table.HEADING}\n\n{text}", flush=True)
         if not options.quick:
-            report.keep(name, table.HEADING, text)
+            _keep(name, table.HEADING, text, section.budgets)
+        budgets += section.budgets
     print(report.verdicts(budgets).markdown())
     print(report.summary(budgets))
     return 0
 
 
+def _keep(name: str, heading: str, text: str, budgets: list[Budget]) -> None:
+    if budgets:
+        text = f"{text}\n{report.verdicts(budgets).markdown()}"
+    report.keep(name, heading, text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("table", nargs="*", choices=[*TABLES, []], help="which (default: all)")
+    parser.add_argument("table", nargs="*", choices=TABLES, help="which (default: all)")
     parser.add_argument(
         "--quick", action="store_true", help="a smoke run: small counts, nothing kept"
     )

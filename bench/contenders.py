@@ -44,6 +44,7 @@ class Contender:
 PYTHON = sys.executable
 _RUN = (PYTHON, "-m", "portico", "run", f"{SERVERS}/portico_server.py")
 _RUN_HTTP = (*_RUN, "--http", "127.0.0.1:{port}")
+_SDK = (PYTHON, f"{SERVERS}/sdk_server.py", "{tools}")
 _TYPESCRIPT = (str(NODE), f"{SERVERS}/typescript_server.mjs", "{tools}")
 
 HTTP_FLOOR = Contender(
@@ -54,16 +55,23 @@ HTTP_TOKEN = Contender("Portico, bearer token", _RUN_HTTP, token=True)
 HTTP_SESSION = Contender(
     "Portico, legacy session", (*_RUN_HTTP, "--auth", "none"), asked=Asked.SESSION
 )
-HTTP_SDK = Contender(
-    "Python SDK", (PYTHON, f"{SERVERS}/sdk_server.py", "{tools}", "{port}")
-)
+HTTP_SDK = Contender("Python SDK, session", (*_SDK, "{port}"), asked=Asked.SESSION)
+HTTP_SDK_FASTEST = Contender("Python SDK, stateless, JSON, modern", (*_SDK, "{port}", "fastest"))
 HTTP_TYPESCRIPT = Contender(
-    "TypeScript SDK 1.x, stateless",
+    "TypeScript SDK 1.x, stateless, JSON",
     (*_TYPESCRIPT, "{port}"),
     asked=Asked.LEGACY,
     needs=(NODE, TYPESCRIPT_SDK),
 )
-HTTP = (HTTP_FLOOR, HTTP_PORTICO, HTTP_TOKEN, HTTP_SESSION, HTTP_SDK, HTTP_TYPESCRIPT)
+HTTP = (
+    HTTP_FLOOR,
+    HTTP_PORTICO,
+    HTTP_TOKEN,
+    HTTP_SESSION,
+    HTTP_SDK,
+    HTTP_SDK_FASTEST,
+    HTTP_TYPESCRIPT,
+)
 
 STDIO_FLOOR = Contender(
     "floor: asyncio + msgspec",
@@ -77,9 +85,7 @@ STDIO_SCRIPT = Contender(
     (PYTHON, "-m", "bench.servers.portico_script"),
     asked=Asked.LEGACY,
 )
-STDIO_SDK = Contender(
-    "Python SDK", (PYTHON, f"{SERVERS}/sdk_server.py", "{tools}"), asked=Asked.LEGACY
-)
+STDIO_SDK = Contender("Python SDK", _SDK, asked=Asked.LEGACY)
 STDIO_TYPESCRIPT = Contender(
     "TypeScript SDK 1.x", _TYPESCRIPT, asked=Asked.LEGACY, needs=(NODE, TYPESCRIPT_SDK)
 )

@@ -63,7 +63,7 @@ class Process:
     def __init__(
         self, argv: Sequence[str], workspace: Workspace, tools: int, *, pipes: bool = False
     ) -> None:
-        self._log = tempfile.NamedTemporaryFile(dir=workspace.path, suffix=".log")  # noqa: SIM115  (closed in stop)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed in stop)
         self.popen = subprocess.Popen(
             argv,
             cwd=ROOT,
@@ -96,7 +96,8 @@ class Process:
 
     def complaint(self) -> str:
         """The last thing it wrote to stderr, for an error message."""
-        lines = Path(self._log.name).read_text(encoding="utf-8", errors="replace").split("\n")
+        # The child writes where this file's own position is, so it must not move.
+        lines = os.pread(self._log.fileno(), MB, 0).decode(errors="replace").split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no reason")
 
     def stop(self) -> None:

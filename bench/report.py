@@ -57,10 +57,13 @@ class Budget:
         return {True: "met", False: "MISSED", None: "not measured"}[self.met]
 
 
-def at_most(promise: str, figure: float | None, limit: float, unit: str) -> Budget:
-    """A budget for a figure that should be small."""
+def at_most(
+    promise: str, figure: float | None, limit: float, unit: str, best: float | None = None
+) -> Budget:
+    """A budget for a figure that should be small; `best` is shown where noise only adds to it."""
     met = None if figure is None else figure <= limit
-    return Budget(promise, f"<= {limit:g}{unit}", _shown(figure, unit), met)
+    shown = _shown(figure, unit) + (f" (best {best:,.3g})" if best is not None else "")
+    return Budget(promise, f"<= {limit:g}{unit}", shown, met)
 
 
 def at_least(promise: str, figure: float | None, limit: float, unit: str) -> Budget:
@@ -82,10 +85,8 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """Tables, then budgets, then what to know about both."""
+        """Tables, then what to know about them."""
         parts = [table.markdown() for table in self.tables]
-        if self.budgets:
-            parts.append(verdicts(self.budgets).markdown())
         if self.notes:
             parts.append("\n".join(f"- {note}" for note in self.notes) + "\n")
         return "\n".join(parts)

@@ -27,14 +27,20 @@ class Samples:
         """Keep the figure of one round."""
         self._figures[row, column].append(figure)
 
-    def drop(self, row: str, column: str) -> None:
-        """Forget a row that turned out invalid."""
-        self._figures.pop((row, column), None)
+    def forget_first(self, column: str) -> None:
+        """Drop the first round of a column."""
+        for (_, of), figures in self._figures.items():
+            if of == column:
+                del figures[0]
 
     def median(self, row: str, column: str) -> float | None:
         """The middle of all rounds, or None where nothing was measured."""
         figures = self._figures.get((row, column))
         return median(figures) if figures else None
+
+    def best(self, row: str, column: str) -> float | None:
+        """The round that was disturbed least."""
+        return min(self._figures.get((row, column), ()), default=None)
 
     def ratio(self, row: str, other: str, column: str) -> float | None:
         """The middle of the ratios round by round, which noise moves less than the figures."""

@@ -20,7 +20,7 @@ class Scale:
 FULL = Scale(
     rounds=5,
     start_rounds=11,
-    web_seconds=2,
+    web_seconds=1,
     lists=2_000,
     calls=3_000,
     flat_lists=1_000_000,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -16,6 +17,9 @@ from bench.workload import WrongAnswer
 
 _SCRIPT = Path(__file__).with_name("wrk.lua")
 _START_S = 60.0
+
+ID = 100
+"""The first of the ids that wrk.lua uses: one in flight may not be used again in its session."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class WebServer:
         self.latency_s = 0.0
 
     def open(self) -> None:
-        """Wait until it listens, then check one answer of each kind."""
+        """Wait until it listens, shake hands where it has sessions, and check its list."""
         deadline = time.monotonic() + _START_S
         while not _listens(self.port):
             if self.process.popen.poll() is not None or time.monotonic() > deadline:
@@ -60,22 +64,25 @@ class WebServer:
         if self.contender.asked is Asked.SESSION:
             self._initialize()
         started = time.monotonic()
-        workload.check_list(self.ask(self.list_post()), 1, workload.tools(self._tools))
+        workload.check_list(self.ask(self.list_post()), ID, workload.tools(self._tools))
         self.latency_s = time.monotonic() - started
-        workload.check_call(self.ask(self.call_post()), 1)
+
+    def check_call(self) -> None:
+        """Call the echo once and look at the answer."""
+        workload.check_call(self.ask(self.call_post()), ID)
 
     def list_post(self) -> Post:
         """A request for the tools."""
         modern = self.contender.asked is Asked.MODERN
         return Post(
-            self._headers({"Mcp-Method": "tools/list"}), workload.list_request(1, modern=modern)
+            self._headers({"Mcp-Method": "tools/list"}), workload.list_request(ID, modern=modern)
         )
 
     def call_post(self) -> Post:
         """A call of the echo tool."""
         modern = self.contender.asked is Asked.MODERN
         routing = {"Mcp-Method": "tools/call", "Mcp-Name": "echo"}
-        return Post(self._headers(routing), workload.call_request(1, modern=modern))
+        return Post(self._headers(routing), workload.call_request(ID, modern=modern))
 
     def ask(self, post: Post) -> bytes:
         """One answer, which must be a plain 200."""
@@ -83,7 +90,8 @@ class WebServer:
         if status != 200:
             raise WrongAnswer(f"HTTP {status}: {body[:200]!r}")
         self._sizes[post.body] = len(body)
-        return body
+        event = re.search(rb"^data: ({.*})\r?$", body, re.MULTILINE)
+        return event[1] if event else body
 
     def load(self, post: Post, seconds: int, connections: int) -> Load:
         """Let wrk send one request over and over; anything but good answers is an error."""
@@ -151,7 +159,7 @@ class WebServer:
 
 def _token(workspace: Workspace) -> str:
     """The token that Portico made for itself: the one small file of its state."""
-    for file in sorted(workspace.home.rglob("*token*")):
+    for file in sorted(workspace.home.rglob("token")):
         return file.read_text(encoding="utf-8").strip()
     raise WrongAnswer(f"no token under {workspace.home}")
 

@@ -108,7 +108,7 @@ async def test_tool_with_progress(context: Context) -> str:
 async def test_reconnection(context: Context) -> str:
     """Hang up in the middle; a client that comes back gets the rest."""
     await context.log("info", "Before disconnect")
-    context.close_stream()
+    await context.close_stream()
     await asyncio.sleep(0.2)
     await context.log("info", "After reconnect")
     return "Reconnection test completed"

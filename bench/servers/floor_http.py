@@ -10,9 +10,9 @@ _TAIL = (
     b',"resultType":"complete","ttlMs":0,"cacheScope":"private",'
     b'"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}}}}'
 )
-_LIST = b'{"jsonrpc":"2.0","id":1,"result":' + Path(sys.argv[1]).read_bytes()[:-1] + _TAIL
+_LIST = b'{"jsonrpc":"2.0","id":100,"result":' + Path(sys.argv[1]).read_bytes()[:-1] + _TAIL
 _CALL = (
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text",'
+    b'{"jsonrpc":"2.0","id":100,"result":{"content":[{"type":"text",'
     b'"text":"The quick brown fox jumps over the lazy dog."}]' + _TAIL
 )
 

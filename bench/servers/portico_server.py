@@ -5,12 +5,13 @@ from typing import Any
 
 from portico import Context, Server
 
-server = Server("bench", version="1.0.0")
-server.load_tools(os.environ["BENCH_TOOLS"])
 
-
-@server.handler("echo")
 async def echo(arguments: dict[str, Any], context: Context) -> str:
     """Answer with the text that was sent."""
     text: str = arguments["text"]
     return text
+
+
+server = Server("bench", version="1.0.0")
+server.load_tools(os.environ["BENCH_TOOLS"])
+server.handler("echo", echo)

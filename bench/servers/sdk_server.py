@@ -1,4 +1,7 @@
-"""The Python SDK as its documentation has it: `MCPServer`, with the tools' definitions given."""
+"""The Python SDK as its documentation has it: `MCPServer`, with the tools' definitions given.
+
+Over HTTP it has sessions and answers with event streams unless it is told to be fast.
+"""
 
 import json
 import sys
@@ -29,9 +32,10 @@ _TOOLS = [
 ]
 
 _server = MCPServer("bench", version="1.0.0", tools=_TOOLS, log_level="WARNING")
-if len(sys.argv) > 2:
-    _server.run(
-        "streamable-http", port=int(sys.argv[2]), json_response=True, stateless_http=True
-    )
-else:
-    _server.run()
+match sys.argv[2:]:
+    case [port, "fastest"]:
+        _server.run("streamable-http", port=int(port), json_response=True, stateless_http=True)
+    case [port]:
+        _server.run("streamable-http", port=int(port))
+    case _:
+        _server.run()

@@ -6,6 +6,8 @@ import { readFileSync } from "node:fs";
 const require = createRequire(new URL("../../.tools/package.json", import.meta.url));
 const { Server } = require("@modelcontextprotocol/sdk/server/index.js");
 const { StdioServerTransport } = require("@modelcontextprotocol/sdk/server/stdio.js");
+const { StreamableHTTPServerTransport } = require("@modelcontextprotocol/sdk/server/streamableHttp.js");
+const { createMcpExpressApp } = require("@modelcontextprotocol/sdk/server/express.js");
 const { CallToolRequestSchema, ListToolsRequestSchema } = require("@modelcontextprotocol/sdk/types.js");
 
 const [, , file, port] = process.argv;
@@ -24,23 +26,19 @@ function makeServer() {
 }
 
 // Stateless, as the SDK's own example has it: a server and a transport for every request.
+// (With sessions it costs the same.)
 async function answer(request, response) {
-  const { StreamableHTTPServerTransport } = require("@modelcontextprotocol/sdk/server/streamableHttp.js");
   const server = makeServer();
   const transport = new StreamableHTTPServerTransport({
     sessionIdGenerator: undefined,
     enableJsonResponse: true,
   });
-  response.on("close", () => {
-    transport.close();
-    server.close();
-  });
+  response.on("close", () => server.close());
   await server.connect(transport);
   await transport.handleRequest(request, response, request.body);
 }
 
 if (port) {
-  const { createMcpExpressApp } = require("@modelcontextprotocol/sdk/server/express.js");
   const app = createMcpExpressApp();
   app.post("/mcp", answer);
   app.listen(Number(port), "127.0.0.1");

@@ -12,29 +12,29 @@ from tests.support.running import EVERYTHING, FEATURES
 
 
 @pytest.fixture(scope="module")
-def features_proxy() -> Iterator[RecordingProxy]:
+def features_over_http() -> Iterator[RecordingProxy]:
     with recorded_http_server(FEATURES) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
-def everything_proxy() -> Iterator[RecordingProxy]:
+def everything_over_http() -> Iterator[RecordingProxy]:
     with recorded_http_server(EVERYTHING) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def features(features_proxy: RecordingProxy, tmp_path: Path) -> Iterator[Doors]:
+def features(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     """The server with one of everything that a client can use."""
-    doors = Doors(FEATURES, features_proxy, tmp_path)
+    doors = Doors(FEATURES, lambda: request.getfixturevalue("features_over_http"), tmp_path)
     yield doors
     _all_valid(doors)
 
 
 @pytest.fixture
-def everything(everything_proxy: RecordingProxy, tmp_path: Path) -> Iterator[Doors]:
+def everything(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     """The example that the conformance suite judges."""
-    doors = Doors(EVERYTHING, everything_proxy, tmp_path)
+    doors = Doors(EVERYTHING, lambda: request.getfixturevalue("everything_over_http"), tmp_path)
     yield doors
     _all_valid(doors)
 
@@ -46,9 +46,7 @@ def _all_valid(doors: Doors) -> None:
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def way(
-    request: pytest.FixtureRequest, features: Doors, monkeypatch: pytest.MonkeyPatch
-) -> Way:
+def way(request: pytest.FixtureRequest, features: Doors, monkeypatch: pytest.MonkeyPatch) -> Way:
     """Each transport at each version, as the official SDK speaks them."""
     transport, version = request.param
     return Way(features, transport, version, monkeypatch)

@@ -1,5 +1,6 @@
 """Both ways in to a real server, watched."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.proxy import RecordingProxy
@@ -7,14 +8,16 @@ from tests.support.running import held, portico_run, teed
 
 
 class Doors:
-    """Both ways in to one component; what comes out of either is checked when the test is over."""
+    """stdio and HTTP to one component; what comes out of either is checked after the test."""
 
-    def __init__(self, component: Path, proxy: RecordingProxy, folder: Path) -> None:
+    def __init__(self, component: Path, http: Callable[[], RecordingProxy], folder: Path) -> None:
+        """`http` gives the proxy in front of the running server, which the first use starts."""
         self._component = component
-        self._proxy = proxy
+        self._http = http
         self._folder = folder
         self._recordings: list[Path] = []
-        self._before = proxy.checked
+        self._proxy: RecordingProxy | None = None
+        self._before = 0
 
     def command(self) -> list[str]:
         """The command that serves it over stdio, and writes the conversation down."""
@@ -24,12 +27,17 @@ class Doors:
 
     def url(self, path: str = "/mcp") -> str:
         """Where it is served over HTTP, through a proxy that listens."""
+        if self._proxy is None:
+            self._proxy = self._http()
+            self._before = self._proxy.checked
         return self._proxy.url(path)
 
     def verdict(self) -> tuple[int, list[str]]:
         """How many messages were checked, and what was wrong with them."""
-        checked = self._proxy.checked - self._before
-        problems = list(self._proxy.problems)
+        checked, problems = 0, []
+        if self._proxy is not None:
+            checked = self._proxy.checked - self._before
+            problems = list(self._proxy.problems)
         for recording in self._recordings:
             oracle = held(recording)
             checked += oracle.checked

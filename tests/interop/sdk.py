@@ -51,10 +51,13 @@ class Way:
         if not self.modern:
             self._monkeypatch.setattr(session, "LATEST_HANDSHAKE_VERSION", self.version)
         mode = "auto" if self.modern else "legacy"
-        with anyio.fail_after(WAIT_S):
-            async with Client(self._open(), mode=mode, **options) as client:
-                assert client.protocol_version == self.version
-                yield client
+        try:
+            with anyio.fail_after(WAIT_S):
+                async with Client(self._open(), mode=mode, **options) as client:
+                    assert client.protocol_version == self.version
+                    yield client
+        except BaseExceptionGroup as group:
+            raise _only_one(group) from None
 
     def _open(self) -> Any:
         if self.transport == "stdio":
@@ -63,6 +66,13 @@ class Way:
         if self.transport == "sse":
             return sse_client(self._doors.url("/sse"))
         return streamable_http_client(self._doors.url())
+
+
+def _only_one(group: BaseException) -> BaseException:
+    """What failed, out of the groups that each task group of the SDK wraps around it."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        group = group.exceptions[0]
+    return group
 
 
 class Heard:

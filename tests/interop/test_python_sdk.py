@@ -7,10 +7,7 @@ import pytest
 
 from tests.interop.sdk import Way, all_pages, code_of, raw
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 async def test_the_two_agree_on_a_version_and_know_each_other(way: Way) -> None:

@@ -10,12 +10,9 @@ from mcp.client.subscriptions import (
     ToolsListChanged,
 )
 
-from tests.interop.sdk import Heard, Way, code_of, raw
+from tests.interop.sdk import WAYS, Heard, Way, code_of, raw
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-]
+pytestmark = pytest.mark.slow
 
 KINDS = {
     "tools": (types.ToolListChangedNotification, ToolsListChanged),
@@ -60,7 +57,7 @@ async def test_a_subscribed_resource_tells_of_its_updates(way: Way) -> None:
                 await client.call_tool("touch", {"uri": "note://one"})
                 assert await anext(events) == ResourceUpdated(uri="note://one")
         else:
-            await client.session.subscribe_resource("note://one")
+            await raw(client.session, "resources/subscribe", uri="note://one")
             await client.call_tool("touch", {"uri": "note://two"})
             await client.call_tool("touch", {"uri": "note://one"})
             updated = await heard.next(types.ResourceUpdatedNotification)
@@ -75,9 +72,9 @@ async def test_a_resource_that_is_no_longer_subscribed_is_silent(way: Way) -> No
             async with client.listen(resource_subscriptions=["note://one"]):
                 pass  # leaving the stream is how a modern client unsubscribes
         else:
-            await client.session.subscribe_resource("note://one")
-            await client.session.unsubscribe_resource("note://one")
-            await client.session.subscribe_resource("note://two")
+            await raw(client.session, "resources/subscribe", uri="note://one")
+            await raw(client.session, "resources/unsubscribe", uri="note://one")
+            await raw(client.session, "resources/subscribe", uri="note://two")
         await client.call_tool("touch", {"uri": "note://one"})
         if not way.modern:
             await client.call_tool("touch", {"uri": "note://two"})
@@ -96,13 +93,13 @@ async def test_what_one_era_has_the_other_refuses(way: Way) -> None:
         else:
             listen = raw(client.session, "subscriptions/listen", notifications={})
             assert await code_of(listen) in (types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
-            unknown = client.session.subscribe_resource("note://nobody")
+            unknown = raw(client.session, "resources/subscribe", uri="note://nobody")
             assert await code_of(unknown) == -32002
 
 
+# Over stdio one process serves one client.
+@pytest.mark.parametrize("way", [w for w in WAYS if w[0] != "stdio"], indirect=True, ids="-".join)
 async def test_two_clients_are_each_told(way: Way) -> None:
-    if way.transport == "stdio":
-        return  # one process serves one client there
     first, second = Heard(), Heard()
     async with (
         way.connect(message_handler=first) as one,

@@ -8,12 +8,9 @@ import pytest
 from mcp import Client
 from mcp.client.session import ClientRequestContext
 
-from tests.interop.sdk import Heard, Way, code_of
+from tests.interop.sdk import Heard, Way, code_of, raw
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 class Person:
@@ -43,7 +40,7 @@ class Person:
 
     async def rooted(self, context: ClientRequestContext) -> types.ListRootsResult:
         self.asked.append("roots")
-        return types.ListRootsResult(roots=[types.Root(uri="file:///work")])
+        return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///work"}]})
 
     @property
     def callbacks(self) -> dict[str, Any]:
@@ -65,8 +62,8 @@ async def text_of(client: Client, tool: str, arguments: dict[str, Any] | None = 
 async def test_progress_reaches_the_one_who_asked_for_it(way: Way) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
 
-    async def on_progress(done: float, total: float | None, message: str | None) -> None:
-        steps.append((done, total, message))
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, total, message))
 
     async with way.connect() as client:
         await client.call_tool("steps", progress_callback=on_progress)
@@ -85,7 +82,7 @@ async def test_log_messages_come_from_the_level_the_client_wants(way: Way) -> No
 
     async with way.connect(logging_callback=on_log, log_level="warning") as client:
         if not way.modern:
-            await client.session.set_logging_level("warning")
+            await raw(client.session, "logging/setLevel", level="warning")
         await client.call_tool("chatter")
     assert heard == [("warning", {"said": "warning"}), ("error", {"said": "error"})]
 
@@ -98,7 +95,7 @@ async def test_a_modern_request_that_sets_no_level_gets_no_log_messages(way: Way
 
     async with way.connect(logging_callback=on_log) as client:
         if way.modern:
-            code = await code_of(client.session.set_logging_level("debug"))
+            code = await code_of(raw(client.session, "logging/setLevel", level="debug"))
             assert code == types.METHOD_NOT_FOUND
         await client.call_tool("chatter")
     # In the legacy era the server chooses until the client has.
@@ -109,7 +106,7 @@ async def test_a_call_that_the_client_abandons_is_cancelled_in_the_handler(way: 
     token = f"{way.transport}-{way.version}"
     began = anyio.Event()
 
-    async def on_progress(done: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         began.set()
 
     async with way.connect() as client, anyio.create_task_group() as tasks:
@@ -130,7 +127,7 @@ async def test_other_calls_go_on_while_one_is_cancelled(way: Way) -> None:
     token = f"beside-{way.transport}-{way.version}"
     began = anyio.Event()
 
-    async def on_progress(done: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         began.set()
 
     async with way.connect() as client:

@@ -18,7 +18,7 @@ def server() -> Server:
         server.add_tool({"name": name, "inputSchema": {"type": "object"}}, lambda arguments: "")
         server.resource(f"note://{name}", name=name)(lambda: "")
         server.resource(f"note-{name}://{{id}}", name=name)(lambda id: id)
-        server.prompt(lambda: "", name=name)
+        server.prompt(name=name)(lambda: "")
     return server
 
 

@@ -58,9 +58,9 @@ class WireOracle:
         except (ValueError, RecursionError):
             return
         for member in message if isinstance(message, list) else [message]:
-            if isinstance(member, dict) and "method" in member and "id" in member:
+            if isinstance(member, dict) and "id" in member:
                 key = json.dumps(member["id"])
-                self._asked[key] = (str(member["method"]), self._version_of(member))
+                self._asked[key] = (str(member.get("method")), self._version_of(member))
 
     def server_sent(self, body: bytes) -> None:
         """Check one message, or each of a batch."""
@@ -83,7 +83,7 @@ class WireOracle:
     def _version_of(self, message: dict[str, Any]) -> str:
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        if message["method"] in _MODERN_ONLY or (isinstance(meta, dict) and _META in meta):
+        if message.get("method") in _MODERN_ONLY or (isinstance(meta, dict) and _META in meta):
             self._modern = True
             return MODERN
         return self._current()

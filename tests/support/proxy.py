@@ -28,6 +28,7 @@ class RecordingProxy:
         self.port = port
         self.oracles: list[WireOracle] = []
         self._sessions: dict[str, WireOracle] = {}
+        self._open: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -77,9 +78,9 @@ class RecordingProxy:
         self._ready.set()
         self._loop.run_forever()
         server.close()
+        for writer in tuple(self._open):
+            writer.close()  # which ends the tasks that read from it
         tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.close()
 
@@ -91,6 +92,7 @@ class RecordingProxy:
             return
         asked = _Asked(self)
         answered = _Answered(self, asked.open)
+        self._open.update((writer, up_writer))
         pumps = [
             asyncio.create_task(_pump(reader, up_writer, asked.feed)),
             asyncio.create_task(_pump(up_reader, writer, answered.feed)),
@@ -103,9 +105,12 @@ class RecordingProxy:
                 pump.cancel()
             up_writer.close()
             writer.close()
+            self._open.difference_update((writer, up_writer))
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hear: Callable[[bytes], None]) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hear: Callable[[bytes], None]
+) -> None:
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
             hear(data)  # first heard, then passed on

@@ -56,10 +56,12 @@ def free_port() -> int:
 class Child:
     """A process whose stderr is kept, and that is gone when the test is over."""
 
-    def __init__(self, command: list[str], **pipes: int) -> None:
-        self._errors = tempfile.TemporaryFile()
+    def __init__(self, command: list[str], pipes: int | None = None) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the child has ended)
         self._said = ""
-        self.process = subprocess.Popen(command, cwd=ROOT, stderr=self._errors, **pipes)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=pipes, stdout=pipes, stderr=self._errors
+        )
 
     def stderr(self) -> str:
         """All it has said so far."""
@@ -145,7 +147,7 @@ class StdioServer(Child):
 
     def __init__(self, component: Path, *options: str, command: list[str] | None = None) -> None:
         command = command or portico_run(component, *options)
-        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(command, subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout

@@ -39,4 +39,4 @@ def _copy(source: IO[bytes], sink: IO[bytes], record: int, way: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    os._exit(main(*sys.argv[1:]))  # a thread may still hold stdin, which sys.exit would wait for

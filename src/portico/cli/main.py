@@ -25,9 +25,9 @@ def main(argv: list[str] | None = None) -> int:
         print(_help())
         return 0
     if name in ("-V", "--version"):
-        from importlib.metadata import version
+        from portico import __version__
 
-        print(f"portico {version('portico')}")
+        print(f"portico {__version__}")
         return 0
     if name not in COMMANDS:
         print(f"portico: {_unknown(name)}", file=sys.stderr)
@@ -39,14 +39,16 @@ def _guarded(module: str, argv: list[str]) -> int:
     """Run a command so that every failure it can explain is one line and an exit code."""
     from importlib import import_module
 
+    code: int
+
     try:
-        code: int = import_module(module).main(argv)
+        code = import_module(module).main(argv)
         sys.stdout.flush()
     except PorticoError as error:
         from portico.cli.render import Screen
 
         Screen(sys.stderr).say(f"portico: {error}")
-        return FAILED
+        code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

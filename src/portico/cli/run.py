@@ -36,14 +36,14 @@ def main(argv: list[str]) -> int:
         return 0
     from portico.app import serve_http
 
-    return serve_http(
+    serve_http(
         server,
         options.http,
         auth=options.auth,
         hosts=options.allow_host,
         drain_s=options.drain,
-        command=f"portico run {' '.join(options.component)}",
     )
+    return 0
 
 
 def _load(components: list[str], handlers: str | None, name: str | None) -> "Server":

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import re
 import shlex
 import signal
 import sys
@@ -9,10 +10,14 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from portico.model.errors import TargetError
+
 if TYPE_CHECKING:
-    from portico.upstream.client import Limits
+    from portico.upstream.answers import Answers
+    from portico.upstream.client import Client, Limits, Log
     from portico.upstream.wire import Address
 
+_PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
 _COMPONENTS = (".py", ".json")
 
 
@@ -59,17 +64,18 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         return _url(target, options)
     if options.header or options.token:
         parser.error("--header and --token are for URLs; a command takes --env")
-    argv = _component(target)
-    if argv is None:
-        try:
-            argv = shlex.split(target)
-        except ValueError as error:
-            parser.error(f"TARGET is no command that can be split: {error}")
-    if not argv:
-        parser.error("TARGET is empty; give a URL, a file or a quoted command")
     from portico.upstream.child import Command
 
-    return Command(tuple(argv), title=_title(target), env=dict(options.env))
+    argv = _component(target)
+    if argv is not None:
+        return Command(tuple(argv), title=target, env=dict(options.env))
+    try:
+        argv = shlex.split(target)
+    except ValueError as error:
+        parser.error(f"TARGET cannot be split into a command and its arguments: {error}")
+    if not argv:
+        parser.error("TARGET is empty; give a URL, a file or a quoted command")
+    return Command(tuple(argv), title=_title(argv), env=dict(options.env))
 
 
 def limits_of(options: argparse.Namespace) -> "Limits":
@@ -81,6 +87,31 @@ def limits_of(options: argparse.Namespace) -> "Limits":
     return Limits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
 
 
+async def open_client(
+    address: "Address",
+    options: argparse.Namespace,
+    *,
+    answers: "Answers | None" = None,
+    log: "Log | None" = None,
+) -> "Client":
+    """A conversation with the target."""
+    from portico.upstream.answers import NO_ANSWERS
+    from portico.upstream.connect import connect
+
+    try:
+        return await connect(
+            address,
+            era=options.era,
+            answers=answers or NO_ANSWERS,
+            limits=limits_of(options),
+            log=log,
+        )
+    except TargetError as error:
+        if error.details.get("status") != 401:
+            raise
+        raise TargetError(f"{error}: give the right one with --token", kind=error.kind) from None
+
+
 def run(work: Coroutine[Any, Any, int]) -> int:
     """Run a command to its end; a signal ends it in order, so that no server stays behind."""
     caught: list[int] = []
@@ -89,8 +120,13 @@ def run(work: Coroutine[Any, Any, int]) -> int:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            caught.append(number)
+            task.cancel()
+
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, lambda n=number: (caught.append(n), task.cancel()))
+            loop.add_signal_handler(number, stop, number)
         return await work
 
     try:
@@ -124,27 +160,33 @@ def _component(target: str) -> list[str] | None:
     if ".py:" in target:  # server.py:NAME names one of several servers
         file = target[: target.rindex(".py:") + 3]
     path = Path(file)
-    if path.suffix not in _COMPONENTS or any(c.isspace() for c in file) and not path.is_file():
+    if path.suffix not in _COMPONENTS:
         return None
+    if not path.is_file():
+        if len(shlex.split(target, posix=False)) > 1:  # `python server.py` is a command
+            return None
+        raise TargetError(f"there is no file {file}", kind="start")
     # -P: what lies in the working folder is not ours to import.
     return [sys.executable, "-P", "-m", "portico", "run", target]
 
 
-def _title(target: str) -> str:
-    return target if len(target) <= 60 else f"{target[:57]}..."
+def _title(argv: list[str]) -> str:
+    """A command as people would say it: without the paths."""
+    said = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
+    return said if len(said) <= 60 else f"{said[:57]}..."
 
 
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form 'NAME: VALUE'")
+        raise argparse.ArgumentTypeError("give it as 'NAME: VALUE'")
     return name.strip(), value.strip()
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
     return name, value
 
 

@@ -1,1 +1,1 @@
-"""Interim: being replaced."""
+"""Tools, resources and prompts as data: load, derive from functions, compile and check schemas."""

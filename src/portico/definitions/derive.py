@@ -1,31 +1,269 @@
-import inspect, msgspec, typing
+"""From a Python function to a definition, and from JSON arguments to its parameters."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import EllipsisType
+from typing import Any
+
+import msgspec
+
+from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
+from portico.definitions.errors import DefinitionError
+from portico.definitions.shapes import input_schema, output_schema, revive, schema_of
+from portico.definitions.signatures import NOTHING, Signature, read_signature
+from portico.definitions.templates import UriTemplate
+from portico.model.errors import InvalidParams, ToolError
+
+_ABSENT = object()
+"""Stands for an argument that was not given; the function has a default of its own for it."""
+
+_Converter = Callable[[dict[str, Any]], dict[str, Any]]
+
+
 class Derived:
-    wraps_result=False
-def _params(fn):
-    hints=typing.get_type_hints(fn, include_extras=True)
-    return {n:(hints.get(n,typing.Any),p.default) for n,p in inspect.signature(fn).parameters.items() if n!="context"}, "context" in inspect.signature(fn).parameters, hints.get("return")
-def derive_tool(fn, *, name=None, title=None, description=None, annotations=None, icons=None, meta=None, output_schema=None):
-    params, ctx, ret = _params(fn)
-    (schemas, comps) = msgspec.json.schema_components([t for t,_ in params.values()], ref_template="#/$defs/{name}")
-    props={n:({**s,"default":d} if d is not inspect.Parameter.empty else s) for (n,(t,d)),s in zip(params.items(),schemas)}
-    schema={"type":"object","properties":props,"required":[n for n,(t,d) in params.items() if d is inspect.Parameter.empty]}
-    if comps: schema["$defs"]=comps
-    d=Derived(); d.definition={"name":name or fn.__name__,"description":description or inspect.getdoc(fn) or "","inputSchema":schema}
-    if ret in (int,float,bool): d.wraps_result=True; d.definition["outputSchema"]={"type":"object","properties":{"result":msgspec.json.schema(ret)},"required":["result"]}
-    def bind(arguments, context):
-        kw={n:(msgspec.convert(arguments[n],t)) for n,(t,_) in params.items() if n in arguments}
-        if ctx: kw["context"]=context
-        return [], kw
-    d.bind=bind
-    return d
-def derive_prompt(fn, *, name=None, title=None, description=None, **k):
-    params, ctx, ret = _params(fn)
-    d=Derived(); d.definition={"name":name or fn.__name__,"description":description or inspect.getdoc(fn) or "","arguments":[{"name":n,"required":df is inspect.Parameter.empty} for n,(t,df) in params.items()]}
-    d.bind=lambda a,c:([],{**{n:a[n] for n in params if n in a},**({"context":c} if ctx else {})})
-    return d
-def derive_template(fn, uri_template):
-    params, ctx, ret = _params(fn)
-    key="uriTemplate" if "{" in uri_template else "uri"
-    d=Derived(); d.definition={key:uri_template,"name":fn.__name__,"description":inspect.getdoc(fn) or ""}
-    d.bind=lambda a,c:([],{**{n:a[n] for n in params if n in a},**({"context":c} if ctx else {})})
-    return d
+    """A definition read off a function, and the way to call the function with JSON arguments."""
+
+    __slots__ = ("_convert", "_signature", "definition", "wraps_result")
+
+    def __init__(
+        self,
+        definition: dict[str, Any],
+        signature: Signature,
+        convert: _Converter,
+        *,
+        wraps_result: bool = False,
+    ) -> None:
+        self.definition = definition
+        self.wraps_result = wraps_result
+        """True if the output schema has the value under the key `result`."""
+        self._signature = signature
+        self._convert = convert
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The parameter that takes the context, if there is one."""
+        return self._signature.context
+
+    def bind(
+        self, arguments: dict[str, Any], context: Any = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the function with; a value of the wrong kind is the caller's error."""
+        values = self._convert(arguments)
+        signature = self._signature
+        if signature.context is not None:
+            values[signature.context] = context
+        defaults = signature.positional
+        return [values.pop(name, default) for name, default in defaults.items()], values
+
+
+def derive_tool(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    icons: Sequence[Mapping[str, Any]] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | EllipsisType | None = ...,
+) -> Derived:
+    """A tool from its signature and docstring; what is given here says otherwise.
+
+    `output_schema=None` promises nothing of the result, whatever the return type.
+    """
+    signature = read_signature(fn)
+    output, wraps = _output(signature, output_schema)
+    definition = _definition(signature, name, title, description)
+    definition["inputSchema"] = input_schema(signature)
+    given = {
+        "outputSchema": output,
+        "annotations": annotations and dict(annotations),
+        "icons": icons and [dict(icon) for icon in icons],
+        "_meta": meta and dict(meta),
+    }
+    definition |= {field: value for field, value in given.items() if value is not None}
+    _check(TOOL, definition, signature)
+    convert = _from_json(signature, definition["name"])
+    return Derived(definition, signature, convert, wraps_result=wraps)
+
+
+def derive_prompt(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Sequence[Mapping[str, Any]] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Derived:
+    """A prompt whose arguments are the parameters; they travel as text and are converted."""
+    signature = read_signature(fn)
+    definition = _definition(signature, name, title, description)
+    properties = input_schema(signature)["properties"]
+    arguments = []
+    for parameter in signature.parameters:
+        argument: dict[str, Any] = {"name": parameter.name}
+        if words := properties[parameter.name].get("description"):
+            argument["description"] = words
+        arguments.append({**argument, "required": parameter.required})
+    if arguments:
+        definition["arguments"] = arguments
+    given = {"icons": icons and [dict(icon) for icon in icons], "_meta": meta and dict(meta)}
+    definition |= {field: value for field, value in given.items() if value is not None}
+    _check(PROMPT, definition, signature)
+    return Derived(definition, signature, _from_text(signature, f"prompt {definition['name']}"))
+
+
+def derive_template(fn: Callable[..., Any], uri_template: str) -> Derived:
+    """A resource template whose variables are the parameters; a plain URI gives a resource.
+
+    The function may also take `uri`, the URI that was read.
+    """
+    signature = read_signature(fn)
+    is_template = "{" in uri_template
+    # A resource without a name of its own goes by its URI.
+    name = uri_template if signature.name == "<lambda>" else None
+    definition = _definition(signature, name, None, None)
+    definition["uriTemplate" if is_template else "uri"] = uri_template
+    _check(TEMPLATE if is_template else RESOURCE, definition, signature)
+    _check_variables(signature, UriTemplate(uri_template) if is_template else None)
+    return Derived(definition, signature, _from_text(signature, uri_template))
+
+
+# Definitions.
+
+
+def _definition(
+    signature: Signature, name: str | None, title: str | None, description: str | None
+) -> dict[str, Any]:
+    if name is None and signature.name == "<lambda>":
+        raise signature.error("needs a name")
+    given = {
+        "name": name if name is not None else signature.name,
+        "title": title,
+        "description": description if description is not None else signature.summary or None,
+    }
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _output(
+    signature: Signature, given: Mapping[str, Any] | EllipsisType | None
+) -> tuple[dict[str, Any] | None, bool]:
+    if isinstance(given, EllipsisType):
+        return output_schema(signature.returns)
+    return (None if given is None else dict(given)), False
+
+
+def _check(kind: Kind, definition: dict[str, Any], signature: Signature) -> None:
+    try:
+        kind.check(definition)
+    except DefinitionError as error:
+        raise error.inside(source=signature.label) from None
+
+
+def _check_variables(signature: Signature, template: UriTemplate | None) -> None:
+    variables = template.variables if template is not None else ()
+    optional = template.optional if template is not None else ()
+    parameters = {parameter.name: parameter for parameter in signature.parameters}
+    for name in variables:
+        if name not in parameters:
+            raise signature.error(f"has no parameter for {{{name}}} of the URI template")
+        if name in optional and parameters[name].required:
+            raise signature.error("needs a default: a URI may leave it out", name)
+    for parameter in signature.parameters:
+        if parameter.required and parameter.name not in (*variables, "uri"):
+            raise signature.error("is not a variable of the URI template", parameter.name)
+        try:
+            schema_of(parameter.type, {})
+        except (TypeError, NameError, ValueError):
+            raise signature.error("cannot be made from text", parameter.name) from None
+
+
+# Arguments.
+
+
+def _from_json(signature: Signature, label: str) -> _Converter:
+    """Convert all arguments in one go, through a type that is made at the first call."""
+    names = [parameter.name for parameter in signature.parameters]
+    shape: type[Any] | None = None
+
+    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
+        nonlocal shape
+        if shape is None:
+            shape = _struct(signature)
+        try:
+            values = msgspec.convert(arguments, shape, dec_hook=revive)
+        except msgspec.ValidationError as error:
+            try:
+                values = msgspec.convert(_whole_numbers(arguments), shape, dec_hook=revive)
+            except msgspec.ValidationError:
+                raise ToolError(f"{label}: {_said(error)}") from None
+        given = ((name, getattr(values, name)) for name in names)
+        return {name: value for name, value in given if value is not _ABSENT}
+
+    return convert
+
+
+def _struct(signature: Signature) -> type[Any]:
+    fields: list[Any] = []
+    for parameter in signature.parameters:
+        kind = _typed(parameter.type)
+        fields.append((parameter.name, kind, *(() if parameter.required else (_ABSENT,))))
+    return msgspec.defstruct("Arguments", fields, kw_only=True)
+
+
+def _typed(kind: Any) -> Any:
+    return Any if kind is NOTHING else kind
+
+
+def _whole_numbers(value: Any) -> Any:
+    """To JSON Schema `1.0` is an integer, to msgspec it is none: make it one."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_whole_numbers(item) for item in value]
+        case dict():
+            return {name: _whole_numbers(inner) for name, inner in value.items()}
+    return value
+
+
+def _from_text(signature: Signature, label: str) -> _Converter:
+    """Convert arguments that travel as text: prompts and the variables of URIs."""
+    kinds = {parameter.name: _typed(parameter.type) for parameter in signature.parameters}
+    needed = [parameter.name for parameter in signature.parameters if parameter.required]
+
+    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
+        for name in needed:
+            if name not in arguments:
+                raise InvalidParams(f"{label}: {name}: missing (required)")
+        values = {}
+        for name in kinds.keys() & arguments.keys():
+            try:
+                values[name] = _read_text(arguments[name], kinds[name])
+            except msgspec.ValidationError as error:
+                raise InvalidParams(f"{label}: {name}: {_said(error)}") from None
+        return values
+
+    return convert
+
+
+def _read_text(value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind, strict=False, dec_hook=revive)
+    except msgspec.ValidationError:
+        # A list or an object can only have come as JSON.
+        if not isinstance(value, str) or value[:1] not in "[{":
+            raise
+        try:
+            decoded = msgspec.json.decode(value)
+        except (msgspec.MsgspecError, RecursionError):
+            decoded = value
+        return msgspec.convert(decoded, kind, strict=False, dec_hook=revive)
+
+
+def _said(error: Exception) -> str:
+    """`days: expected int, got str` from msgspec's words."""
+    what, _, where = str(error).partition(" - at `$")
+    what = " ".join(what.replace("`", "").split())
+    where = where.rstrip("`").removeprefix(".")
+    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

@@ -1,14 +1,180 @@
-import json, pathlib
-def _l(source, key):
-    if isinstance(source,(str,pathlib.Path)): source=json.loads(pathlib.Path(source).read_text())
-    if isinstance(source,bytes): source=json.loads(source)
-    return list(source[key]) if isinstance(source,dict) else [dict(x) for x in source]
-def load_tools(s): return _l(s,"tools")
-def load_resources(s): return _l(s,"resources")
-def load_templates(s): return _l(s,"resourceTemplates")
-def load_prompts(s): return _l(s,"prompts")
-class Definitions: ...
-def load_file(p):
-    d=json.loads(pathlib.Path(p).read_text()); o=Definitions()
-    o.tools=d.get("tools",[]) if isinstance(d,dict) else d; o.resources=d.get("resources",[]) if isinstance(d,dict) else []; o.templates=[];o.prompts=[]
-    return o
+"""Definitions from files, bytes and objects: every field kept, every mistake named."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
+from portico.definitions.errors import DefinitionError
+from portico.definitions.words import listed, nearest, shown, type_name
+
+Source = str | PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any]
+"""A path, JSON, or what JSON would hold: a list of definitions, or an object with such lists."""
+
+_KINDS = {"tools": TOOL, "resources": RESOURCE, "resourceTemplates": TEMPLATE, "prompts": PROMPT}
+
+
+class Definitions(Struct, frozen=True):
+    """All that one file defines."""
+
+    tools: list[dict[str, Any]]
+    resources: list[dict[str, Any]]
+    templates: list[dict[str, Any]]
+    prompts: list[dict[str, Any]]
+
+
+def load_tools(source: Source) -> list[dict[str, Any]]:
+    """The tools of a source, or DefinitionError."""
+    return _load(source, "tools")
+
+
+def load_resources(source: Source) -> list[dict[str, Any]]:
+    """The resources of a source, or DefinitionError."""
+    return _load(source, "resources")
+
+
+def load_templates(source: Source) -> list[dict[str, Any]]:
+    """The resource templates of a source, or DefinitionError."""
+    return _load(source, "resourceTemplates")
+
+
+def load_prompts(source: Source) -> list[dict[str, Any]]:
+    """The prompts of a source, or DefinitionError."""
+    return _load(source, "prompts")
+
+
+def load_file(path: str | PathLike[str]) -> Definitions:
+    """All definitions of a file: an object of lists, or a bare list of tools."""
+    name, document = _read(path)
+    if isinstance(document, list):
+        document = {"tools": document}
+    found = _lists(document, name)
+    if not found:
+        raise DefinitionError(f"has none of {listed(list(_KINDS))}", source=name)
+    return Definitions(*(_checked(found.get(key, []), key, name) for key in _KINDS))
+
+
+def _load(source: Source, key: str) -> list[dict[str, Any]]:
+    name, document = _read(source)
+    if isinstance(document, Mapping):
+        found = _lists(document, name)
+        if key not in found:
+            raise DefinitionError(f"has no {shown(key)}", source=name)
+        document = found[key]
+    return _checked(document, key, name)
+
+
+# Reading.
+
+
+def _read(source: Source) -> tuple[str, Any]:
+    """What the source is called in messages, and what it holds."""
+    if isinstance(source, str | PathLike):
+        name = fspath(source)
+        try:
+            with open(name, "rb") as file:
+                return name, _decode(file.read(), name)
+        except OSError as error:
+            why = f"cannot be read: {error.strerror or error}"
+            raise DefinitionError(why, source=name) from None
+    if isinstance(source, bytes | bytearray | memoryview):
+        return "", _decode(bytes(source), "")
+    return "", source
+
+
+def _decode(data: bytes, name: str) -> Any:
+    data = data.removeprefix(b"\xef\xbb\xbf")  # some editors leave a byte order mark
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise DefinitionError("is nested too deep", source=name) from None
+    except UnicodeDecodeError:
+        raise DefinitionError(
+            f"is not UTF-8 text{_at(data, _bad_byte(data))}", source=name
+        ) from None
+    except msgspec.MsgspecError as error:
+        what, _, where = str(error).rstrip(")").partition(" (byte ")
+        at = _at(data, int(where) if where.isdecimal() else len(data))
+        raise DefinitionError(f"is not JSON: {_said(what)}{at}", source=name) from None
+
+
+def _said(what: str) -> str:
+    return {"Input data was truncated": "it ends too early"}.get(
+        what, what.removeprefix("JSON is malformed: ")
+    )
+
+
+def _bad_byte(data: bytes) -> int:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
+
+
+def _at(data: bytes, offset: int) -> str:
+    before = data[:offset]
+    line = before.count(b"\n") + 1
+    column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+    return f" (line {line}, column {column})"
+
+
+# Checking.
+
+
+def _lists(document: Any, name: str) -> dict[str, Any]:
+    """The lists of definitions in a document, by key; a key that is almost one is a mistake."""
+    if not isinstance(document, Mapping):
+        why = f"must hold an object or a list, not {type_name(document)}"
+        raise DefinitionError(why, source=name)
+    for key in document:
+        hint = "" if key in _KINDS else nearest(str(key), _KINDS)
+        if hint:
+            raise DefinitionError(f"unknown key {shown(key)}{hint}", source=name)
+    return {key: document[key] for key in _KINDS if key in document}
+
+
+def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
+    kind = _KINDS[key]
+    if isinstance(entries, str) or not isinstance(entries, Sequence):
+        why = f"must be a list of {kind.noun}s, not {type_name(entries)}"
+        raise DefinitionError(why, source=name, field=key)
+    checked: dict[str, dict[str, Any]] = {}
+    for number, entry in enumerate(entries, 1):
+        try:
+            definition = _plain(entry)
+            kind.check(definition)
+            if definition[kind.key] in checked:
+                first = list(checked).index(definition[kind.key]) + 1
+                why = f"{shown(definition[kind.key])} is already {kind.noun} {first}"
+                raise DefinitionError(why, field=kind.key)
+        except DefinitionError as error:
+            raise error.inside(source=name, entry=_entry(kind, number, entry)) from None
+        checked[definition[kind.key]] = definition
+    return list(checked.values())
+
+
+def _plain(entry: Any) -> dict[str, Any]:
+    """An entry as a dict: it may be one, or an object that has fields."""
+    if isinstance(entry, Mapping):
+        return dict(entry)
+    if hasattr(entry, "model_dump"):  # a pydantic model, such as the SDK's types
+        dumped: dict[str, Any] = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped
+    try:
+        plain = msgspec.to_builtins(entry)
+    except (TypeError, msgspec.MsgspecError):
+        plain = None
+    if not isinstance(plain, dict):
+        raise DefinitionError(f"must be an object, not {type_name(entry)}")
+    return plain
+
+
+def _entry(kind: Kind, number: int, entry: Any) -> str:
+    """`tool 2 ("get_weather")`, counted as people do."""
+    named = entry.get(kind.key) if isinstance(entry, Mapping) else None
+    shown_name = f" ({shown(named)})" if named and isinstance(named, str) else ""
+    return f"{kind.noun} {number}{shown_name}"

@@ -45,7 +45,7 @@ class Peer(Protocol):
 class ResumablePeer(Protocol):
     """A peer whose client can come back to a stream that was closed (2025-11-25, polling)."""
 
-    def close_stream(self) -> None:
+    async def close_stream(self) -> None:
         """End the stream; what follows waits for the client to resume it."""
         ...
 
@@ -216,10 +216,10 @@ class Context:
         roots: list[dict[str, Any]] = answer.get("roots") or []
         return roots
 
-    def close_stream(self) -> None:
+    async def close_stream(self) -> None:
         """Hang up on a legacy HTTP client, which comes back for the rest; elsewhere nothing."""
         if isinstance(self.peer, ResumablePeer):
-            self.peer.close_stream()
+            await self.peer.close_stream()
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Put several questions in one round; the raw answers by key."""

@@ -24,7 +24,7 @@ from portico.protocol.codec import error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
-from portico.protocol.methods import LISTS, TABLE, Kind
+from portico.protocol.methods import KNOWN, LISTS, TABLE, Kind
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Core:
         if meaning is None:
             return NOTHING if not request.id else None
         if meaning.kind is Kind.NOTICE or not request.id:
-            return NOTHING
+            return _not_found(request) if request.id else NOTHING
         if meaning.kind is Kind.STATIC:
             return self._static(request, meaning.capability)
         if request.method == "initialize":
@@ -113,6 +113,8 @@ class Core:
         context.server_info = catalog.identity
         meaning = TABLE.get((request.method, request.version))
         if meaning is None:
+            if request.method in KNOWN:
+                return _not_found(request)
             return await self._beyond(request, context)
         if meaning.capability and meaning.capability not in catalog.kinds:
             return _not_found(request)

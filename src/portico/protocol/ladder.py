@@ -102,7 +102,7 @@ def _legacy(
                 INVALID_REQUEST, f"unsupported {VERSION_HEADER}: {header[:40]!r}", bare=True
             )
         assumed = assumed or version
-    elif assumed is None and request.method == "ping":
+    elif assumed is None and (request.method == "ping" or not request.id):
         assumed = LATEST_LEGACY
     if assumed is None:
         return Rejection(

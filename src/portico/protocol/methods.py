@@ -56,6 +56,9 @@ TABLE: dict[tuple[str, Version], Meaning] = {
     (method, version): meaning for method, versions, meaning in _ROWS for version in versions
 }
 
+KNOWN = frozenset(method for method, _, _ in _ROWS)
+"""Every method of any version; what is known but not in the table is of another version."""
+
 MODERN_ONLY = frozenset(
     method for method, versions, _ in _ROWS if all(version.modern for version in versions)
 )

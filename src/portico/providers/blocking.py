@@ -6,7 +6,9 @@ from typing import Any
 
 from portico.model.context import Context
 
-_CALLS = frozenset({"ask", "elicit", "elicit_url", "log", "progress", "roots", "sample"})
+_CALLS = frozenset(
+    {"ask", "close_stream", "elicit", "elicit_url", "log", "progress", "roots", "sample"}
+)
 
 
 class BlockingContext:

@@ -183,6 +183,8 @@ def _answers(ask: Ask, key: str, answer: Any) -> bool:
 def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
     if ask.capability == "elicitation" and version < Version.V2025_06_18:
         raise MissingCapability(ask.capability)
+    if ask.mode in ("url", "tools") and version < Version.V2025_11_25:
+        raise MissingCapability(ask.capability, {ask.mode: {}})
     capability = declared.get(ask.capability)
     if not isinstance(capability, dict):
         raise MissingCapability(ask.capability)

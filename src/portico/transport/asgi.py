@@ -48,8 +48,12 @@ def overloaded(why: str, id: bytes = b"") -> Reply:
 
 def shutting_down(id: bytes = b"") -> Reply:
     """503 for new work while we drain; this connection takes no more."""
-    body = error_response(id, INTERNAL_ERROR, "the server is shutting down").encode()
-    return Reply(503, body, (JSON, RETRY_AFTER, CLOSE))
+    return Reply(503, stopped(id).encode(), (JSON, RETRY_AFTER, CLOSE))
+
+
+def stopped(id: bytes) -> Response:
+    """The answer to a call that a drain did not wait for."""
+    return error_response(id, INTERNAL_ERROR, "the server is shutting down")
 
 
 async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -> None:
@@ -64,9 +68,7 @@ async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -
         await send({"type": "http.response.body", "body": reply.body})
 
 
-async def send_response(
-    send: Send, response: Response, status: int, headers: Headers = ()
-) -> None:
+async def send_response(send: Send, response: Response, status: int, headers: Headers = ()) -> None:
     """Send an answer as JSON, joined once; 202 where there is nothing to say."""
     if response.is_nothing:
         await send_reply(send, Reply(202, headers=headers))
@@ -77,31 +79,67 @@ async def send_response(
     await send({"type": "http.response.body", "body": body})
 
 
-async def read_body(receive: Receive, limits: Limits) -> bytes | Reply | None:
-    """The body, or why not; None if the client left meanwhile."""
-    # `asyncio.timeout` would do, but costs four times as much, and this is on every request's way.
-    task = asyncio.current_task()
-    assert task is not None
-    late = False
+class BodyReader:
+    """Reads bodies, each within its time and size.
 
-    def give_up() -> None:
-        nonlocal late
-        late = True
-        task.cancel()
+    One timer looks after all of them: a timeout of its own would be the dearest part of a request
+    whose body is there already.
+    """
 
-    timer = asyncio.get_running_loop().call_later(limits.body_s, give_up)
-    try:
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            body: bytes = message.get("body", b"")
-            return body if len(body) <= limits.body_bytes else _too_large(limits)
-        return await _read_rest(message, receive, limits)
-    except asyncio.CancelledError:
-        if not late or task.uncancel():
-            raise
-        return refusal(408, f"the body did not come within {limits.body_s:g} s", CLOSE)
-    finally:
-        timer.cancel()
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._since: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self, receive: Receive) -> bytes | Reply | None:
+        """The body, or why not; None if the client left meanwhile."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._since[task] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._limits.body_s, self._look, loop)
+        try:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                body: bytes = message.get("body", b"")
+                return body if len(body) <= self._limits.body_bytes else _too_large(self._limits)
+            return await self._rest(message, receive)
+        except asyncio.CancelledError:
+            if task not in self._late or task.uncancel():
+                raise
+            why = f"the body did not come within {self._limits.body_s:g} s"
+            return refusal(408, why, CLOSE)
+        finally:
+            del self._since[task]
+            self._late.discard(task)
+
+    async def _rest(self, message: Message, receive: Receive) -> bytes | Reply | None:
+        parts: list[bytes] = []
+        size = 0
+        while message["type"] == "http.request":
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._limits.body_bytes:
+                return _too_large(self._limits)
+            if not message.get("more_body"):
+                return b"".join(parts)
+            message = await receive()
+        return None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop those that have waited too long, and look again when the next one is due."""
+        self._timer = None
+        now = loop.time()
+        for task, since in self._since.items():
+            due = since + self._limits.body_s - now
+            if due > 0:
+                self._timer = loop.call_later(due, self._look, loop)
+                break  # all others began later
+            if task not in self._late:
+                self._late.add(task)
+                task.cancel()
 
 
 async def disconnected(receive: Receive) -> None:
@@ -115,20 +153,6 @@ def declared_too_large(length: bytes, limits: Limits) -> Reply | None:
     if not length.isdigit():
         return refusal(400, "Content-Length must be a number", CLOSE)
     return _too_large(limits) if int(length) > limits.body_bytes else None
-
-
-async def _read_rest(message: Message, receive: Receive, limits: Limits) -> bytes | Reply | None:
-    parts: list[bytes] = []
-    size = 0
-    while message["type"] == "http.request":
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limits.body_bytes:
-            return _too_large(limits)
-        if not message.get("more_body"):
-            return b"".join(parts)
-        message = await receive()
-    return None
 
 
 def _too_large(limits: Limits) -> Reply:

@@ -29,7 +29,7 @@ class Batch:
                 connection.settle(member)
             elif isinstance(member, Refused):
                 self._answers.append(member.response.encode())
-            elif member.method == "notifications/cancelled":
+            elif member.method == "notifications/cancelled" and not member.id:
                 connection.cancel(member)
             elif member.id:
                 self._start(member, endpoint, connection, context)

@@ -1,8 +1,9 @@
 """Who may come in: Host, Origin, token and header limits, before anything else is looked at."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hmac import compare_digest
+from typing import Any
 
 from portico.transport.asgi import CLOSE, Reply, Scope, refusal
 from portico.transport.limits import Limits
@@ -12,29 +13,37 @@ _SCHEMES = ("http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
 
-_KNOWN = frozenset(
-    (
-        b"accept",
-        b"authorization",
-        b"content-encoding",
-        b"content-length",
-        b"content-type",
-        b"host",
-        b"last-event-id",
-        b"origin",
-    )
-)
 
+class Head(Mapping[str, str]):
+    """A request's headers; to others, a mapping of its `Mcp-*` headers alone.
 
-class Head:
-    """The headers we look at; one that came twice has both values, so it matches nothing."""
+    A header that came twice has both values, so that it matches nothing.
+    """
 
-    __slots__ = ("known", "mirrored")
+    __slots__ = ("raw",)
 
-    def __init__(self, known: dict[bytes, bytes], mirrored: dict[str, str]) -> None:
-        self.known = known
-        self.mirrored = mirrored
-        """The `Mcp-*` headers by lower-case name, to be held against the body."""
+    def __init__(self, raw: dict[bytes, bytes]) -> None:
+        self.raw = raw
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of an `Mcp-*` header."""
+        value = self.raw.get(key.encode())
+        if value is None or key[:4] != "mcp-":
+            return default
+        # What is not ASCII must not equal anything in a body, hence no Latin-1.
+        return value.strip(b" \t").decode("ascii", "surrogateescape")
+
+    def __getitem__(self, key: str) -> str:
+        value: str | None = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("ascii") for name in self.raw if name[:4] == b"mcp-")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class Guard:
@@ -62,27 +71,19 @@ class Guard:
         """The headers, if limits, Host and Origin allow them."""
         headers = scope["headers"]
         limits = self._limits
-        known: dict[bytes, bytes] = {}
-        mirrored: dict[str, str] = {}
-        size = 0
-        for name, value in headers:
-            size += len(name) + len(value)
-            if name[:4] == b"mcp-":
-                key = name.decode("ascii")
-                # What is not ASCII must not equal anything in a body, hence no Latin-1.
-                text = value.strip(b" \t").decode("ascii", "surrogateescape")
-                mirrored[key] = f"{mirrored[key]}, {text}" if key in mirrored else text
-            elif name in _KNOWN:
-                known[name] = known[name] + b", " + value if name in known else value
+        raw: dict[bytes, bytes] = dict(headers)
+        if len(raw) != len(headers):
+            raw = _joined(headers)
+        size = len(b"".join(raw)) + len(b"".join(raw.values()))
         if size > limits.header_bytes or len(headers) > limits.header_count:
             return refusal(431, f"headers may have {limits.header_bytes} bytes", CLOSE)
-        return self._trusts(scope, known) or Head(known, mirrored)
+        return self._distrusts(scope, raw) or Head(raw)
 
     def unlock(self, head: Head) -> Reply | None:
         """A refusal unless the head carries the token."""
         if self._token is None:
             return None
-        given = head.known.get(b"authorization", b"")
+        given = head.raw.get(b"authorization", b"")
         if given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token):
             return None
         challenge = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
@@ -91,14 +92,14 @@ class Guard:
             (b"www-authenticate", challenge),
         )  # fmt: skip
 
-    def _trusts(self, scope: Scope, known: dict[bytes, bytes]) -> Reply | None:
-        origin = known.get(b"origin")
+    def _distrusts(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
+        origin = raw.get(b"origin")
         if self._hosts is None and (origin is None or self._origins is None):
             return None
         server = scope.get("server")
         port = server[1] if server else None
         hosts, origins = self._allowed.get(port) or self._allow(port)
-        host = known.get(b"host", b"").lower()
+        host = raw.get(b"host", b"").lower()
         if self._hosts is not None and host not in hosts:
             return refusal(403, "this Host is not allowed")
         if origin is None or self._origins is None or origin.lower() in origins:
@@ -137,8 +138,7 @@ def accepts(accept: bytes, wanted: tuple[bytes, ...]) -> bool:
         return True
     ranges = [_media_range(text) for text in accept.lower().split(b",")]
     return all(
-        any(r in (type, b"*/*", type.partition(b"/")[0] + b"/*") for r in ranges)
-        for type in wanted
+        any(r in (type, b"*/*", type.partition(b"/")[0] + b"/*") for r in ranges) for type in wanted
     )
 
 
@@ -146,6 +146,14 @@ def accepts(accept: bytes, wanted: tuple[bytes, ...]) -> bool:
 def is_json(content_type: bytes) -> bool:
     """True for `application/json`, with or without parameters."""
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers of one name as one (RFC 9110, 5.2)."""
+    raw: dict[bytes, bytes] = {}
+    for name, value in headers:
+        raw[name] = raw[name] + b", " + value if name in raw else value
+    return raw
 
 
 def _media_range(text: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """The HTTP edge as one ASGI app: both eras on one endpoint, the old SSE transport beside it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -8,16 +7,17 @@ from portico.model.context import LOCAL, Context
 from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request
 from portico.model.version import BY_TEXT
-from portico.protocol.inbound import Answer, Inbound, Refused, read
-from portico.protocol.ladder import VERSION_HEADER
+from portico.protocol.inbound import Refused, read
+from portico.protocol.ladder import METHOD_HEADER, VERSION_HEADER
+from portico.protocol.methods import TABLE, Kind
 from portico.transport.asgi import (
     JSON,
+    BodyReader,
     Receive,
     Reply,
     Scope,
     Send,
     declared_too_large,
-    read_body,
     refusal,
     send_reply,
     send_response,
@@ -35,12 +35,19 @@ _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 _STREAM = (b"text/event-stream",)
 _EITHER = (b"application/json", b"text/event-stream")
 _SESSION = SESSION_HEADER.decode()
+STATIC_HEADERS = frozenset(
+    (METHOD_HEADER.encode(), method.encode())
+    for (method, version), meaning in TABLE.items()
+    if version.modern and meaning.kind is Kind.STATIC
+)
+"""A request with one of these headers may be answered by `HttpApp.at_once`."""
+
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON,))
 _READY = Reply(200, b'{"status":"ready"}', (JSON,))
 _DRAINING = Reply(503, b'{"status":"draining"}', (JSON,))
 _BARE_400 = Reply(400)
-_ANSWERS_NOTHING = refusal(400, "there is no session whose questions this could answer")
+_GRACE_S = 1.0  # for cancelled calls to tell their askers
 
 
 class HttpApp:
@@ -66,8 +73,12 @@ class HttpApp:
         """
         self.limits = limits or Limits()
         self._guard = Guard(self.limits, token=token, hosts=hosts, origins=origins)
+        self._endpoint = endpoint
         self._principal = principal
         self._data = data
+        self.target = path.encode()
+        """Where clients of `/mcp` aim, if it is not mounted below something."""
+        self._bodies = BodyReader(self.limits)
         self._load = Load(self.limits)
         self._modern = Modern(endpoint, self.limits, self._load)
         self._legacy = Legacy(endpoint, self.limits, self._load)
@@ -103,6 +114,26 @@ class HttpApp:
         else:
             await send_reply(send, _NOT_FOUND)
 
+    def at_once(self, scope: Scope, body: bytes) -> tuple[bytes, ...] | None:
+        """The answer to a modern request for something static, in pieces, ready to be sent.
+
+        For a server that has the whole body and would rather not start a task. None, whatever the
+        reason, sends the request down the usual way, where every refusal has its place.
+        """
+        head = self._guard.admit(scope)
+        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
+            return None
+        if self._load.draining:
+            return None
+        if not accepts(head.raw.get(b"accept", b""), _EITHER):
+            return None
+        request = read(body, None, head)
+        if not isinstance(request, Request) or not request.id or not request.version.modern:
+            return None
+        context = Context(principal=self._principal_of(scope), headers=head)
+        response = self._endpoint.quick(request, context)
+        return None if response is None or not response.result else response.parts
+
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
         self._load.begin_drain()
@@ -120,43 +151,153 @@ class HttpApp:
             await self._load.idle(_GRACE_S)
         self._legacy.sessions.close()
 
-    async def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"]
         if method == "POST":
-            await self._post(scope, head, receive, send)
-        elif method in ("GET", "DELETE"):
-            await self._legacy_only(scope, head, receive, send)
-        else:
-            await send_reply(send, _not_allowed(b"GET, POST, DELETE"))
+            return self._post(scope, head, receive, send)
+        if method in ("GET", "DELETE"):
+            return self._legacy_only(scope, head, receive, send)
+        return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
 
     async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = await self._body(head, receive)
+        body = self._unwanted(head) or await self._bodies.read(receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
             return
         principal = self._principal_of(scope)
-        mirrored = head.mirrored
-        id = mirrored.get(_SESSION)
-        session = None
-        if id is not None:
-            session = self._legacy.sessions.find(id.encode("ascii", "replace"), principal)
-        inbound = read(body, None if session is None else session.version, mirrored)
-        if type(inbound) is Request:
-            if inbound.id and not accepts(head.known.get(b"accept", b""), _EITHER):
-                await send_reply(send, _not_acceptable(_EITHER))
-                return
-            context = Context(principal=principal, data=self._data_of(scope), headers=mirrored)
-            if inbound.version.modern:
-                await self._modern.serve(inbound, context, receive, send)
-                return
-            if inbound.method == "initialize" and session is None:
-                await self._legacy.initialize(inbound, context, send)
-                return
-        refused = self._refused(inbound, session, mirrored)
-        if refused is not None:
-            await send_reply(send, refused)
+        given = head.get(_SESSION)
+        session = None if given is None else self._find(given, principal)
+        # What the session agreed on counts only for a body that does not say it is modern.
+        inbound = read(body, None if session is None else session.version, head)
+        if isinstance(inbound, Refused):
+            await _refuse(inbound, given is not None and session is None, head, send)
             return
-        ...
+        request = inbound if isinstance(inbound, Request) else None
+        asks = isinstance(inbound, list) if request is None else request.id
+        if asks and not accepts(head.raw.get(b"accept", b""), _EITHER):
+            await send_reply(send, _not_acceptable(_EITHER))
+            return
+        context = Context(principal=principal, data=self._data_of(scope), headers=head)
+        if request is not None and request.version.modern:
+            await self._modern.serve(request, context, receive, send)
+        elif session is not None:
+            await self._legacy.post(session, inbound, context, receive, send)
+        elif request is not None and request.method == "initialize":
+            # Also with a stale id: what else could the client begin with?
+            await self._legacy.initialize(request, context, send)
+        else:
+            await send_reply(send, missing_or_gone(given is not None))
 
-    async def _legacy_only(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None: ...
+    async def _legacy_only(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        """GET and DELETE, which the modern era has not got."""
+        text = head.get(VERSION_HEADER)
+        version = None if text is None else BY_TEXT.get(text)
+        given = head.get(_SESSION)
+        session = None if given is None else self._find(given, self._principal_of(scope))
+        if version is not None and version.modern:
+            await send_reply(send, _not_allowed(b"POST"))
+        elif text is not None and version is None:
+            await send_reply(send, _BARE_400)
+        elif session is None:
+            await send_reply(send, missing_or_gone(given is not None))
+        elif scope["method"] == "DELETE":
+            await self._legacy.delete(session, send)
+        elif not accepts(head.raw.get(b"accept", b""), _STREAM):
+            await send_reply(send, _not_acceptable(_STREAM))
+        else:
+            await self._legacy.get(session, head.raw.get(b"last-event-id"), receive, send)
+
+    async def _sse_stream(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
+            await send_reply(send, _not_allowed(b"GET"))
+        elif not accepts(head.raw.get(b"accept", b""), _STREAM):
+            await send_reply(send, _not_acceptable(_STREAM))
+        else:
+            url = f"{scope.get('root_path', '')}/messages"
+            await self._sse.get(url, self._principal_of(scope), receive, send)
+
+    async def _sse_message(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await send_reply(send, _not_allowed(b"POST"))
+            return
+        body = self._unwanted(head) or await self._bodies.read(receive)
+        if not isinstance(body, bytes):
+            if body is not None:
+                await send_reply(send, body, receive)
+            return
+        principal = self._principal_of(scope)
+        peer = self._sse.find(scope.get("query_string", b""), principal)
+        if isinstance(peer, Reply):
+            await send_reply(send, peer)
+            return
+        context = Context(principal=principal, data=self._data_of(scope))
+        await self._sse.post(peer, body, context, send)
+
+    async def _health(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        await send_reply(send, _HEALTHY)
+
+    async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        await send_reply(send, _DRAINING if self._load.draining else _READY)
+
+    def _unwanted(self, head: Head) -> Reply | None:
+        """Why a body is not even read."""
+        raw = head.raw
+        content_type = raw.get(b"content-type", b"")
+        if content_type != b"application/json" and not is_json(content_type):
+            return refusal(415, "Content-Type must be application/json")
+        if raw.get(b"content-encoding", b"identity") != b"identity":
+            return refusal(415, "Content-Encoding is not supported")
+        length = raw.get(b"content-length")
+        return None if length is None else declared_too_large(length, self.limits)
+
+    def _find(self, id: str, principal: str) -> HttpSession | None:
+        return self._legacy.sessions.find(id.encode("ascii", "replace"), principal)
+
+    def _principal_of(self, scope: Scope) -> str:
+        principal = self._principal
+        return principal if isinstance(principal, str) else principal(scope)
+
+    def _data_of(self, scope: Scope) -> Any:
+        return self._data(scope) if callable(self._data) else self._data
+
+
+async def _refuse(refused: Refused, stale: bool, head: Head, send: Send) -> None:
+    version = BY_TEXT.get(head.get(VERSION_HEADER, ""))
+    modern = refused.version.modern or (version is not None and version.modern)
+    if refused.bare:
+        await send_reply(send, _BARE_400)
+    elif stale and not modern and refused.response.code != PARSE_ERROR:
+        await send_reply(send, missing_or_gone(True))
+    else:
+        await send_response(send, refused.response, 400)
+
+
+async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    elif scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close"})
+    else:
+        raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
+
+
+def _path_in(scope: Scope) -> str:
+    """The path below where we are mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path  # not all frameworks repeat the prefix
+
+
+def _not_allowed(methods: bytes) -> Reply:
+    return refusal(405, f"use {methods.decode()} here", (b"allow", methods))
+
+
+def _not_acceptable(types: tuple[bytes, ...]) -> Reply:
+    return refusal(406, f"Accept must list {b' and '.join(types).decode()}")

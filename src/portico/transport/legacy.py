@@ -3,10 +3,9 @@
 import asyncio
 
 from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, AskError
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import Request, Response
 from portico.model.version import Version
-from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Refused
 from portico.transport.asgi import (
     Receive,
@@ -18,6 +17,7 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
+    stopped,
 )
 from portico.transport.batch import Batch
 from portico.transport.connection import Endpoint
@@ -154,6 +154,11 @@ class Legacy:
         self.sessions.end(session)
         await send_reply(send, Reply(204))
 
+    def cancel_all(self) -> None:
+        """Cancel every call, because a drain has taken too long."""
+        for session in self.sessions:
+            session.connection.close()
+
     async def _notice(self, session: HttpSession, notice: Request, context: Context) -> None:
         if notice.method == "notifications/cancelled":
             session.connection.cancel(notice)
@@ -181,9 +186,7 @@ class Legacy:
         def over() -> None:
             answer = response
             if answer is None and self._load.gave_up:
-                answer = error_response(
-                    request.id, INTERNAL_ERROR, "the server is shutting down"
-                )
+                answer = stopped(request.id)
             if answer is None or answer.is_nothing:
                 stream.complete()  # cancelled: it gets no answer (cancellation)
             else:
@@ -210,9 +213,7 @@ class Legacy:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
         waiting = any(isinstance(m, Refused) or (isinstance(m, Request) and m.id) for m in members)
         if len(members) > self._limits.batch:
-            await send_reply(
-                send, refusal(400, f"a batch may have {self._limits.batch} messages")
-            )
+            await send_reply(send, refusal(400, f"a batch may have {self._limits.batch} messages"))
             return
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())

@@ -5,7 +5,6 @@ import asyncio
 from portico.model.context import Context
 from portico.model.errors import (
     HEADER_MISMATCH,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -15,7 +14,6 @@ from portico.model.errors import (
     AskError,
 )
 from portico.model.message import Request
-from portico.protocol.codec import error_response
 from portico.transport.asgi import (
     Receive,
     Send,
@@ -24,6 +22,7 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
+    stopped,
 )
 from portico.transport.connection import Endpoint
 from portico.transport.events import Exchange, event
@@ -116,7 +115,7 @@ class Modern:
             if not self._load.gave_up:
                 raise
             task.uncancel()
-            response = error_response(request.id, INTERNAL_ERROR, "the server is shutting down")
+            response = stopped(request.id)
         finally:
             watch.cancel()
             self._load.tasks.discard(task)

@@ -60,9 +60,9 @@ def take_stdout() -> int:
 
 
 def _is_pipe(fd: int) -> bool:
-    """True for what the event loop can wait on: pipes, sockets, terminals; not files."""
+    """True for what the event loop can wait on: pipes, sockets, terminals; not files or devices."""
     mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
 class _Input(asyncio.Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
@@ -161,6 +161,9 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[HttpSession]:
+        return iter(tuple(self._sessions.values()))
+
     def make(self, principal: str) -> HttpSession:
         """A session that is not kept yet, with an id that nobody can guess."""
         return HttpSession(secrets.token_urlsafe(24), principal, self._limits)
@@ -209,12 +212,12 @@ class Sessions:
 
     def drain(self) -> None:
         """End the streams that would never end by themselves."""
-        for session in tuple(self._sessions.values()):
+        for session in self:
             session.drain()
 
     def close(self) -> None:
         """End all sessions."""
-        for session in tuple(self._sessions.values()):
+        for session in self:
             self.end(session)
         if self._timer is not None:
             self._timer.cancel()

@@ -10,9 +10,9 @@ from portico.model.message import Request
 from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
 from portico.transport.asgi import (
+    JSON,
     Receive,
     Reply,
-    Scope,
     Send,
     disconnected,
     overloaded,
@@ -20,6 +20,7 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
+    stopped,
 )
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint
@@ -90,9 +91,7 @@ class OldSse:
         self._load = load
         self._peers: dict[str, SsePeer] = {}
 
-    async def get(
-        self, scope: Scope, post_to: str, principal: str, receive: Receive, send: Send
-    ) -> None:
+    async def get(self, url: str, principal: str, receive: Receive, send: Send) -> None:
         """Open a stream, say where to post, and hold it until the client leaves."""
         if self._load.draining:
             await send_reply(send, shutting_down())
@@ -103,11 +102,11 @@ class OldSse:
         id = secrets.token_urlsafe(24)
         exchange = Exchange(send, quiet_s=self._limits.quiet_s)
         peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
-        url = f"{scope.get('root_path', '')}{post_to}?session_id={id}"
         gone = asyncio.create_task(disconnected(receive))
         draining = asyncio.create_task(self._drain(peer))
         try:
-            await exchange.event(event(url.encode(), name=b"endpoint"))
+            endpoint = f"{url}?session_id={id}".encode()
+            await exchange.event(event(endpoint, name=b"endpoint"))
             await asyncio.wait((gone, exchange.over), return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
@@ -116,9 +115,9 @@ class OldSse:
             peer.close()
             self._load.end_stream()
 
-    def find(self, scope: Scope, principal: str) -> SsePeer | Reply:
+    def find(self, query: bytes, principal: str) -> SsePeer | Reply:
         """Whose message a POST brings."""
-        ids = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id")
+        ids = parse_qs(query.decode("latin-1")).get("session_id")
         if not ids:
             return refusal(400, "session_id is missing: open /sse first")
         peer = self._peers.get(ids[0])
@@ -152,7 +151,6 @@ class OldSse:
         """Cancel every call, because a drain has taken too long."""
         for peer in tuple(self._peers.values()):
             peer.connection.close()
-            peer.exchange.abandon()
 
     def _request(self, peer: SsePeer, request: Request, context: Context) -> Reply | None:
         if self._load.draining:
@@ -160,18 +158,26 @@ class OldSse:
         if not self._load.begin_call():
             return overloaded("too many calls are running", request.id)
 
+        answered = False
+
         async def work() -> None:
+            nonlocal answered
             response = self._endpoint.quick(request, context)
             if response is None:
                 response = await self._endpoint.handle(request, context)
-            if not response.is_nothing:
-                await peer.notify(response.encode())
+            answered = True
+            await peer.notify(response.encode())
 
-        refused = peer.connection.start(request, work, self._load.end_call)
+        def over() -> None:
+            if not answered and self._load.gave_up:
+                peer.say(stopped(request.id).encode())
+            self._load.end_call()
+
+        refused = peer.connection.start(request, work, over)
         if refused is None:
             return None
         self._load.end_call()
-        return Reply(400, refused.encode(), ((b"content-type", b"application/json"),))
+        return Reply(400, refused.encode(), (JSON,))
 
     async def _drain(self, peer: SsePeer) -> None:
         await self._load.drain_began.wait()

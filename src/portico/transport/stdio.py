@@ -107,7 +107,7 @@ class StdioServer:
             batch.serve(inbound, self._endpoint, self.connection, self._context())
 
     def _serve(self, request: Request) -> None:
-        if request.method == "notifications/cancelled":
+        if request.method == "notifications/cancelled" and not request.id:
             self.connection.cancel(request)
             return
         if self._draining and request.id:

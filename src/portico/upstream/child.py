@@ -143,6 +143,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == 2:
             self._ring.add(data)
             return
+        if self._closing or self._failure is not None:
+            return
         assert self._receiver is not None
         for line in self._lines.feed(data):
             if line is None:
@@ -150,7 +152,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 self._receiver.spoiled(self._lines.ends, why)
             elif line and not line.isspace():
                 self._receiver.received(line)
-        if self._lines.pending > 4 * self._lines.limit and self._failure is None:
+        if self._lines.pending > 4 * self._lines.limit:
             # A line without an end: there is no next message to wait for.
             self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
             self._signal(signal.SIGKILL)

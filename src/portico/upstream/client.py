@@ -102,14 +102,25 @@ class Client:
 
         Raises McpError with the server's own error, TargetError if there is no answer to trust.
         """
+        raw = await self.request_raw(method, params, timeout=timeout, progress=progress)
+        return self._decode(method, raw)
+
+    async def request_raw(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> bytes:
+        """The same, with the result's own bytes."""
         given = dict(params or {})
         asked = given
         for _ in range(MAX_ROUNDS):
             raw = await self.ask(method, asked, timeout=timeout, progress=progress)
-            result = self._decode(method, raw)
-            if not self.modern or result.get("resultType") != "input_required":
-                return result
-            asked = given | await self._next_round(method, result)
+            if not self.modern or not _wants_input(raw):
+                return raw
+            asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
 
     async def ask(
@@ -121,11 +132,29 @@ class Client:
         progress: Progress | None = None,
     ) -> bytes:
         """One round: the raw result, whatever it says."""
+        if not self.mirrors:
+            return await self._send(method, params, {}, timeout, progress)
+        try:
+            headers = await self._mirrored(method, params)
+            return await self._send(method, params, headers, timeout, progress)
+        except McpError as error:
+            if error.code != HEADER_MISMATCH or method != "tools/call":
+                raise
+            # The tool's schema may have changed since it was listed (client behavior); the
+            # refused call did not run, so it is safe to send again.
+            self._header_params = None
+            headers = await self._mirrored(method, params)
+            return await self._send(method, params, headers, timeout, progress)
+
+    async def _send(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        headers: Mapping[str, str],
+        timeout: float | None,
+        progress: Progress | None,
+    ) -> bytes:
         id = self._exchange.next_id()
-        headers: dict[str, str] = {}
-        if self.mirrors:
-            declared = await self._declared(method, params)
-            headers = mirrored_headers(method, params, self.server.version, declared)
         return await self._exchange.ask(
             id,
             method,
@@ -145,15 +174,7 @@ class Client:
     ) -> dict[str, Any]:
         """Call a tool; a result with `isError` is a result."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        try:
-            return await self.request("tools/call", params, timeout=timeout, progress=progress)
-        except McpError as error:
-            if error.code != HEADER_MISMATCH or not self.mirrors:
-                raise
-            # Its schema may have changed since it was listed (client behaviour); the refused
-            # call did not run, so it is safe to send again.
-            self._header_params = None
-            return await self.request("tools/call", params, timeout=timeout, progress=progress)
+        return await self.request("tools/call", params, timeout=timeout, progress=progress)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """All tools."""
@@ -208,13 +229,14 @@ class Client:
             meta["progressToken"] = Raw(token)
         return {**params, "_meta": meta} if meta else dict(params)
 
-    async def _declared(self, method: str, params: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
-        """Which arguments of a tool its schema wants mirrored; known only from the list."""
-        if method != "tools/call":
-            return ()
-        if self._header_params is None:
-            await self.listing("tools")
-        return (self._header_params or {}).get(str(params.get("name")), ())
+    async def _mirrored(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        declared: tuple[HeaderParam, ...] = ()
+        if method == "tools/call":
+            # Which arguments a tool wants mirrored is known only from the list.
+            if self._header_params is None:
+                await self.listing("tools")
+            declared = (self._header_params or {}).get(str(params.get("name")), ())
+        return mirrored_headers(method, params, self.server.version, declared)
 
     async def _next_round(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         """What the next round adds to the params: all answers, and the state as it came."""
@@ -251,6 +273,17 @@ class Client:
 
     def _broken(self, why: str) -> TargetError:
         return TargetError(f"{self.name} {why}", kind="protocol", server=self.name)
+
+
+class _Peek(Struct):
+    resultType: str = ""  # noqa: N815  (a field of the wire)
+
+
+def _wants_input(raw: bytes) -> bool:
+    try:
+        return msgspec.json.decode(raw, type=_Peek).resultType == "input_required"
+    except (msgspec.DecodeError, RecursionError):
+        return False  # whoever decodes it will say what is wrong
 
 
 def modern_meta(

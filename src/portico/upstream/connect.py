@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
-from importlib.metadata import version as installed
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
+from portico import __version__
 from portico.model.errors import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -222,7 +222,7 @@ class _Opening:
         data = error.data if isinstance(error.data, dict) else {}
         supported = [text for text in data.get("supported") or [] if isinstance(text, str)]
         known = [BY_TEXT[text] for text in supported if text in BY_TEXT]
-        for version in reversed(MODERN[:-1]):
+        for version in reversed(MODERN):
             if version in known:
                 return version
         if known:
@@ -291,4 +291,4 @@ async def _stop(task: "asyncio.Task[Any]") -> None:
 
 
 def _ourselves() -> dict[str, str]:
-    return {"name": "portico", "version": installed("portico")}
+    return {"name": "portico", "version": __version__}

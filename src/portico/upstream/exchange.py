@@ -60,11 +60,15 @@ class _Pending:
 
     def moves(self, params: bytes) -> None:
         """It makes progress: give it more time, and say so."""
-        if self.limit.expired():
-            return
-        self.limit.reschedule(min(self._loop.time() + self._timeout, self._latest))
+        self.extend()
         if self._progress is not None:
             self._progress(msgspec.json.decode(params))
+
+    def extend(self, our_turn: bool = False) -> None:
+        """Count its time anew; while it is our turn to answer, it has all there is."""
+        if not self.limit.expired():
+            when = self._latest if our_turn else self._loop.time() + self._timeout
+            self.limit.reschedule(min(when, self._latest))
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
@@ -160,6 +164,8 @@ class Exchange:
 
     def received(self, message: bytes) -> None:
         """Sort one message."""
+        if self.failure is not None:
+            return
         try:
             found = read_message(message.removeprefix(_BOM))
         except Malformed as bad:
@@ -174,7 +180,8 @@ class Exchange:
 
     def spoiled(self, remains: bytes, why: str) -> None:
         """A message could not even be read."""
-        self._spoil(b"", remains, why)
+        if self.failure is None:
+            self._spoil(b"", remains, why)
 
     def failed(self, id: bytes, failure: Failure) -> None:
         """One request will get no answer, or has got it with an HTTP error."""
@@ -254,7 +261,18 @@ class Exchange:
             return
         task = self._spawn(self._answer(id, method, params))
         self._asked[id] = task
-        task.add_done_callback(lambda _: self._asked.pop(id, None))
+        task.add_done_callback(lambda _: self._answered_upstream(id))
+        self._extend_all()
+
+    def _answered_upstream(self, id: bytes) -> None:
+        self._asked.pop(id, None)
+        self._extend_all()
+
+    def _extend_all(self) -> None:
+        # Nothing says which call a question belongs to, so none runs out while we think.
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.extend(our_turn=bool(self._asked))
 
     async def _answer(self, id: bytes, method: str, params: bytes) -> None:
         try:

@@ -111,7 +111,7 @@ class StreamableHttp:
                     if body.strip():
                         receiver.received(body)
                     reader = None
-            if reader is not None:
+            if reader is not None and not (self._version and self._version.modern):
                 await self._resume(reader, message.id)
             receiver.failed(message.id, web.failure("ended its answer before its result", "closed"))
         except Broken as broken:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
+from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
-from portico.model.errors import METHOD_NOT_FOUND, McpError, RegistrationError, TargetError
+from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.offer import HeaderParam
 from portico.protocol.methods import TABLE
 
@@ -98,7 +99,7 @@ def _add(client: "Client", kind: _Kind, item: dict[str, Any], listing: Listing) 
         # Clients over HTTP leave out a tool whose annotations are invalid (schema extension).
         try:
             listing.header_params[key] = header_params(item.get("inputSchema") or {})
-        except RegistrationError as error:
+        except DefinitionError as error:
             listing.rejected.append(f"tool {key}: {error}")
             return
     listing.items.append(item)

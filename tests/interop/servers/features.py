@@ -234,7 +234,7 @@ async def grow(kind: str) -> str:
     if kind == "tools":
         server.add_tool({"name": "grown", "inputSchema": {"type": "object"}}, _echo)
     elif kind == "prompts":
-        server.prompt(lambda: "grown", name="grown")
+        server.prompt(name="grown")(lambda: "grown")
     else:
         server.resource("note://grown", name="grown")(lambda: "grown")
     return "grown"

@@ -1,0 +1,201 @@
+"""`portico call`: call a tool of any MCP server and show its result."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.form import Form
+from portico.cli.render import Screen, Ticker
+from portico.cli.result import show_result
+from portico.cli.target import add_options, address_of, open_client, run
+from portico.model.errors import McpError, PorticoError
+from portico.model.session import LOG_LEVELS
+
+if TYPE_CHECKING:
+    from portico.upstream.client import Client
+    from portico.upstream.wire import Address
+
+
+class _Said(PorticoError):
+    """A failure in words of our own."""
+
+
+def main(argv: list[str]) -> int:
+    """Call one tool; 1 if it failed."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    address = address_of(parser, options)
+    given = _given(parser, options.arguments)
+    return run(_call(address, options, given))
+
+
+async def _call(address: "Address", options: argparse.Namespace, given: dict[str, Any]) -> int:
+    err = Screen(sys.stderr)
+    ticker = Ticker(err)
+
+    def log(params: dict[str, Any]) -> None:
+        ticker.clear()
+        err.say(_log_line(params), "dim")
+
+    form = Form(err, address.name)
+    client = await open_client(address, options, answers=form.answers, log=log)
+    async with client:
+        if options.log_level or client.modern:
+            await client.set_log_level(options.log_level or "info")
+        arguments = given | await _typed(client, options.tool, options.arg)
+        try:
+            raw = await client.request_raw(
+                "tools/call",
+                {"name": options.tool, "arguments": arguments},
+                progress=ticker.show,
+            )
+        except McpError as error:
+            ticker.clear()
+            await _check_name(client, options.tool)
+            raise _Said(_words(options.tool, error)) from None
+        finally:
+            ticker.clear()
+        result = msgspec.json.decode(raw, type=dict[str, Any])
+        failed = result.get("isError") is True
+        if failed:
+            await _check_name(client, options.tool)
+    if options.json:
+        Screen(sys.stdout).json(raw)
+    else:
+        show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
+    return 1 if failed else 0
+
+
+async def _check_name(client: "Client", tool: str) -> None:
+    """A failure may be a wrong name, which servers report in many ways: look for ourselves."""
+    try:
+        names = [item["name"] for item in await client.list_tools()]
+    except PorticoError:
+        return  # the failure at hand is the better one to report
+    if tool not in names:
+        raise _Said(_unknown(client.name, tool, names))
+
+
+def _unknown(server: str, tool: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    if not names:
+        return f"{server} has no tool {tool!r}; it has none at all"
+    near = get_close_matches(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
+    if near:
+        return f"{server} has no tool {tool!r}; did you mean {' or '.join(near[:3])}?"
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"{server} has no tool {tool!r}; it has {', '.join(names[:10])}{more}"
+
+
+def _words(tool: str, error: McpError) -> str:
+    words = f"{tool} failed: {error.message} (code {error.code})"
+    if error.data is not None:
+        words += f"\n  {msgspec.json.encode(error.data).decode()[:2000]}"
+    return words
+
+
+def _given(parser: argparse.ArgumentParser, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        parser.exit(2, f"portico: the arguments are no JSON: {_where(text, str(error))}\n")
+    if not isinstance(value, dict):
+        parser.exit(2, 'portico: the arguments must be a JSON object, like {"city": "Rome"}\n')
+    return value
+
+
+def _where(text: str, problem: str) -> str:
+    """Point at the place where the JSON ends to be JSON."""
+    import json
+
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        line = text.splitlines()[error.lineno - 1] if text.strip() else ""
+        start = max(0, error.colno - 41)
+        shown = line[start : error.colno + 39]
+        arrow = " " * (error.colno - 1 - start) + "^"
+        place = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        return f"{place}\n  {shown}\n  {arrow}"
+    except RecursionError:
+        pass
+    return problem
+
+
+async def _typed(client: "Client", tool: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """`--arg` values as the tool's schema has them."""
+    if not pairs:
+        return {}
+    tools = {item["name"]: item for item in await client.list_tools()}
+    if tool not in tools:
+        raise _Said(_unknown(client.name, tool, list(tools)))
+    schema = tools[tool].get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    known: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    return {name: _value(name, text, known.get(name)) for name, text in pairs}
+
+
+def _value(name: str, text: str, schema: Any) -> Any:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if kind == "string":
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        if kind in ("integer", "number", "boolean", "object", "array"):
+            raise _Said(f"--arg {name} must be JSON of type {kind}, not {text[:80]!r}") from None
+        return text
+
+
+def _log_line(params: dict[str, Any]) -> str:
+    data = params.get("data")
+    text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+    source = f" {params['logger']}" if isinstance(params.get("logger"), str) else ""
+    return f"{params.get('level', 'log')}{source}: {text}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico call",
+        description="Call a tool of any MCP server and show its result.",
+        epilog="example: portico call 'npx -y @modelcontextprotocol/server-everything' "
+        'echo \'{"message": "hello"}\'',
+    )
+    parser.add_argument(
+        "target", metavar="TARGET", help="a URL, server.py, tools.json or a quoted command"
+    )
+    parser.add_argument("tool", metavar="TOOL", help="the tool's name")
+    parser.add_argument(
+        "arguments", metavar="JSON", nargs="?", help="its arguments as a JSON object; - reads stdin"
+    )
+    parser.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        type=_argument,
+        metavar="NAME=VALUE",
+        help="one argument; the tool's schema says of which type; repeatable",
+    )
+    parser.add_argument(
+        "--save", type=Path, metavar="DIR", help="write images, audio and files of the result here"
+    )
+    parser.add_argument(
+        "--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=f"one of {', '.join(LOG_LEVELS)}"
+    )
+    add_options(parser)
+    return parser
+
+
+def _argument(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
+    return name, value

@@ -1,0 +1,171 @@
+"""Questions of a server, put to the person at the terminal."""
+
+import asyncio
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from portico.cli.render import Screen, first_line
+from portico.upstream.answers import Answers
+
+_DECLINED: dict[str, Any] = {"action": "decline"}
+_CANCELLED: dict[str, Any] = {"action": "cancel"}
+
+
+class _Left(Exception):
+    """The person closed the input (Ctrl-D)."""
+
+
+class Form:
+    """Asks at the terminal; where there is none, every question is declined."""
+
+    def __init__(self, screen: Screen, server: str) -> None:
+        self._screen = screen
+        self._server = server
+        self._turn = asyncio.Lock()
+        self.answers = Answers(elicit=self.answer, elicit_modes=("form", "url"))
+
+    async def answer(self, params: dict[str, Any]) -> dict[str, Any]:
+        """What the person says to one elicitation."""
+        message = params.get("message")
+        asks = f"{self._server} asks: {message if isinstance(message, str) else '(nothing)'}"
+        async with self._turn:
+            self._screen.say(asks, "bold")
+            if not (sys.stdin.isatty() and self._screen.is_terminal):
+                self._screen.say("declined, because there is no terminal to answer from", "dim")
+                return _DECLINED
+            try:
+                if params.get("mode") == "url":
+                    return await self._visit(str(params.get("url")))
+                return await self._fill_in(params.get("requestedSchema"))
+            except _Left:
+                self._screen.say("")
+                return _CANCELLED
+
+    async def _visit(self, url: str) -> dict[str, Any]:
+        # Shown in full, its host apart; never opened for the person (safe URL handling).
+        self._screen.say(f"  to do so, visit {url}")
+        self._screen.say(f"  which is on {urlsplit(url).hostname or 'no host at all'}", "bold")
+        agreed = await self._yes("Will you visit it yourself, in a browser? [y/N] ")
+        return {"action": "accept"} if agreed else _DECLINED
+
+    async def _fill_in(self, schema: Any) -> dict[str, Any]:
+        fields = schema.get("properties") if isinstance(schema, dict) else None
+        required = schema.get("required") if isinstance(schema, dict) else None
+        if not isinstance(fields, dict):
+            fields = {}
+        while True:
+            content = {}
+            for name, field in fields.items():
+                about = field if isinstance(field, dict) else {}
+                value = await self._field(name, about, name in (required or ()))
+                if value is not None:
+                    content[name] = value
+            if content:
+                self._screen.data(content)
+            reply = await self._read("Send this? [y]es, [e]dit, [n]o: ")
+            if reply[:1].lower() == "y":
+                return {"action": "accept", "content": content}
+            if reply[:1].lower() == "n":
+                return _DECLINED
+
+    async def _field(self, name: str, field: dict[str, Any], required: bool) -> Any:
+        title = field.get("title") if isinstance(field.get("title"), str) else name
+        choices = _choices(field)
+        self._screen.say(f"  {title}{_hint(field, required)}")
+        for number, (_, label) in enumerate(choices, 1):
+            self._screen.say(f"    {number}. {label}")
+        while True:
+            text = (await self._read("  > ")).strip()
+            if not text and "default" in field:
+                return field["default"]
+            if not text and not required:
+                return None
+            try:
+                return _convert(text, field, choices)
+            except ValueError as problem:
+                self._screen.say(f"  {problem}", "red")
+
+    async def _yes(self, prompt: str) -> bool:
+        return (await self._read(prompt))[:1].lower() == "y"
+
+    async def _read(self, prompt: str) -> str:
+        """One line, without holding up the event loop, so that Ctrl-C still works."""
+        self._screen.stream.write(prompt)
+        self._screen.stream.flush()
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(sys.stdin.fileno(), ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+        line = sys.stdin.readline()
+        if not line:
+            raise _Left
+        return line.rstrip("\n")
+
+
+def _hint(field: dict[str, Any], required: bool) -> str:
+    kind = field.get("type") if isinstance(field.get("type"), str) else "text"
+    parts = [str(kind)] if "enum" not in field else []
+    if isinstance(field.get("format"), str):
+        parts.append(field["format"])
+    if kind == "array":
+        parts.append("several, with commas")
+    if "default" in field:
+        parts.append(f"default {msgspec.json.encode(field['default']).decode()}")
+    elif not required:
+        parts.append("optional")
+    about = first_line(field.get("description"))
+    return f" ({', '.join(parts)})" + (f": {about}" if about else "")
+
+
+def _choices(field: dict[str, Any]) -> list[tuple[str, str]]:
+    """Value and label of what may be chosen, in any of the forms the spec has for it."""
+    items = field.get("items")
+    source = items if field.get("type") == "array" and isinstance(items, dict) else field
+    titled = source.get("oneOf") or source.get("anyOf") or []
+    if titled:
+        return [(str(t.get("const")), str(t.get("title"))) for t in titled if isinstance(t, dict)]
+    values = source.get("enum") or []
+    names = source.get("enumNames") or values
+    return [(str(v), str(n)) for v, n in zip(values, names, strict=False)]
+
+
+def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -> Any:
+    """The text as the field has it; ValueError says what is wrong."""
+    kind = field.get("type")
+    if kind == "array":
+        return [_choose(part.strip(), choices) for part in text.split(",") if part.strip()]
+    if choices:
+        return _choose(text, choices)
+    if kind == "boolean":
+        if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
+            raise ValueError("answer yes or no")
+        return text.lower() in ("y", "yes", "true")
+    if kind in ("integer", "number"):
+        return _number(text, kind, field)
+    shortest, longest = field.get("minLength", 0), field.get("maxLength", len(text))
+    if not shortest <= len(text) <= longest:
+        raise ValueError(f"its length must be {shortest} to {longest}")
+    return text
+
+
+def _choose(text: str, choices: list[tuple[str, str]]) -> str:
+    for number, (value, label) in enumerate(choices, 1):
+        if text in (value, label, str(number)):
+            return value
+    raise ValueError(f"choose one of 1 to {len(choices)}" if choices else "there is no choice")
+
+
+def _number(text: str, kind: str, field: dict[str, Any]) -> float:
+    try:
+        value = int(text) if kind == "integer" else float(text)
+    except ValueError:
+        raise ValueError(f"give {'a whole number' if kind == 'integer' else 'a number'}") from None
+    if value < field.get("minimum", value) or value > field.get("maximum", value):
+        raise ValueError("it is outside the allowed range")
+    return value

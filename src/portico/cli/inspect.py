@@ -1,0 +1,173 @@
+"""`portico inspect`: show what any MCP server says of itself and offers."""
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.render import Screen, first_line, size
+from portico.cli.target import add_options, address_of, open_client, run
+
+if TYPE_CHECKING:
+    from portico.upstream.client import Client
+    from portico.upstream.listing import Listing
+    from portico.upstream.wire import Address
+
+_KINDS = ("tools", "resources", "templates", "prompts")
+_BYTES_PER_TOKEN = 4
+
+
+def main(argv: list[str]) -> int:
+    """Look at one server."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    return run(_inspect(address_of(parser, options), options))
+
+
+async def _inspect(address: "Address", options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    client = await open_client(address, options)
+    async with client:
+        opened = time.perf_counter()
+        lists = {kind: await client.listing(kind) for kind in _KINDS}
+        listed = time.perf_counter()
+        took = {"start": opened - started, "lists": listed - opened}
+        if options.json:
+            raw = msgspec.json.encode(_as_data(client, lists, took))
+            Screen(sys.stdout).json(raw)
+        else:
+            _show(Screen(sys.stdout), client, lists, took)
+    rejected = [reason for listing in lists.values() for reason in listing.rejected]
+    for reason in rejected:
+        Screen(sys.stderr).say(f"portico: left out {reason}", "yellow")
+    return 0
+
+
+def _as_data(
+    client: "Client", lists: dict[str, "Listing"], took: dict[str, float]
+) -> dict[str, Any]:
+    server = client.server
+    return {
+        "server": server.info,
+        "protocolVersion": server.version.text,
+        "era": _era(client),
+        "transport": client.transport,
+        "capabilities": server.capabilities,
+        "instructions": server.instructions,
+        "tools": lists["tools"].items,
+        "resources": lists["resources"].items,
+        "resourceTemplates": lists["templates"].items,
+        "prompts": lists["prompts"].items,
+        "toolBytes": lists["tools"].size,
+        "toolTokens": lists["tools"].size // _BYTES_PER_TOKEN,
+        "startMs": round(took["start"] * 1000, 1),
+        "listsMs": round(took["lists"] * 1000, 1),
+        "leftOut": [reason for listing in lists.values() for reason in listing.rejected],
+    }
+
+
+def _show(
+    screen: Screen, client: "Client", lists: dict[str, "Listing"], took: dict[str, float]
+) -> None:
+    server = client.server
+    title = server.info.get("title")
+    name = f"{server.info.get('name', client.name)} {server.info.get('version', '')}".rstrip()
+    screen.say(f"{name} · {title}" if isinstance(title, str) else name, "bold")
+    screen.say(f"  protocol  {server.version.text} ({_era(client)}) over {client.transport}")
+    screen.say(f"  offers    {_capabilities(server.capabilities)}")
+    screen.say(f"  took      {_ms(took['start'])} to start, {_ms(took['lists'])} to list")
+    if server.instructions:
+        screen.say("")
+        screen.say("Instructions", "bold")
+        for line in server.instructions.strip().splitlines():
+            screen.say(f"  {line}")
+    tools = lists["tools"]
+    weight = f"{size(tools.size)}, about {tools.size // _BYTES_PER_TOKEN:,} tokens"
+    if tools.items:
+        rows = [(t["name"], parameters(t.get("inputSchema")), _about(t)) for t in tools.items]
+        screen.table(f"Tools ({len(tools.items)}: {weight})", rows)
+    for title, key, kind in (
+        ("Resources", "uri", "resources"),
+        ("Resource templates", "uriTemplate", "templates"),
+    ):
+        found = lists[kind].items
+        if found:
+            rows = [(item[key], str(item.get("mimeType") or ""), _about(item)) for item in found]
+            screen.table(f"{title} ({len(found)})", rows)
+    prompts = lists["prompts"].items
+    if prompts:
+        rows = [(p["name"], _prompt_arguments(p.get("arguments")), _about(p)) for p in prompts]
+        screen.table(f"Prompts ({len(prompts)})", rows)
+    if not any(listing.items for listing in lists.values()):
+        screen.say("\nIt lists no tools, resources or prompts.")
+
+
+def parameters(schema: Any) -> str:
+    """A tool's parameters in short: `city:string*, days:integer`, where * marks required ones."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    return ", ".join(
+        f"{name}:{_type(field)}{'*' if name in needed else ''}"
+        for name, field in properties.items()
+    )
+
+
+def _type(field: Any) -> str:
+    if not isinstance(field, dict):
+        return "any"
+    kind = field.get("type")
+    if kind == "array":
+        return f"{_type(field.get('items'))}[]"
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, list):
+        return "|".join(str(one) for one in kind)
+    for several in ("anyOf", "oneOf"):
+        if isinstance(field.get(several), list):
+            return "|".join(dict.fromkeys(_type(one) for one in field[several]))
+    if "enum" in field or "const" in field:
+        return "enum"
+    return "any"
+
+
+def _prompt_arguments(arguments: Any) -> str:
+    known = [a for a in arguments if isinstance(a, dict)] if isinstance(arguments, list) else []
+    return ", ".join(f"{a.get('name')}{'*' if a.get('required') is True else ''}" for a in known)
+
+
+def _about(item: dict[str, Any]) -> str:
+    return first_line(item.get("description")) or first_line(item.get("title"))
+
+
+def _capabilities(capabilities: dict[str, Any]) -> str:
+    shown = []
+    for name, detail in capabilities.items():
+        parts = ", ".join(detail) if isinstance(detail, dict) else ""
+        shown.append(f"{name} ({parts})" if parts else name)
+    return ", ".join(shown) or "nothing"
+
+
+def _era(client: "Client") -> str:
+    return "modern" if client.modern else "legacy"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico inspect",
+        description="Show what an MCP server says of itself and offers: tools, resources, prompts.",
+        epilog="example: portico inspect 'npx -y @modelcontextprotocol/server-everything'",
+    )
+    parser.add_argument(
+        "target", metavar="TARGET", help="a URL, server.py, tools.json or a quoted command"
+    )
+    add_options(parser)
+    return parser

@@ -1,0 +1,119 @@
+"""A tool's result for a person."""
+
+import mimetypes
+from base64 import b64decode
+from binascii import Error as Base64Error
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from portico.cli.render import Screen, size
+from portico.model.errors import PorticoError
+
+
+class CannotSave(PorticoError):
+    """A file of the result could not be written."""
+
+
+def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None) -> None:
+    """Text as text, data indented, everything else as a line about it."""
+    failed = result.get("isError") is True
+    content = result.get("content")
+    blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    structured = result.get("structuredContent")
+    if structured is not None:
+        said = _said(blocks)
+        if said is not None and said == structured:
+            blocks = [block for block in blocks if block.get("type") != "text"]
+        elif said is not None and structured == {"result": said}:
+            structured = None  # only a wrapper that makes an object of the text
+    for number, block in enumerate(blocks, 1):
+        _show(block, screen, _Shelf(save, number), "red" if failed else "")
+    if structured is not None:
+        screen.data(structured)
+    elif not blocks:
+        extra = {key: value for key, value in result.items() if key != "content"}
+        screen.data(extra) if extra else screen.say("(nothing)", "dim")
+
+
+def _said(blocks: list[dict[str, Any]]) -> Any:
+    """What the one text says, as data: most servers say structured data again for old clients."""
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        return None
+    try:
+        return msgspec.json.decode(texts[0])
+    except (msgspec.DecodeError, RecursionError):
+        return texts[0]
+
+
+class _Shelf:
+    """Where the file of one block goes, if anywhere."""
+
+    def __init__(self, folder: Path | None, number: int) -> None:
+        self._folder = folder
+        self._number = number
+
+    def put(self, data: bytes, mime: str) -> str:
+        """What to say of a file: that it was written, and where."""
+        if self._folder is None:
+            return ""
+        suffix = mimetypes.guess_extension(mime) or ".bin"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._free(suffix)
+            with path.open("xb") as file:
+                file.write(data)
+        except OSError as error:
+            raise CannotSave(f"cannot write to {self._folder}: {error.strerror}") from None
+        return f", saved as {path}"
+
+    def _free(self, suffix: str) -> Path:
+        assert self._folder is not None
+        path = self._folder / f"result-{self._number}{suffix}"
+        copy = 1
+        while path.exists():  # nothing that is there is overwritten
+            copy += 1
+            path = self._folder / f"result-{self._number}-{copy}{suffix}"
+        return path
+
+
+def _show(block: dict[str, Any], screen: Screen, shelf: _Shelf, style: str) -> None:
+    kind = block.get("type")
+    if kind == "text" and isinstance(block.get("text"), str):
+        screen.say(block["text"], style)
+    elif kind in ("image", "audio"):
+        screen.say(_file(kind, block.get("data"), block.get("mimeType"), shelf), "cyan")
+    elif kind == "resource_link":
+        screen.say(_link(block), "cyan")
+    elif kind == "resource" and isinstance(block.get("resource"), dict):
+        _embedded(block["resource"], screen, shelf)
+    else:
+        screen.data(block)
+
+
+def _file(what: str, data: Any, mime: Any, shelf: _Shelf) -> str:
+    kind = mime if isinstance(mime, str) else "of unknown type"
+    try:
+        raw = b64decode(data, validate=True) if isinstance(data, str) else b""
+    except (Base64Error, ValueError):
+        return f"[{what} {kind}, which is not valid Base64]"
+    return f"[{what} {kind}, {size(len(raw))}{shelf.put(raw, kind)}]"
+
+
+def _link(block: dict[str, Any]) -> str:
+    shown = [block.get(key) for key in ("title", "name")]
+    name = next((text for text in shown if isinstance(text, str)), "")
+    mime = f" ({block['mimeType']})" if isinstance(block.get("mimeType"), str) else ""
+    about = f": {block['description']}" if isinstance(block.get("description"), str) else ""
+    return f"[link {name} <{block.get('uri')}>{mime}{about}]"
+
+
+def _embedded(resource: dict[str, Any], screen: Screen, shelf: _Shelf) -> None:
+    uri, mime = resource.get("uri"), resource.get("mimeType")
+    if isinstance(resource.get("text"), str):
+        screen.say(f"[resource {uri}{f' ({mime})' if isinstance(mime, str) else ''}]", "cyan")
+        screen.say(resource["text"])
+    else:
+        screen.say(_file(f"resource {uri}", resource.get("blob"), mime, shelf), "cyan")

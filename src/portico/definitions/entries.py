@@ -1,0 +1,197 @@
+"""What one tool, resource, template or prompt must look like: a table of fields for each kind."""
+
+from collections.abc import Callable, Mapping
+from string import ascii_letters, digits
+from typing import Any
+
+from msgspec import Struct
+
+from portico.definitions.errors import DefinitionError
+from portico.definitions.headers import header_params
+from portico.definitions.structure import structural_check
+from portico.definitions.templates import UriTemplate
+from portico.definitions.words import shown, type_name
+
+_Check = Callable[[Any, str], None]
+"""Takes a value and its field; raises DefinitionError with that field, or one inside it."""
+
+_SCHEME = frozenset(ascii_letters + digits + "+-.")
+
+
+class Kind(Struct, frozen=True):
+    """One kind of definition."""
+
+    noun: str
+    key: str
+    """The field that tells entries apart."""
+    required: tuple[str, ...]
+    fields: Mapping[str, _Check]
+
+    def check(self, entry: Mapping[str, Any]) -> None:
+        """Raise DefinitionError, naming the field, unless an entry is well formed."""
+        for field in self.required:
+            if field not in entry:
+                raise DefinitionError("is missing", field=field)
+        for field, check in self.fields.items():
+            if field in entry:
+                check(entry[field], field)
+
+
+def _text(value: Any, field: str) -> None:
+    if not isinstance(value, str):
+        raise DefinitionError(f"must be a string, not {_got(value)}", field=field)
+
+
+def _name(value: Any, field: str) -> None:
+    _text(value, field)
+    if not value:
+        raise DefinitionError("must not be empty", field=field)
+
+
+def _flag(value: Any, field: str) -> None:
+    if not isinstance(value, bool):
+        raise DefinitionError(f"must be true or false, not {_got(value)}", field=field)
+
+
+def _object(value: Any, field: str) -> None:
+    if not isinstance(value, dict):
+        raise DefinitionError(f"must be an object, not {_got(value)}", field=field)
+
+
+def _list(value: Any, field: str) -> None:
+    if not isinstance(value, list | tuple):
+        raise DefinitionError(f"must be a list, not {_got(value)}", field=field)
+
+
+def _size(value: Any, field: str) -> None:
+    if type_name(value) != "integer" or value < 0:
+        raise DefinitionError(f"must be a number of bytes, not {_got(value)}", field=field)
+
+
+def _priority(value: Any, field: str) -> None:
+    if type_name(value) not in ("integer", "number") or not 0 <= value <= 1:
+        raise DefinitionError(f"must be a number from 0 to 1, not {_got(value)}", field=field)
+
+
+def _one_of(*options: str) -> _Check:
+    def check(value: Any, field: str) -> None:
+        if value not in options:
+            named = " or ".join(map(shown, options))
+            raise DefinitionError(f"must be {named}, not {_got(value)}", field=field)
+
+    return check
+
+
+def _each(inner: _Check) -> _Check:
+    def check(value: Any, field: str) -> None:
+        _list(value, field)
+        for index, item in enumerate(value):
+            inner(item, f"{field}[{index}]")
+
+    return check
+
+
+def _fields(needed: tuple[str, ...] = (), /, **checks: _Check) -> _Check:
+    """An object whose known fields are checked."""
+    kind = Kind("", "", needed, checks)
+
+    def check(value: Any, field: str) -> None:
+        _object(value, field)
+        try:
+            kind.check(value)
+        except DefinitionError as error:
+            raise error.inside(field=field) from None
+
+    return check
+
+
+def _uri(value: Any, field: str) -> None:
+    _name(value, field)
+    scheme, colon, _ = value.partition(":")
+    if not colon or not scheme or scheme[0] not in ascii_letters or not _SCHEME.issuperset(scheme):
+        why = f"{shown(value)} is not a URI: it must begin with a scheme, as in file:///notes.txt"
+        raise DefinitionError(why, field=field)
+
+
+def _uri_template(value: Any, field: str) -> None:
+    _name(value, field)
+    try:
+        UriTemplate(value)
+    except DefinitionError as error:
+        raise error.inside(field=field) from None
+
+
+def _schema(value: Any, field: str) -> None:
+    _object(value, field)
+    try:
+        structural_check(value)
+    except DefinitionError as error:
+        raise error.inside(field=field) from None
+
+
+def _input_schema(value: Any, field: str) -> None:
+    _schema(value, field)
+    if value.get("type") != "object":
+        why = f'must be "object" (arguments are named), not {_got(value.get("type"))}'
+        raise DefinitionError(why, field=f"{field}.type")
+    try:
+        header_params(value)
+    except DefinitionError as error:
+        raise error.inside(field=field) from None
+
+
+def _arguments(value: Any, field: str) -> None:
+    _each(_ARGUMENT)(value, field)
+    names = [argument["name"] for argument in value]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise DefinitionError(f"{shown(name)} is there twice", field=f"{field}[{index}].name")
+
+
+def _got(value: Any) -> str:
+    return shown(value) if isinstance(value, str | int | float) else type_name(value)
+
+
+_ARGUMENT = _fields(("name",), name=_name, title=_text, description=_text, required=_flag)
+_ICON = _fields(
+    ("src",), src=_name, mimeType=_text, sizes=_each(_text), theme=_one_of("light", "dark")
+)
+_ANNOTATIONS = _fields(
+    audience=_each(_one_of("user", "assistant")), priority=_priority, lastModified=_text
+)
+_TOOL_ANNOTATIONS = _fields(
+    title=_text,
+    readOnlyHint=_flag,
+    destructiveHint=_flag,
+    idempotentHint=_flag,
+    openWorldHint=_flag,
+)
+_COMMON: dict[str, _Check] = {
+    "name": _name,
+    "title": _text,
+    "description": _text,
+    "icons": _each(_ICON),
+    "_meta": _object,
+}
+_RESOURCE: dict[str, _Check] = {**_COMMON, "mimeType": _text, "annotations": _ANNOTATIONS}
+
+TOOL = Kind(
+    "tool",
+    "name",
+    ("name", "inputSchema"),
+    {
+        **_COMMON,
+        "inputSchema": _input_schema,
+        "outputSchema": _schema,
+        "annotations": _TOOL_ANNOTATIONS,
+        "execution": _object,
+    },
+)
+RESOURCE = Kind("resource", "uri", ("name", "uri"), {**_RESOURCE, "uri": _uri, "size": _size})
+TEMPLATE = Kind(
+    "resource template",
+    "uriTemplate",
+    ("name", "uriTemplate"),
+    {**_RESOURCE, "uriTemplate": _uri_template},
+)
+PROMPT = Kind("prompt", "name", ("name",), {**_COMMON, "arguments": _arguments})

@@ -1,0 +1,324 @@
+"""Why a value does not match a schema: walks both together, in bounded time.
+
+The validator could list every error itself, but it makes the whole list before handing out the
+first, and for nested alternatives that list grows without bound. So it is only asked yes-or-no
+questions about parts of the schema, and not too many of them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from portico.definitions.alternatives import best_of
+from portico.definitions.keywords import REF_STANDS_ALONE, REFERENCES, Location, dialect
+from portico.definitions.problems import (
+    ASSERTIONS,
+    Problem,
+    assertion,
+    options_problem,
+    type_problem,
+)
+from portico.definitions.questions import Questions
+from portico.definitions.references import References
+from portico.definitions.words import counted, dotted, nearest, shown
+
+MOST_PROBLEMS = 10
+_MOST_BRANCHES = 20
+
+
+class _Place(Struct, frozen=True):
+    """A value held against one schema."""
+
+    location: Location
+    schema: dict[str, Any]
+    value: Any
+    path: tuple[str | int, ...]
+
+    def problem(self, message: str, expected: Any = None, keyword: str = "") -> Problem:
+        return Problem(dotted(self.path), message, expected, keyword)
+
+
+def explain(root: Any, instance: Any) -> list[Problem]:
+    """The problems of a value that is known not to match, at least one of them."""
+    return _Explainer(root).walk((), instance, ())[:MOST_PROBLEMS]
+
+
+class _Explainer:
+    def __init__(self, root: Any) -> None:
+        self._references = References(root)
+        self._ref_stands_alone = dialect(root) in REF_STANDS_ALONE
+        self._ask = Questions(root)
+        self._active: set[tuple[Location, tuple[str | int, ...]]] = set()
+
+    # Walking.
+
+    def walk(self, location: Location, value: Any, path: tuple[str | int, ...]) -> list[Problem]:
+        """What is wrong with a value that fails the schema at this location."""
+        schema = self._references.at(location)
+        if schema is False or (location, path) in self._active:
+            return [Problem(dotted(path), "is not allowed here", keyword="false")]
+        if not isinstance(schema, dict):
+            return []
+        self._active.add((location, path))
+        found = self._look(_Place(location, schema, value, path))
+        self._active.discard((location, path))
+        return found or [Problem(dotted(path), _unexplained(schema))]
+
+    def _look(self, place: _Place) -> list[Problem]:
+        schema, value = place.schema, place.value
+        if "$ref" in schema and self._ref_stands_alone:
+            return self._follow(place, "$ref")
+        if "type" in schema and self._ask.breaks(schema, "type", value):
+            types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            return [type_problem(dotted(place.path), types, value)]
+        asserted = (keyword for keyword in schema if keyword in ASSERTIONS)
+        broken = (keyword for keyword in asserted if self._ask.breaks(schema, keyword, value))
+        found = [_asserted(place, keyword) for keyword in broken]
+        for keyword, step in _STEPS.items():
+            if len(found) >= MOST_PROBLEMS:
+                break
+            # What was not evaluated is only worth telling if everything else is well.
+            if keyword in schema and not (found and keyword.startswith("unevaluated")):
+                found += step(self, place, keyword)
+        return found
+
+    def into(self, place: _Place, way: Location, value: Any, *steps: str | int) -> list[Problem]:
+        """What is wrong with a value according to a schema inside this one; nothing if it fits."""
+        location = (*place.location, *way)
+        return (
+            self.walk(location, value, (*place.path, *steps))
+            if self._ask.fails(location, value)
+            else []
+        )
+
+    def _follow(self, place: _Place, keyword: str) -> list[Problem]:
+        target = self._references.target(place.schema, place.schema[keyword])
+        if target is None or not self._ask.fails(target, place.value):
+            return []
+        return self.walk(target, place.value, place.path)
+
+    # One step for each keyword that holds schemas or names of fields.
+
+    def required(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, dict):
+            return []
+        missing = [name for name in place.schema[keyword] if name not in place.value]
+        return [_missing(place, name, "required") for name in missing]
+
+    def dependent_required(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        for name, needed in _fields(place.schema[keyword], place.value):
+            if isinstance(needed, list):
+                missing = (other for other in needed if other not in place.value)
+                why = f"required when {shown(name)} is given"
+                found += [_missing(place, other, why) for other in missing]
+        return found
+
+    def properties(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        for name, _ in _fields(place.schema[keyword], place.value):
+            found += self.into(place, (keyword, name), place.value[name], name)
+        return found
+
+    def pattern_properties(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        for pattern in place.schema[keyword]:
+            for name in self._matching(pattern, place.value):
+                found += self.into(place, (keyword, pattern), place.value[name], name)
+        return found
+
+    def additional_properties(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, dict):
+            return []
+        known = place.schema.get("properties", {})
+        patterned = {
+            name
+            for pattern in place.schema.get("patternProperties", {})
+            for name in self._matching(pattern, place.value)
+        }
+        extra = [name for name in place.value if name not in known and name not in patterned]
+        if place.schema[keyword] is False:
+            return [_unknown(place, name, known, keyword) for name in extra[:MOST_PROBLEMS]]
+        found = []
+        for name in extra:
+            found += self.into(place, (keyword,), place.value[name], name)
+        return found
+
+    def unevaluated_properties(self, place: _Place, keyword: str) -> list[Problem]:
+        """Which fields were evaluated only the validator knows; those named nowhere were not."""
+        if not isinstance(place.value, dict):
+            return []
+        known = self._named_fields(place.location, 0)
+        extra = [name for name in place.value if name not in known]
+        if extra and place.schema[keyword] is False:
+            return [_unknown(place, name, known, keyword) for name in extra[:MOST_PROBLEMS]]
+        return [
+            place.problem("has fields that are not allowed in this combination", keyword=keyword)
+        ]
+
+    def unevaluated_items(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, list | tuple):
+            return []
+        return [place.problem("has items that nothing in the schema allows", keyword=keyword)]
+
+    def property_names(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, dict):
+            return []
+        return [
+            place.problem(f"field name {shown(name)}: {problem.message}", keyword=keyword)
+            for name in place.value
+            for problem in self.into(place, (keyword,), name)
+        ]
+
+    def prefix_items(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        if isinstance(place.value, list | tuple) and isinstance(place.schema[keyword], list):
+            for index, value in enumerate(place.value[: len(place.schema[keyword])]):
+                found += self.into(place, (keyword, index), value, index)
+        return found
+
+    def items(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, list | tuple) or isinstance(place.schema[keyword], list):
+            return self.prefix_items(place, keyword)
+        prefix = place.schema.get("items" if keyword == "additionalItems" else "prefixItems")
+        skipped = len(prefix) if isinstance(prefix, list) else 0
+        if place.schema[keyword] is False and len(place.value) > skipped:
+            return [
+                place.problem(
+                    f"has {counted(len(place.value), 'item')}, must have at most {skipped}"
+                )
+            ]
+        found: list[Problem] = []
+        for index in range(skipped, len(place.value)):
+            found += self.into(place, (keyword,), place.value[index], index)
+            if len(found) >= MOST_PROBLEMS or self._ask.exhausted:
+                break
+        return found
+
+    def contains(self, place: _Place, keyword: str) -> list[Problem]:
+        if not isinstance(place.value, list | tuple):
+            return []
+        location = (*place.location, keyword)
+        matching = sum(not self._ask.fails(location, value) for value in place.value)
+        least = place.schema.get("minContains", 1)
+        most = place.schema.get("maxContains", matching)
+        if least <= matching <= most:
+            return []
+        wanted = f"at least {least}" if matching < least else f"at most {most}"
+        what = shown(place.schema[keyword])
+        words = f"has {counted(matching, 'item')} like {what}, must have {wanted}"
+        return [place.problem(words, keyword=keyword)]
+
+    def every(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        for index in range(len(place.schema[keyword])):
+            found += self.into(place, (keyword, index), place.value)
+        return found
+
+    def some(self, place: _Place, keyword: str) -> list[Problem]:
+        branches = range(min(len(place.schema[keyword]), _MOST_BRANCHES))
+        failing = {i: self.into(place, (keyword, i), place.value) for i in branches}
+        fitting = [str(index + 1) for index, problems in failing.items() if not problems]
+        if fitting:
+            if keyword == "anyOf" or len(fitting) == 1:
+                return []
+            which = " and ".join(fitting)
+            why = f"fits alternatives {which} of {len(failing)}, must fit exactly one"
+            return [place.problem(why, keyword=keyword)]
+        return best_of(dotted(place.path), place.value, list(failing.values()))
+
+    def none(self, place: _Place, keyword: str) -> list[Problem]:
+        if self._ask.fails((*place.location, keyword), place.value):
+            return []
+        what = shown(place.schema[keyword])
+        return [place.problem(f"must not match {what}", keyword=keyword)]
+
+    def conditional(self, place: _Place, keyword: str) -> list[Problem]:
+        branch = "else" if self._ask.fails((*place.location, keyword), place.value) else "then"
+        return self.into(place, (branch,), place.value) if branch in place.schema else []
+
+    def dependent_schemas(self, place: _Place, keyword: str) -> list[Problem]:
+        found = []
+        for name, needed in _fields(place.schema[keyword], place.value):
+            if not isinstance(needed, list):
+                found += self.into(place, (keyword, name), place.value)
+        return found
+
+    # Names of fields.
+
+    def _matching(self, pattern: str, value: Any) -> list[str]:
+        if not isinstance(value, dict):
+            return []
+        return [
+            name for name in value if not self._ask.breaks({"pattern": pattern}, "pattern", name)
+        ]
+
+    def _named_fields(self, location: Location, depth: int) -> set[str]:
+        schema = self._references.at(location)
+        if not isinstance(schema, dict) or depth > 8:
+            return set()
+        named = set(schema.get("properties", ()))
+        inner = [(k, i) for k in ("allOf", "anyOf", "oneOf") for i in range(len(schema.get(k, ())))]
+        for way in (*inner, *((k,) for k in ("if", "then", "else") if k in schema)):
+            named |= self._named_fields((*location, *way), depth + 1)
+        for keyword in REFERENCES:
+            if target := self._references.target(schema, schema.get(keyword, "?")):
+                named |= self._named_fields(target, depth + 1)
+        return named
+
+
+def _fields(by_name: Any, value: Any) -> list[tuple[str, Any]]:
+    """Of the named things, those whose field the value has."""
+    if not isinstance(value, dict):
+        return []
+    return [(name, thing) for name, thing in by_name.items() if name in value]
+
+
+def _asserted(place: _Place, keyword: str) -> Problem:
+    if keyword == "enum":
+        return options_problem(dotted(place.path), place.schema[keyword], shown(place.value))
+    return assertion(dotted(place.path), keyword, place.schema[keyword], place.value)
+
+
+def _missing(place: _Place, name: str, why: str) -> Problem:
+    return Problem(dotted((*place.path, name)), f"missing ({why})", "required", "required")
+
+
+def _unknown(place: _Place, name: str, known: Any, keyword: str) -> Problem:
+    free = [other for other in known if other not in place.value]
+    return place.problem(
+        f"unknown field {shown(name)}{nearest(name, free)}", sorted(known), keyword
+    )
+
+
+def _unexplained(schema: dict[str, Any]) -> str:
+    title = schema.get("title")
+    return (
+        f"does not match {shown(title)}" if isinstance(title, str) else "does not match the schema"
+    )
+
+
+_Step = Callable[[_Explainer, _Place, str], list[Problem]]
+_STEPS: dict[str, _Step] = {
+    "required": _Explainer.required,
+    "dependentRequired": _Explainer.dependent_required,
+    "dependencies": lambda e, p, k: e.dependent_required(p, k) + e.dependent_schemas(p, k),
+    "additionalProperties": _Explainer.additional_properties,
+    "properties": _Explainer.properties,
+    "patternProperties": _Explainer.pattern_properties,
+    "propertyNames": _Explainer.property_names,
+    "prefixItems": _Explainer.prefix_items,
+    "items": _Explainer.items,
+    "additionalItems": _Explainer.items,
+    "contains": _Explainer.contains,
+    "allOf": _Explainer.every,
+    "anyOf": _Explainer.some,
+    "oneOf": _Explainer.some,
+    "not": _Explainer.none,
+    "if": _Explainer.conditional,
+    "dependentSchemas": _Explainer.dependent_schemas,
+    **dict.fromkeys(REFERENCES, _Explainer._follow),
+    "unevaluatedProperties": _Explainer.unevaluated_properties,
+    "unevaluatedItems": _Explainer.unevaluated_items,
+}

@@ -1,0 +1,87 @@
+"""What a regular expression may cost: none may hold up the server, whoever wrote it.
+
+Plain expressions run on an engine whose time is (size of the expression) x (length of the text),
+where `(a?){5000}` is five thousand states large; those with look-around or back-references may
+backtrack, as far as a limit. Both products are bounded by bounding the text.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from portico.definitions.keywords import subschemas
+
+BACKTRACKS = 10_000
+COMPILED_BYTES = 2_000_000
+_WORK = 100_000_000
+"""Steps (state x character) for one instance: a second or two at worst."""
+_BACKTRACKING = 250
+"""What one character costs an expression that may backtrack, in steps."""
+UNLIMITED = 4_000_000
+"""More text than a request body may hold by default."""
+
+
+def text_limit(schema: Any) -> int:
+    """How many characters of text this schema's patterns can be given."""
+    cost = sum(pattern_cost(pattern) for pattern in set(_patterns(schema)))
+    return _WORK // cost if cost else UNLIMITED
+
+
+def pattern_cost(pattern: str) -> int:
+    """About how many states an expression has once its counted repetitions are written out."""
+    sizes = [0]  # of the open groups, innermost last
+    atom = 0  # size of what a quantifier would repeat
+    index = 0
+    while index < len(pattern):
+        char = pattern[index]
+        if char == "{" and (found := _repetition(pattern, index)):
+            times, index = found
+            sizes[-1] += atom * (times - 1)
+            atom *= times
+            continue
+        if char == "(":
+            sizes.append(1)
+        elif char == ")" and len(sizes) > 1:
+            atom = sizes.pop()
+            sizes[-1] += atom
+        else:
+            atom = 1
+            sizes[-1] += 1
+            index += _class_length(pattern, index) if char == "[" else char == "\\"
+        index += 1
+    size = sum(sizes)
+    return max(size, _BACKTRACKING) if _may_backtrack(pattern) else size
+
+
+def _repetition(pattern: str, start: int) -> tuple[int, int] | None:
+    """The most times of `{n}`, `{n,}` or `{n,m}`, and where it ends; None for a plain brace."""
+    end = pattern.find("}", start, start + 16)
+    least, _, most = pattern[start + 1 : max(end, start + 1)].partition(",")
+    if end < 0 or not least.isdecimal() or (most and not most.isdecimal()):
+        return None
+    return max(int(most or least), 1), end + 1
+
+
+def _class_length(pattern: str, start: int) -> int:
+    """How far a `[...]` reaches beyond its first character."""
+    index = start + 1
+    while index < len(pattern) and pattern[index] != "]":
+        index += 2 if pattern[index] == "\\" else 1
+    return index - start
+
+
+def _may_backtrack(pattern: str) -> bool:
+    return any(mark in pattern for mark in ("(?=", "(?!", "(?<", "\\k", "(?>")) or any(
+        f"\\{digit}" in pattern for digit in range(1, 10)
+    )
+
+
+def _patterns(root: Any) -> Iterable[str]:
+    waiting = [root]
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, dict):
+            if isinstance(schema.get("pattern"), str):
+                yield schema["pattern"]
+            if isinstance(schema.get("patternProperties"), dict):
+                yield from schema["patternProperties"]
+            waiting.extend(inner for _, inner in subschemas(schema))

@@ -1,0 +1,80 @@
+"""One thing that is wrong with a value, in words a model can act on."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from portico.definitions.words import LONGEST, counted, listed, shown, type_name
+
+
+class Problem(Struct, frozen=True):
+    """What is wrong, where (`items[2].name`; empty for the whole value), and what was expected."""
+
+    path: str
+    message: str
+    expected: Any = None
+    """What the schema asks for: a type, the options, a limit."""
+    keyword: str = ""
+    """The keyword of the schema that says so."""
+    got: str = ""
+    """The value that was given, shortened, if the problem is about the value itself."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def describe(problems: Iterable[Problem]) -> str:
+    """The problems in one short text."""
+    return "; ".join(map(str, problems))
+
+
+def assertion(path: str, keyword: str, asked: Any, value: Any) -> Problem:
+    """The problem of a value that breaks a keyword which asks something of the value itself."""
+    return Problem(path, _WORDS[keyword](asked, value), asked, keyword, shown(value))
+
+
+def type_problem(path: str, types: list[str], value: Any) -> Problem:
+    """The problem of a value that is of none of these types."""
+    kind = type_name(value)
+    got = f"{kind} {shown(value)}" if isinstance(value, str | int | float) else kind
+    expected = types[0] if len(types) == 1 else types
+    return Problem(path, f"expected {' or '.join(types)}, got {got}", expected, "type", got)
+
+
+def options_problem(path: str, options: list[Any], got: str) -> Problem:
+    """The problem of a value that is none of these."""
+    if len(options) == 1:
+        return Problem(path, f"must be {shown(options[0])}, not {got}", options, "enum", got)
+    return Problem(path, f"{got} is not one of {listed(options)}", options, "enum", got)
+
+
+def _counted(unit: str, bound: str) -> Callable[[Any, Any], str]:
+    def words(asked: Any, value: Any) -> str:
+        return f"has {counted(len(value), unit)}, must have at {bound} {shown(asked)}"
+
+    return words
+
+
+def _unmatched(asked: Any, value: Any) -> str:
+    pattern = asked if len(asked) <= LONGEST else asked[:LONGEST] + "…"
+    return f"{shown(value)} does not match the pattern {pattern}"
+
+
+_WORDS: dict[str, Callable[[Any, Any], str]] = {
+    "const": lambda want, got: f"must be {shown(want)}, not {shown(got)}",
+    "minimum": lambda want, got: f"{shown(got)} is less than the minimum {shown(want)}",
+    "maximum": lambda want, got: f"{shown(got)} is more than the maximum {shown(want)}",
+    "exclusiveMinimum": lambda want, got: f"must be more than {shown(want)}, not {shown(got)}",
+    "exclusiveMaximum": lambda want, got: f"must be less than {shown(want)}, not {shown(got)}",
+    "multipleOf": lambda want, got: f"{shown(got)} is not a multiple of {shown(want)}",
+    "minLength": _counted("character", "least"),
+    "maxLength": _counted("character", "most"),
+    "minItems": _counted("item", "least"),
+    "maxItems": _counted("item", "most"),
+    "minProperties": _counted("field", "least"),
+    "maxProperties": _counted("field", "most"),
+    "uniqueItems": lambda _, __: "has the same item more than once",
+    "pattern": _unmatched,
+}
+ASSERTIONS = frozenset(_WORDS) | {"enum"}

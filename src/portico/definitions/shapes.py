@@ -1,0 +1,183 @@
+"""From Python types to JSON Schemas, and from JSON values to Python types."""
+
+import math
+import types
+import typing
+from typing import Annotated, Any
+
+import msgspec
+
+from portico.definitions.errors import DefinitionError
+from portico.definitions.signatures import NOTHING, Parameter, Signature
+from portico.definitions.words import shown
+
+_REFERENCE = "#/$defs/{name}"
+_UNSTRUCTURED = (str, bytes, bytearray, type(None), object)
+
+JsonObject = dict[str, Any]
+
+
+def input_schema(signature: Signature) -> JsonObject:
+    """The schema of a function's arguments."""
+    properties: JsonObject = {}
+    definitions: JsonObject = {}
+    for parameter in signature.parameters:
+        try:
+            shape = schema_of(parameter.type, definitions)
+        except (TypeError, NameError, ValueError) as error:
+            why = f"has no JSON form: {shown(_first_line(error), 200)}"
+            raise signature.error(why, parameter.name) from None
+        properties[parameter.name] = {**shape, **_told(signature, parameter, shape)}
+    schema: JsonObject = {"type": "object", "properties": properties}
+    if required := [p.name for p in signature.parameters if p.required]:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def output_schema(returns: Any) -> tuple[JsonObject | None, bool]:
+    """The schema of what a function returns, and whether it stands under the key `result`.
+
+    None for what is (or may be) text, content or nothing: there is no structure to promise.
+    """
+    if is_unstructured(returns):
+        return None, False
+    definitions: JsonObject = {}
+    try:
+        shape = schema_of(returns, definitions, mode="serialization")
+    except (TypeError, NameError, ValueError):
+        return None, False
+    shape = _inlined(shape, definitions)
+    wraps = shape.get("type") != "object"
+    if wraps:
+        shape = {"type": "object", "properties": {"result": shape}, "required": ["result"]}
+    return (shape | {"$defs": definitions} if definitions else shape), wraps
+
+
+def schema_of(kind: Any, definitions: JsonObject, mode: str = "validation") -> JsonObject:
+    """The schema of one type; the classes in it are added to the definitions."""
+    if kind is NOTHING:
+        return {}
+
+    def hook(model: Any) -> JsonObject:
+        if not hasattr(model, "model_json_schema"):
+            raise NotImplementedError
+        shape: JsonObject = model.model_json_schema(ref_template="#/$defs/{model}", mode=mode)
+        _add(definitions, shape.pop("$defs", {}))
+        return shape
+
+    (shape,), components = msgspec.json.schema_components(
+        [kind], schema_hook=hook, ref_template=_REFERENCE
+    )
+    _add(definitions, components)
+    return shape
+
+
+def revive(kind: type[Any], value: Any) -> Any:
+    """What `msgspec.convert` does not know itself: pydantic models, if their owner uses them."""
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    raise NotImplementedError
+
+
+def is_unstructured(kind: Any) -> bool:
+    """True for text, bytes, nothing, anything and content, and for unions and lists with those."""
+    kind = _bare(kind)
+    if kind in (NOTHING, Any) or kind in _UNSTRUCTURED or _is_content(kind):
+        return True
+    members = typing.get_args(kind)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return any(is_unstructured(member) for member in members)
+    return any(_is_content(_bare(inner)) for member in members for inner in _members(_bare(member)))
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if is_union else (kind,)
+
+
+def _is_content(kind: Any) -> bool:
+    return isinstance(kind, type) and bool(getattr(kind, "__mcp_content__", False))
+
+
+def _bare(kind: Any) -> Any:
+    """A type without annotations, aliases (3.12) and new names."""
+    while True:
+        if typing.get_origin(kind) is Annotated:
+            kind = kind.__origin__
+        elif hasattr(kind, "__supertype__"):
+            kind = kind.__supertype__
+        elif type(kind).__name__ == "TypeAliasType":
+            kind = kind.__value__
+        else:
+            return kind
+
+
+def _add(definitions: JsonObject, more: JsonObject) -> None:
+    for name, shape in more.items():
+        if definitions.setdefault(name, shape) != shape:
+            raise DefinitionError(f"two different types are called {shown(name)}")
+
+
+def _inlined(shape: JsonObject, definitions: JsonObject) -> JsonObject:
+    """The schema itself in place of a reference to it: legacy clients look for its type."""
+    name = str(shape.get("$ref", "")).removeprefix("#/$defs/")
+    if name not in definitions:
+        return shape
+    whole = {**definitions[name], **{k: v for k, v in shape.items() if k != "$ref"}}
+    if f'"#/$defs/{name}"'.encode() not in msgspec.json.encode(definitions):
+        del definitions[name]  # unless it also refers to itself
+    return whole
+
+
+def _told(signature: Signature, parameter: Parameter, shape: JsonObject) -> JsonObject:
+    """What else is known of a parameter: its description and its default."""
+    told: JsonObject = {}
+    words = _annotated_words(signature, parameter) or parameter.description
+    if words and "description" not in shape:
+        told["description"] = words
+    if not parameter.required:
+        told.update(_default(signature, parameter))
+    return told
+
+
+def _annotated_words(signature: Signature, parameter: Parameter) -> str:
+    """The description in `Annotated[int, "words"]`, or that of another library's field."""
+    if typing.get_origin(parameter.type) is not Annotated:
+        return ""
+    words = ""
+    for note in parameter.type.__metadata__:
+        if isinstance(note, msgspec.Meta):
+            continue
+        if type(note).__name__ == "FieldInfo" and note.metadata:
+            why = "constraints of pydantic's Field are not applied here; use msgspec.Meta"
+            raise signature.error(why, parameter.name)
+        found = note if isinstance(note, str) else getattr(note, "description", None)
+        words = words or (found if isinstance(found, str) else "")
+    return words
+
+
+def _default(signature: Signature, parameter: Parameter) -> JsonObject:
+    default = parameter.default
+    if type(default).__name__ == "FieldInfo":
+        why = "takes pydantic's Field as its default; use Annotated[..., msgspec.Meta(...)]"
+        raise signature.error(why, parameter.name)
+    try:
+        plain = msgspec.to_builtins(default, enc_hook=_dumped, str_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return {}  # it exists in Python only, and there it still applies
+    return {} if isinstance(plain, float) and not math.isfinite(plain) else {"default": plain}
+
+
+def _dumped(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    raise NotImplementedError
+
+
+def _first_line(error: Exception) -> str:
+    """The line of msgspec's message that names the type."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

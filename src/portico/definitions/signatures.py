@@ -1,0 +1,185 @@
+"""A function's parameters with their types, wherever those are written and however quoted."""
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from portico.definitions import docstrings
+from portico.definitions.errors import DefinitionError
+from portico.definitions.words import shown
+
+NOTHING: Any = inspect.Parameter.empty
+"""Stands where there is no default, or no annotation."""
+_CONTEXTS = frozenset({"Context", "BlockingContext"})
+
+
+class Parameter(Struct, frozen=True):
+    """One parameter that the caller gives."""
+
+    name: str
+    type: Any
+    default: Any
+    description: str
+
+    @property
+    def required(self) -> bool:
+        """True if it has no default."""
+        return self.default is NOTHING
+
+
+class Signature(Struct, frozen=True):
+    """What a function takes and returns, and what its docstring says."""
+
+    label: str
+    """What the function is called in messages."""
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    """The parameter that takes the context."""
+    positional: dict[str, Any]
+    """The parameters that have to be given by position, in order, with their defaults."""
+    returns: Any
+
+    def error(self, reason: str, parameter: str = "") -> DefinitionError:
+        """An error that names the function and the parameter."""
+        field = f"parameter {parameter}" if parameter else ""
+        return DefinitionError(reason, source=self.label, field=field)
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    """Read a function, or raise DefinitionError for one that cannot be called by name."""
+    target = _written(function)
+    # An object that is called goes by the name of its class.
+    name = type(function).__name__ if target.__name__ == "__call__" else target.__name__
+    label = f"{name if target.__name__ == '__call__' else target.__qualname__}()"
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"has no signature: {error}", source=label) from None
+    doc = inspect.getdoc(target) or ""
+    scope = _Scope(target, label)
+    contexts = [p for p in found.parameters.values() if _takes_context(p)]
+    if len(contexts) > 1:
+        raise DefinitionError("takes the context twice", source=label)
+    context = contexts[0] if contexts else None
+    described = docstrings.parameters(doc)
+    return Signature(
+        label=label,
+        name=name,
+        summary=docstrings.summary(doc),
+        parameters=tuple(
+            _read(parameter, scope, described.get(parameter.name, ""))
+            for parameter in found.parameters.values()
+            if parameter is not context
+        ),
+        context=None if context is None else context.name,
+        positional={
+            parameter.name: parameter.default
+            for parameter in found.parameters.values()
+            if parameter.kind is parameter.POSITIONAL_ONLY
+        },
+        returns=scope.resolve(found.return_annotation, "the return type"),
+    )
+
+
+def _written(function: Any) -> Any:
+    """The function as it stands in the source: without decorators and partial arguments."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if inspect.isroutine(function):
+        return function
+    return type(function).__call__
+
+
+def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Parameter:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise DefinitionError(
+            "cannot be described: every argument needs a name of its own",
+            source=scope.label,
+            field=f"parameter {str(parameter).partition(':')[0]}",
+        )
+    return Parameter(
+        name=parameter.name,
+        type=scope.resolve(parameter.annotation, f"parameter {parameter.name}"),
+        default=parameter.default,
+        description=description,
+    )
+
+
+def _takes_context(parameter: inspect.Parameter) -> bool:
+    """By its annotation, which need not be importable at run time, or else by its name."""
+    annotation = parameter.annotation
+    if annotation is NOTHING:
+        return parameter.name == "context"
+    if isinstance(annotation, str):
+        name = annotation.strip("\"' ").replace(" ", "").removesuffix("|None")
+        return name.rpartition(".")[2] in _CONTEXTS
+    members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    return any(_is_context(member) for member in members)
+
+
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, typing.ForwardRef):
+        return annotation.__forward_arg__.rpartition(".")[2] in _CONTEXTS
+    return any(base.__name__ in _CONTEXTS for base in getattr(annotation, "__mro__", ()))
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+class _Scope:
+    """The names that the annotations of one function can mean."""
+
+    def __init__(self, target: Any, label: str) -> None:
+        self.label = label
+        self._globals: dict[str, Any] = getattr(target, "__globals__", {})
+        code = getattr(target, "__code__", None)
+        cells = zip(code.co_freevars, target.__closure__ or (), strict=False) if code else ()
+        self._closure = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+
+    def resolve(self, annotation: Any, what: str) -> Any:
+        """The type that an annotation means; NOTHING if there is none."""
+        if annotation is NOTHING or type(annotation) is type:
+            return annotation
+        try:
+            try:
+                return self._evaluated(annotation, self._closure)
+            except NameError:
+                return self._evaluated(annotation, {**self._surroundings(), **self._closure})
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            why = f"cannot make sense of its annotation {shown(str(annotation))}: {error}"
+            raise DefinitionError(why, source=self.label, field=what) from None
+
+    def _evaluated(self, annotation: Any, local: dict[str, Any]) -> Any:
+        holder = types.SimpleNamespace(__annotations__={"it": annotation})
+        return typing.get_type_hints(holder, self._globals, local, include_extras=True)["it"]
+
+    def _surroundings(self) -> dict[str, Any]:
+        """Names of the functions around this one that are still running.
+
+        A quoted annotation does not make a closure, so a class beside a nested function is found
+        only here.
+        """
+        names: dict[str, Any] = {}
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals is self._globals:
+                names = {**frame.f_locals, **names}
+            frame = frame.f_back
+        return names
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False

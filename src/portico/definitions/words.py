@@ -1,0 +1,119 @@
+"""How values, paths and near misses are written in messages: short, whatever comes in."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+LONGEST = 80
+_MOST_OPTIONS = 10
+_DEEPEST = 3
+_MOST_CANDIDATES = 500
+_LONGEST_CANDIDATE = 64
+_LONGEST_PATH = 300
+_WORD_MARKS = str.maketrans("_-$", "aaa")
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a value, as JSON Schema calls it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case dict():
+            return "object"
+    return type(value).__name__
+
+
+def shown(value: Any, limit: int = LONGEST) -> str:
+    """A value as short JSON-like text, at a cost that does not grow with the value."""
+    text = _text(value, limit, 0)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _text(value: Any, limit: int, depth: int) -> str:
+    match value:
+        case None | bool():
+            return "null" if value is None else str(value).lower()
+        case int():
+            # Python itself refuses to print integers of thousands of digits.
+            return str(value) if value.bit_length() <= 256 else "a very large integer"
+        case str():
+            # Cut before it is quoted, so that both quotes show.
+            return _quoted(value if len(value) <= limit - 2 else value[: limit - 3] + "…")
+        case list() | tuple():
+            if depth == _DEEPEST:
+                return "[…]"
+            return "[" + _joined((_text(v, limit, depth + 1) for v in value), limit) + "]"
+        case dict():
+            if depth == _DEEPEST:
+                return "{…}"
+            fields = (
+                f"{_text(name, limit, 0)}: {_text(inner, limit, depth + 1)}"
+                for name, inner in value.items()
+            )
+            return "{" + _joined(fields, limit) + "}"
+    return str(value) if isinstance(value, float) else f"a {type(value).__name__}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if escaped.isprintable():
+        return f'"{escaped}"'
+    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'
+
+
+def _joined(parts: Iterable[str], limit: int) -> str:
+    """As many of the parts as fit; the others are never made."""
+    taken: list[str] = []
+    length = 0
+    for part in parts:
+        taken.append(part)
+        length += len(part) + 2
+        if length > limit:
+            break
+    return ", ".join(taken)
+
+
+def counted(number: int, unit: str) -> str:
+    """`1 item`, `2 items`."""
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def listed(options: Sequence[Any]) -> str:
+    """Alternatives as text, the first few of them."""
+    text = ", ".join(shown(option, 40) for option in options[:_MOST_OPTIONS])
+    more = len(options) - _MOST_OPTIONS
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """A path into a document: `items[2].name`, or `["a.b"]` for a key that is no plain word."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif len(part) <= LONGEST and part.translate(_WORD_MARKS).isalnum():
+            text += f".{part}" if text else part
+        else:
+            text += f"[{shown(part)}]"
+    return text if len(text) <= _LONGEST_PATH else "…" + text[-_LONGEST_PATH:]
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str:
+    """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
+    from difflib import get_close_matches
+
+    if len(word) > _LONGEST_CANDIDATE:
+        return ""
+    # Comparing is slow, so neither many nor long candidates are looked at.
+    near = [c for _, c in zip(range(_MOST_CANDIDATES), candidates, strict=False)]
+    found = get_close_matches(word, [c for c in near if len(c) <= _LONGEST_CANDIDATE], 1, 0.7)
+    return f" (did you mean {shown(found[0])}?)" if found else ""

@@ -1,0 +1,190 @@
+"""One HTTP connection: uvicorn's, made patient only so far, and quicker with what is static."""
+
+import asyncio
+from enum import Enum
+from typing import Any, cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from portico.transport.asgi import Scope
+from portico.transport.http import STATIC_HEADERS, HttpApp
+
+_BODY_GRACE_S = 5.0  # the app gives up on a body first, and says so
+_OK = b"HTTP/1.1 200 OK\r\n"
+_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"connection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+
+class Stage(Enum):
+    """What is expected of the client."""
+
+    NEW = "the first byte"
+    HEAD = "the rest of the headers"
+    BODY = "the rest of the body"
+    IDLE = "nothing, or another request"
+
+
+class HttpWire(HttpToolsProtocol):
+    """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers.
+
+    A request for something static whose body came with its headers is answered on the spot,
+    without a task, and its bytes go out as they lie in the catalog.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.app, HttpApp)
+        self._http = config.app
+        self._limits = config.app.limits
+        self._stage = Stage.NEW
+        self._since = self.loop.time()  # when the stage was first seen to last
+        self._head_size = 0
+        self._requests = self._seen = 0
+        self._watch: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._held = False  # is the request not yet given to the app?
+        self._body = b""
+        self._defaults: list[tuple[bytes, bytes]] = []
+        self._head = _OK
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected; it does not have for ever."""
+        super().connection_made(transport)
+        self._watch = self.loop.call_later(self._limits.header_s, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has left."""
+        for timer in (self._watch, self._stall):
+            if timer is not None:
+                timer.cancel()
+        self._held = False
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what is still held back afterwards has no whole body, and goes its usual way."""
+        before = self._stage
+        super().data_received(data)
+        if self._held:
+            self._release()
+        stage = self._stage
+        if stage is Stage.IDLE:
+            return
+        if stage is not before:
+            self._since = self.loop.time()
+        if stage is Stage.HEAD:
+            self._head_size += len(data)
+            if self._head_size > self._limits.header_bytes:
+                self._refuse(_TOO_LONG)
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._stage = Stage.HEAD
+        self._head_size = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Hold back what may be answered on the spot; give the rest to the app."""
+        self._stage = Stage.BODY
+        if (
+            self.url == self._http.target
+            and not STATIC_HEADERS.isdisjoint(self.headers)
+            and not self._busy
+            and not self.flow.write_paused
+            and not self.expect_100_continue
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+        ):
+            self._held = True
+            self._body = b""
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        if self._held:
+            self._body = self._body + body if self._body else body
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here."""
+        self._stage = Stage.IDLE
+        self._requests += 1
+        if self._held:
+            parts = self._http.at_once(cast(Scope, self.scope), self._body)
+            if parts is not None:
+                self._held = False
+                self._answer(parts)
+                return
+            self._release()
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The reader is slow; if it stops altogether, it is gone."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self._limits.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The reader has caught up."""
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _release(self) -> None:
+        self._held = False
+        super().on_headers_complete()
+        if self._body:
+            super().on_body(self._body)
+
+    def _answer(self, parts: tuple[bytes, ...]) -> None:
+        defaults = self.server_state.default_headers
+        if defaults is not self._defaults:  # the date has moved on
+            self._defaults = defaults
+            lines = (b"%b: %b\r\n" % header for header in defaults)
+            self._head = b"".join((_OK, *lines, b"content-type: application/json\r\n"))
+        length = b"content-length: %d\r\n\r\n" % sum(map(len, parts))
+        self.transport.writelines((self._head, length, *parts))
+        self.server_state.total_requests += 1
+
+    @property
+    def _busy(self) -> bool:
+        """True while the app is answering."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _look(self) -> None:
+        """Close what has kept us waiting for too long; look again when that may be."""
+        limits = self._limits
+        if self._stage is Stage.IDLE:
+            # No clock is read for every request, so an idle connection gets up to twice its time.
+            idle = self._requests == self._seen and not self._busy
+            self._seen = self._requests
+            due = 0.0 if idle else limits.keep_alive_s
+        else:
+            in_body = self._stage is Stage.BODY
+            patience = limits.body_s + _BODY_GRACE_S if in_body else limits.header_s
+            due = self._since + patience - self.loop.time()
+        if due > 0:
+            self._watch = self.loop.call_later(due, self._look)
+        elif self._stage is Stage.HEAD:
+            self._refuse(_TOO_LATE)
+        else:
+            self.transport.close()
+
+    def _refuse(self, response: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(response)
+            self.transport.close()

@@ -1,0 +1,141 @@
+"""Serves the app over HTTP with uvicorn, and stops it gently."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from portico.transport.http import HttpApp
+from portico.transport.httpwire import HttpWire
+
+DRAIN_S = 30.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_BACKLOG = 2048
+
+
+async def serve_http(
+    app: HttpApp,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    drain_s: float = DRAIN_S,
+    ready: Callable[[int], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT comes or `stop` is set, then let running calls finish.
+
+    `ready` is told the port once clients can connect. A second signal ends the process at once.
+    An address that cannot be had is an OSError, before anything is served.
+    """
+    sockets = bind(host, port)
+    stop = stop or asyncio.Event()
+    server = _Server(_config(app), sockets, ready)
+    with _stopped_by_signals(stop):
+        serving = asyncio.create_task(server.serve(sockets))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                app.begin_drain()
+                server.stop_accepting()
+                await app.drain(drain_s)
+        finally:
+            stopping.cancel()
+            server.should_exit = True
+            await serving
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets for all addresses of a host, on one port; 0 takes a free one."""
+    sockets: list[socket.socket] = []
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, type, _, _, (name, _, *more) in dict.fromkeys(found):
+        chosen = sockets[0].getsockname()[1] if sockets else port
+        bound = socket.socket(family, type)
+        try:
+            if os.name == "posix":
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((name, chosen, *more))
+            bound.listen(_BACKLOG)
+        except OSError:
+            bound.close()
+            if sockets:
+                continue  # `localhost` on a machine without IPv6, say
+            raise
+        bound.setblocking(False)
+        sockets.append(bound)
+    return sockets
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but signals are ours and the port is told."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sockets: list[socket.socket],
+        ready: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._port = sockets[0].getsockname()[1]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._ready is not None:
+            self._ready(self._port)
+
+    def stop_accepting(self) -> None:
+        """Let nobody in any more; those who are in stay."""
+        for server in self.servers:
+            server.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn would raise the signal again after a clean stop, and we could not exit with 0.
+        yield
+
+
+def _config(app: HttpApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        interface="asgi3",
+        http=HttpWire,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=max(1, round(app.limits.keep_alive_s)),
+        timeout_graceful_shutdown=1,
+    )
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def received() -> None:
+        # From here on the signal does what it always does: it ends the process at once.
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+        stop.set()
+
+    # Not in other threads, and not on Windows: there, `stop` is the way.
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, received)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(NotImplementedError):
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)

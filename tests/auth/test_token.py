@@ -1,0 +1,127 @@
+"""The door token: made once, private, the same ever after."""
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from portico.auth.token import FILE_NAME, TokenError, door_token, known_token
+from portico.config.paths import cache_dir, config_dir, state_dir
+
+
+def test_a_token_is_made_once_and_stays_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "portico"
+
+    first = door_token(folder)
+
+    assert len(first) >= 43
+    assert door_token(folder) == first
+    assert known_token(folder) == first
+
+
+def test_only_its_owner_can_read_the_token(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    old = os.umask(0)
+    try:
+        door_token(folder)
+    finally:
+        os.umask(old)
+
+    assert stat.S_IMODE((folder / FILE_NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [path.name for path in folder.iterdir()] == [FILE_NAME]
+
+
+def test_a_folder_that_others_may_enter_is_closed_to_them(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o775)
+
+    door_token(folder)
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_looking_for_a_token_makes_none(tmp_path: Path) -> None:
+    assert known_token(tmp_path / "state") is None
+    assert not (tmp_path / "state").exists()
+
+
+def _racing(folder: str) -> str:
+    return door_token(Path(folder))
+
+
+def test_many_processes_at_once_agree_on_one_token(tmp_path: Path) -> None:
+    folder = str(tmp_path / "state")
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        tokens = pool.map(_racing, [folder] * 16, chunksize=1)
+
+    assert len(set(tokens)) == 1
+    assert os.listdir(folder) == [FILE_NAME]
+
+
+@pytest.mark.parametrize("content", ["", "\n", "short\n", "two words of a token\n", "\x00" * 43])
+def test_a_file_without_a_token_is_an_error_that_says_what_to_do(
+    tmp_path: Path, content: str
+) -> None:
+    door_token(tmp_path)
+    (tmp_path / FILE_NAME).write_text(content)
+
+    with pytest.raises(TokenError, match="remove it"):
+        door_token(tmp_path)
+
+
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    door_token(tmp_path)
+    (tmp_path / FILE_NAME).chmod(0o644)
+
+    with pytest.raises(TokenError, match=r"mode 0644.*chmod 600"):
+        door_token(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    door_token(elsewhere)
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / FILE_NAME).symlink_to(elsewhere / FILE_NAME)
+
+    with pytest.raises(TokenError, match="cannot be read"):
+        door_token(folder)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(TokenError, match="PORTICO_HOME"):
+        door_token(tmp_path / "file" / "state")
+
+
+def test_folders_follow_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("PORTICO_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert config_dir() == tmp_path / ".config/portico"
+    assert state_dir() == tmp_path / ".local/state/portico"
+    assert cache_dir() == tmp_path / ".cache/portico"
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+
+    assert state_dir() == tmp_path / "s/portico"
+    assert cache_dir() == tmp_path / ".cache/portico"
+
+
+def test_portico_home_moves_all_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
+
+    assert (config_dir(), state_dir(), cache_dir()) == (
+        tmp_path / "config",
+        tmp_path / "state",
+        tmp_path / "cache",
+    )

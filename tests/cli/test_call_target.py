@@ -1,0 +1,104 @@
+"""What TARGET may be, and which options go with it."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+from portico.cli.target import add_options, address_of, limits_of
+from portico.model.errors import TargetError
+from portico.upstream.child import Command
+from portico.upstream.http import Url
+from portico.upstream.wire import Address
+
+
+def address(*argv: str) -> Address:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("target")
+    add_options(parser)
+    return address_of(parser, parser.parse_args(argv))
+
+
+def command(*argv: str) -> Command:
+    found = address(*argv)
+    assert isinstance(found, Command)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("server.py", "tools.json", "my server.py"):
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://example.test/mcp"])
+def test_a_url_is_a_url(url: str) -> None:
+    found = address(url, "--header", "X-A: b: c", "--token", "t")
+    assert isinstance(found, Url)
+    assert (found.url, found.headers, found.token) == (url, {"X-A": "b: c"}, "t")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("target", ["server.py", "./server.py", "tools.json", "my server.py"])
+def test_a_file_is_a_component(target: str) -> None:
+    found = command(target)
+    assert found.argv == (sys.executable, "-P", "-m", "portico", "run", target)
+    assert found.name == target
+
+
+@pytest.mark.usefixtures("folder")
+def test_one_server_of_a_file_can_be_named() -> None:
+    assert command("server.py:app").argv[-1] == "server.py:app"
+
+
+@pytest.mark.usefixtures("folder")
+def test_everything_else_is_a_command_without_a_shell() -> None:
+    found = command("python 'my server.py' --flag $HOME ; rm", "--env", "KEY=a=b")
+    assert found.argv == ("python", "my server.py", "--flag", "$HOME", ";", "rm")
+    assert found.env == {"KEY": "a=b"}
+
+
+def test_a_command_is_named_without_its_paths() -> None:
+    assert command("/usr/bin/node /opt/server/index.js stdio").name == "node index.js stdio"
+    assert command("python -c 'print(1/2)'").name == "python -c print(1/2)"
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(TargetError, match=r"there is no file missing\.py"):
+        address("missing.py")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("",),
+        ("unfinished 'quote",),
+        ("http://x/mcp", "--env", "A=b"),
+        ("server", "--token", "t"),
+        ("server", "--header", "A: b"),
+        ("server", "--env", "novalue"),
+        ("http://x/mcp", "--header", "secret-without-colon"),
+        ("server", "--timeout", "soon"),
+        ("server", "--timeout", "-1"),
+        ("server", "--timeout", "inf"),
+        ("server", "--era", "stone"),
+    ],
+)
+def test_wrong_usage_is_two_and_repeats_no_secret(
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        address(*argv)
+    assert left.value.code == 2
+    assert "secret" not in capsys.readouterr().err
+
+
+def test_one_timeout_is_for_everything() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    limits = limits_of(parser.parse_args(["--timeout", "7"]))
+    assert (limits.init_s, limits.list_s, limits.call_s) == (7, 7, 7)
+    assert limits_of(parser.parse_args([])).call_s == 120

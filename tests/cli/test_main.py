@@ -1,0 +1,119 @@
+"""The command itself: help, versions, suggestions, exit codes, and nothing heavy on the way."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from portico import __version__
+from portico.cli import main as command
+from portico.cli.main import COMMANDS, main
+from portico.model.errors import PorticoError
+from tests.upstream.fakes import bad_server
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name}" in out for name in COMMANDS)
+
+
+def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "usage: portico COMMAND" in said.err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"portico {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [("cal", "did you mean 'call'?"), ("inspct", "'inspect'"), ("zzz", "there is run, call")],
+)
+def test_an_unknown_command_is_wrong_usage_with_the_nearest_named(
+    typed: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"portico: there is no command '{typed}'; ")
+    assert hint in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["call", "inspect"])
+def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"usage: portico {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["call", "inspect"])
+def test_wrong_usage_of_a_command_is_two(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == 2
+    assert "TARGET" in capsys.readouterr().err
+
+
+class Usage(PorticoError):
+    exit_code = 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (PorticoError("it is broken"), 1, "portico: it is broken\n"),
+        (Usage("like this"), 2, "portico: like this\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_failure_it_can_explain_is_one_line_and_a_code(
+    raised: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise raised
+
+    monkeypatch.setattr("portico.cli.inspect.main", fail)
+    assert command.main(["inspect", "x"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portico.cli.inspect.main", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["inspect", "x"])
+
+
+def test_a_reader_that_has_seen_enough_is_no_traceback() -> None:
+    target = shlex.join(bad_server("fine").argv)
+    # The far end of its stdout is closed before it writes.
+    inspect = subprocess.Popen(
+        [sys.executable, "-m", "portico", "inspect", target],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert inspect.stdout is not None
+    assert inspect.stderr is not None
+    inspect.stdout.close()
+    with inspect.stderr:
+        assert inspect.stderr.read() == b""
+    assert inspect.wait() == 141
+
+
+@pytest.mark.parametrize("heavy", ["argparse", "asyncio", "httpx2", "msgspec", "rich"])
+def test_the_way_to_a_command_loads_nothing_heavy(heavy: str) -> None:
+    code = f"import portico.cli.main, sys; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_python_m_portico_is_the_command() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "portico", "--version"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"portico {__version__}\n"

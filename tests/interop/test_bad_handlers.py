@@ -1,0 +1,107 @@
+"""A handler that misbehaves hurts only its own call."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.running import StdioServer, modern_meta
+from tests.support.shared import ROOT
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = ROOT / "tests" / "interop" / "servers" / "hostile.py"
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def server(request: pytest.FixtureRequest) -> Iterator[StdioServer]:
+    with StdioServer(HOSTILE, "--drain", "0.2") as server:
+        server.modern = request.param == "modern"  # type: ignore[attr-defined]  # a note for `call`
+        if request.param == "legacy":
+            server.initialize()
+        yield server
+        assert call(server, "good")["result"]["content"][0]["text"] == "good"
+        assert server.oracle.problems == []
+
+
+def start(server: StdioServer, method: str, **params: Any) -> int:
+    meta = {"progressToken": "t"}
+    if server.modern:  # type: ignore[attr-defined]  # see the fixture
+        meta = modern_meta(**meta)
+    return server.start(method, {**params, "_meta": meta})
+
+
+def call(server: StdioServer, tool: str) -> dict[str, Any]:
+    return server.answer_to(start(server, "tools/call", name=tool, arguments={}))
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *("raises", "raises_in_thread", "raises_stop_iteration", "exits"),
+        *("wrong_type", "no_json", "endless", "lone_surrogate"),
+    ],
+)
+def test_one_that_raises_or_returns_nonsense_is_an_error_of_that_call(
+    server: StdioServer, tool: str
+) -> None:
+    answer = call(server, tool)
+    if "error" in answer:
+        assert answer["error"]["code"] == -32603
+    else:
+        assert answer["result"]["isError"] is True
+        assert tool in answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("resources/read", {"uri": "hostile://raises"}),
+        ("resources/read", {"uri": "hostile://wrong"}),
+        ("prompts/get", {"name": "prompt_raises"}),
+        ("prompts/get", {"name": "prompt_wrong"}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "prompt_wrong"},
+                "argument": {"name": "name", "value": ""},
+            },
+        ),
+    ],
+)
+def test_so_it_is_with_resources_prompts_and_completions(
+    server: StdioServer, method: str, params: dict[str, Any]
+) -> None:
+    answer = server.answer_to(start(server, method, **params))
+    assert answer["error"]["code"] == -32603
+
+
+@pytest.mark.parametrize(
+    "tool", ["never_returns", "never_returns_in_thread", "ignores_cancellation"]
+)
+def test_one_that_never_returns_holds_up_nobody(server: StdioServer, tool: str) -> None:
+    id = start(server, "tools/call", name=tool, arguments={})
+    assert server.receive()["method"] == "notifications/progress"
+    assert call(server, "good")["result"]["content"][0]["text"] == "good"
+    cancelled = {"requestId": id, "reason": "enough"}
+    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+    assert call(server, "good")["result"]["content"][0]["text"] == "good"
+    # A cancelled call has no answer, and the server can still end while it hangs.
+    assert server.received_before() == []
+
+
+def test_many_that_never_return_leave_room_for_others(server: StdioServer) -> None:
+    for _ in range(100):
+        start(server, "tools/call", name="never_returns_in_thread", arguments={})
+    for _ in range(100):
+        assert server.receive()["method"] == "notifications/progress"
+    assert call(server, "raises_in_thread")["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("tool", ["never_returns", "never_returns_in_thread"])
+def test_a_client_that_leaves_takes_its_hanging_calls_along(server: StdioServer, tool: str) -> None:
+    with StdioServer(HOSTILE, "--drain", "0.2") as other:
+        other.initialize()
+        other.start("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "t"}})
+        assert other.receive()["method"] == "notifications/progress"
+    assert other.process.returncode == 0

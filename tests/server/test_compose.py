@@ -1,0 +1,131 @@
+"""The chain: links, several servers as one, and several doors to one server."""
+
+from typing import Any
+
+import pytest
+
+from portico import Context, Only, RegistrationError, Request, Response, Server, Version
+from portico.model.types import Handler
+from tests.support.messages import error, modern, result
+
+
+def with_tools(name: str, *tools: str) -> Server:
+    server = Server(name)
+    for tool in tools:
+        answer = f"{tool} of {name}"
+        server.add_tool(
+            {"name": tool, "inputSchema": {"type": "object"}},
+            lambda arguments, context, answer=answer: answer,
+        )
+    return server
+
+
+async def names(server: Server) -> list[str]:
+    return [tool["name"] for tool in (await result(server, modern("tools/list")))["tools"]]
+
+
+async def test_servers_compose_into_one_with_one_line() -> None:
+    both = Server.compose("both", with_tools("x", "b", "a"), with_tools("y", "c"), version="2.0")
+    assert await names(both) == ["b", "a", "c"]
+    answer = await result(both, modern("tools/call", {"name": "c"}))
+    assert answer["content"][0]["text"] == "c of y"
+    identity = answer["_meta"]["io.modelcontextprotocol/serverInfo"]
+    assert identity == {"name": "both", "version": "2.0"}
+    assert (await error(both, modern("tools/call", {"name": "d"})))["code"] == -32602
+
+
+def test_a_clash_is_refused_with_both_owners_named() -> None:
+    with pytest.raises(RegistrationError, match="tool 'a' is offered by both 'x' and 'y'"):
+        Server.compose("both", with_tools("x", "a"), with_tools("y", "a"))
+
+
+async def test_a_newcomer_at_run_time_is_hidden_and_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    x, y = with_tools("x", "a"), with_tools("y", "b")
+    both = Server.compose("both", x, y)
+    y.add_tool({"name": "a", "inputSchema": {"type": "object"}}, lambda arguments: "newcomer")
+    assert await names(both) == ["a", "b"]
+    answer = await result(both, modern("tools/call", {"name": "a"}))
+    assert answer["content"][0]["text"] == "a of x"
+    assert "offered by both 'x' and 'y'" in caplog.text
+
+
+async def test_a_change_in_a_part_is_a_change_of_the_whole() -> None:
+    part = with_tools("x", "a")
+    whole = Server.compose("whole", part)
+    assert await names(whole) == ["a"]
+    part.remove_tool("a")
+    part.add_tool({"name": "z", "inputSchema": {"type": "object"}}, lambda arguments: "")
+    assert await names(whole) == ["z"]
+
+
+async def test_the_chain_is_frozen_once_it_serves() -> None:
+    whole = Server.compose("whole", with_tools("x", "a"))
+    await names(whole)
+    with pytest.raises(RegistrationError, match="frozen"):
+        whole.include(with_tools("y", "b"))
+
+
+def recording(seen: list[str], name: str) -> Any:
+    def link(next: Handler) -> Handler:
+        async def pass_on(request: Request, context: Context) -> Response:
+            seen.append(f"{name} {request.method}")
+            return await next(request, context)
+
+        return pass_on
+
+    return link
+
+
+def ask(method: str, **fields: Any) -> Request:
+    return Request(method=method, id=b"1", version=Version.V2026_07_28, **fields)
+
+
+async def test_links_see_every_request_the_first_one_first() -> None:
+    seen: list[str] = []
+    door = with_tools("x", "a").endpoint([recording(seen, "outer"), recording(seen, "inner")])
+    for method in ("tools/list", "server/discover", "tools/call"):
+        assert door.quick(ask(method), Context()) is None, "a link is never passed by"
+        await door.handle(ask(method, name="a", params=b'{"name":"a"}'), Context())
+    assert seen[:4] == ["outer tools/list", "inner tools/list"] + [
+        "outer server/discover",
+        "inner server/discover",
+    ]
+    assert len(seen) == 6
+
+
+async def test_one_server_has_several_doors_each_behind_its_own_links() -> None:
+    server = with_tools("x", "public_a", "private_b")
+    public, private = server.endpoint([Only(tools=["public_*"])]), server.endpoint()
+
+    async def seen(door: Any) -> list[str]:
+        answer = (await door.handle(ask("tools/list"), Context())).decode()
+        return [tool["name"] for tool in answer["result"]["tools"]]
+
+    assert await seen(public) == ["public_a"]
+    assert await seen(private) == ["public_a", "private_b"]
+    call = ask("tools/call", name="private_b", params=b'{"name":"private_b"}')
+    assert (await public.handle(call, Context())).code == -32602
+    assert not (await private.handle(call, Context())).error
+
+
+async def test_a_view_is_serialised_once_per_catalog() -> None:
+    server = with_tools("x", "a", "b")
+    door = server.endpoint([Only(tools=["a"])])
+    first = (await door.handle(ask("tools/list"), Context())).result
+    assert (await door.handle(ask("tools/list"), Context())).result is first
+    server.remove_tool("a")
+    assert (await door.handle(ask("tools/list"), Context())).code == -32601
+
+
+async def test_a_link_that_fails_fails_only_its_request() -> None:
+    def broken(next: Handler) -> Handler:
+        async def fail(request: Request, context: Context) -> Response:
+            raise RuntimeError("secret detail")
+
+        return fail
+
+    response = await with_tools("x", "a").endpoint([broken]).handle(ask("tools/list"), Context())
+    assert response.code == -32603
+    assert b"secret" not in response.encode()

@@ -1,0 +1,293 @@
+"""Who may come in: Host, Origin and token."""
+
+from typing import Any
+
+import pytest
+
+from portico import Server
+from portico.transport.asgi import Reply
+from portico.transport.guard import Guard, Head, accepts
+from portico.transport.limits import Limits
+from tests.support.messages import initialize, modern
+from tests.support.web import mirrored, post_bytes, serving
+
+PORT = 8123
+
+
+def admitted(guard: Guard, *headers: tuple[str, str], port: int = PORT) -> Head | Reply:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return guard.admit({"type": "http", "headers": raw, "server": ("127.0.0.1", port)})
+
+
+def is_in(guard: Guard, host: str | None, origin: str | None, port: int = PORT) -> bool:
+    headers = [("host", host)] if host is not None else []
+    if origin is not None:
+        headers.append(("origin", origin))
+    verdict = admitted(guard, *headers, port=port)
+    if isinstance(verdict, Reply):
+        assert verdict.status == 403
+        assert b'"error"' in verdict.body
+        assert b'"id"' not in verdict.body
+        return False
+    return True
+
+
+LOCAL = "127.0.0.1:8123"
+
+LOOPBACK = [
+    ("localhost:8123", None, True),
+    ("127.0.0.1:8123", None, True),
+    ("[::1]:8123", None, True),
+    ("localhost", None, True),
+    ("127.0.0.1", None, True),
+    ("[::1]", None, True),
+    ("LocalHost:8123", None, True),
+    (None, None, False),
+    ("", None, False),
+    ("evil.test", None, False),
+    ("evil.test:8123", None, False),
+    ("localhost.evil.test:8123", None, False),
+    ("evil.localhost:8123", None, False),
+    ("localhost.:8123", None, False),
+    ("localhost:8124", None, False),
+    ("localhost:80", None, False),
+    ("127.0.0.1:", None, False),
+    ("127.0.0.2:8123", None, False),
+    ("127.1:8123", None, False),
+    ("0x7f000001:8123", None, False),
+    ("2130706433:8123", None, False),
+    ("0.0.0.0:8123", None, False),
+    ("::1:8123", None, False),
+    ("[0:0:0:0:0:0:0:1]:8123", None, False),
+    ("[::ffff:127.0.0.1]:8123", None, False),
+    ("user@localhost:8123", None, False),
+    ("localhost:8123, evil.test", None, False),
+    (" localhost:8123", None, False),
+    ("169.254.169.254", None, False),
+    (LOCAL, "http://127.0.0.1:8123", True),
+    (LOCAL, "http://localhost:8123", True),
+    (LOCAL, "http://[::1]:8123", True),
+    (LOCAL, "https://localhost:8123", True),
+    (LOCAL, "http://localhost", False),
+    (LOCAL, "http://localhost:3000", False),
+    (LOCAL, "http://localhost:8123/", False),
+    (LOCAL, "http://localhost:8123.evil.test", False),
+    (LOCAL, "http://evil.test", False),
+    (LOCAL, "http://evil.test:8123", False),
+    (LOCAL, "null", False),
+    (LOCAL, "", False),
+    (LOCAL, "localhost:8123", False),
+    (LOCAL, "file://", False),
+    (LOCAL, "chrome-extension://abcdefgh", False),
+    (LOCAL, "http://localhost:8123, http://evil.test", False),
+    ("evil.test", "http://localhost:8123", False),
+    ("evil.test", "http://evil.test", False),
+]
+
+
+@pytest.mark.parametrize("host, origin, welcome", LOOPBACK)
+def test_only_loopback_may_come_in_by_default(
+    host: str | None, origin: str | None, welcome: bool
+) -> None:
+    assert is_in(Guard(Limits()), host, origin) is welcome
+
+
+@pytest.mark.parametrize(
+    "host, origin, welcome",
+    [
+        ("mcp.example.com", None, True),
+        ("MCP.example.com:8123", None, True),
+        ("mcp.example.com", "https://mcp.example.com", True),
+        ("mcp.example.com:443", None, False),
+        ("other.example.com", None, False),
+        ("sub.mcp.example.com", None, False),
+        ("exact.example.com:9000", "http://exact.example.com:9000", True),
+        ("exact.example.com", None, False),
+        ("[fd00::7]", None, True),
+        ("[fd00::7]:8123", "http://[fd00::7]:8123", True),
+        ("mcp.example.com", "https://app.example.com", True),
+        ("mcp.example.com", "http://app.example.com", False),
+        ("localhost:8123", None, True),
+    ],
+)
+def test_configured_hosts_and_origins_come_on_top(
+    host: str, origin: str | None, welcome: bool
+) -> None:
+    guard = Guard(
+        Limits(),
+        hosts=["mcp.example.com", "exact.example.com:9000", "fd00::7"],
+        origins=["https://app.example.com"],
+    )
+
+    assert is_in(guard, host, origin) is welcome
+
+
+@pytest.mark.parametrize(
+    "host, origin, welcome",
+    [
+        ("anything.test", None, True),
+        (None, None, True),
+        ("anything.test", "https://anything.test", True),
+        ("anything.test", "https://evil.test", False),
+        (None, "https://evil.test", False),
+        ("anything.test", "null", False),
+    ],
+)
+def test_where_any_host_will_do_the_origin_must_be_the_same(
+    host: str | None, origin: str | None, welcome: bool
+) -> None:
+    assert is_in(Guard(Limits(), hosts=None), host, origin) is welcome
+
+
+def test_any_origin_can_be_allowed() -> None:
+    assert is_in(Guard(Limits(), hosts=None, origins=None), "a.test", "https://b.test")
+    assert is_in(Guard(Limits(), origins=None), "localhost", "https://b.test")
+    assert not is_in(Guard(Limits(), origins=None), "a.test", "https://b.test")
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+def test_a_header_that_comes_twice_is_refused(name: str) -> None:
+    value = "localhost:8123" if name == "host" else "http://localhost:8123"
+    rest = [("host", "localhost:8123")] if name == "origin" else []
+
+    verdict = admitted(Guard(Limits()), *rest, (name, value), (name, value))
+
+    assert isinstance(verdict, Reply)
+    assert verdict.status == 403
+
+
+def test_on_the_default_port_an_origin_needs_none() -> None:
+    assert is_in(Guard(Limits()), "localhost", "http://localhost", port=80)
+    assert not is_in(Guard(Limits()), "localhost", "https://localhost", port=80)
+
+
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.mark.parametrize(
+    "authorization, welcome",
+    [
+        (f"Bearer {TOKEN}", True),
+        (f"bearer {TOKEN}", True),
+        (f"Bearer  {TOKEN} ", True),
+        (None, False),
+        ("", False),
+        ("Bearer", False),
+        ("Bearer wrong", False),
+        (f"Bearer {TOKEN}x", False),
+        (f"Basic {TOKEN}", False),
+        (TOKEN, False),
+        (f"Bearer {TOKEN}, Bearer {TOKEN}", False),
+        ("Bearer \xff\xfe", False),
+    ],
+)
+def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool) -> None:
+    guard = Guard(Limits(), token=TOKEN)
+    headers = [] if authorization is None else [("authorization", authorization)]
+    head = admitted(guard, ("host", "localhost"), *headers)
+    assert isinstance(head, Head)
+
+    refused = guard.unlock(head)
+
+    assert (refused is None) is welcome
+    if refused is not None:
+        assert refused.status == 401
+        challenge = dict(refused.headers)[b"www-authenticate"]
+        assert challenge.startswith(b"Bearer")
+        assert TOKEN.encode() not in refused.body + challenge
+
+
+def test_headers_are_bounded_in_number_and_size() -> None:
+    guard = Guard(Limits(header_bytes=200, header_count=5))
+    many = admitted(guard, ("host", "localhost"), *((f"x-{n}", "") for n in range(5)))
+    large = admitted(guard, ("host", "localhost"), ("x-large", "x" * 200))
+    repeated = admitted(guard, ("host", "localhost"), *([("x", "x" * 60)] * 4))
+
+    for verdict in (many, large, repeated):
+        assert isinstance(verdict, Reply)
+        assert verdict.status == 431
+
+
+def test_a_head_shows_others_only_what_mirrors_the_body() -> None:
+    head = admitted(
+        Guard(Limits()),
+        ("host", "localhost"),
+        ("authorization", "Bearer secret"),
+        ("mcp-param-region", " us-west1\t"),
+        ("mcp-name", "caf\xe9"),
+    )
+
+    assert isinstance(head, Head)
+    assert dict(head) == {"mcp-param-region": "us-west1", "mcp-name": "caf\udce9"}
+    assert head.get("authorization") is None
+    assert len(head) == 2
+
+
+def test_accept_is_read_with_its_weights() -> None:
+    types = (b"application/json", b"text/event-stream")
+
+    assert accepts(b"", types)
+    assert accepts(b"Application/JSON , text/event-stream; q=0.5", types)
+    assert not accepts(b"application/json;q=0.0, text/*", types)
+
+
+async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> None:
+    app = Server("x").asgi(token=TOKEN)
+    wanted = {"authorization": f"Bearer {TOKEN}"}
+    cases: list[tuple[Any, dict[str, str], int]] = [
+        (initialize(), {**wanted, "host": "evil.test"}, 403),
+        (initialize(), {**wanted, "origin": "http://evil.test"}, 403),
+        (modern("server/discover"), {**wanted, "host": "evil.test"}, 403),
+        (initialize(), {}, 401),
+        (modern("server/discover"), {}, 401),
+        (initialize(), wanted, 200),
+        (modern("server/discover"), wanted, 200),
+    ]
+    async with serving(app) as site:
+        for message, headers, status in cases:
+            era = mirrored(message) if message["method"] != "initialize" else {}
+            response = await site.post(message, {**era, **headers})
+            assert response.status_code == status, (message["method"], headers)
+        one_zero = await site.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+        twice = await site.raw(
+            b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n"
+            b"connection: close\r\n\r\n"
+        )
+
+    assert one_zero.startswith(b"HTTP/1.1 403")
+    assert twice.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n"
+        b"transfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: +5\r\n\r\nhello",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: xchunked\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost : localhost\r\n\r\n",
+        b"POST /mcp HTTP/1.1\nhost: localhost\n\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: a\r\n b\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-name: a\rb\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+    ],
+)
+async def test_requests_that_two_servers_could_read_differently_are_refused(
+    request_bytes: bytes,
+) -> None:
+    async with serving(Server("x").asgi()) as site:
+        answer = await site.raw(request_bytes)
+        alive = await site.client.get(site.url + "/healthz")
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert alive.status_code == 200
+
+
+async def test_a_plain_request_with_its_own_bytes_is_not_refused() -> None:
+    async with serving(Server("x").asgi()) as site:
+        answer = await site.raw(post_bytes(initialize(), close=True))
+
+    assert answer.startswith(b"HTTP/1.1 200")

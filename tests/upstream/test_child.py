@@ -1,0 +1,216 @@
+"""A child process may misbehave in every way: only what it must fail fails, and nothing stays."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from portico.model.errors import McpError, TargetError
+from portico.upstream.child import Command
+from portico.upstream.client import Client, Limits
+from portico.upstream.connect import connect
+from tests.upstream.fakes import WAIT_S, bad_server
+
+SMALL = 1_000_000
+
+
+async def opened(address: Command, **options: float) -> Client:
+    return await connect(address, era="legacy", limits=Limits(**options))
+
+
+async def failure_of(client: Client, timeout: float | None = None) -> TargetError:
+    with pytest.raises(TargetError) as caught:
+        await client.call_tool("act", timeout=timeout)
+    return caught.value
+
+
+async def text_of(client: Client) -> str:
+    answer = await client.call_tool("act")
+    text: str = answer["content"][0]["text"]
+    return text
+
+
+async def test_a_server_that_dies_mid_call_fails_it_at_once_with_its_last_words() -> None:
+    address = bad_server("dies", env={"TOKEN": "SECRET-VALUE"})
+    async with await opened(address) as client:
+        async with asyncio.timeout(WAIT_S):
+            error = await failure_of(client)
+    assert error.kind == "exited"
+    assert error.server == "dies"
+    assert error.details["exit_code"] == 3
+    assert "exited with code 3" in str(error)
+    assert "loading the model" in str(error)
+    assert "token=*** is bad \\x1b[31m" in error.details["stderr"]
+    assert "SECRET" not in str(error)
+
+
+async def test_a_killed_server_is_named_with_its_signal() -> None:
+    async with await opened(bad_server("killed")) as client:
+        error = await failure_of(client)
+    assert "was ended by SIGKILL" in str(error)
+
+
+async def test_all_pending_calls_fail_when_the_server_dies_and_later_ones_at_once() -> None:
+    async with await opened(bad_server("half-a-line")) as client:
+        pending = await asyncio.gather(
+            *(client.call_tool("act") for _ in range(5)), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in pending] == [TargetError] * 5
+        assert "exited with code 0" in str(await failure_of(client))
+
+
+async def test_a_server_that_closes_its_output_is_lost_though_it_lives() -> None:
+    async with await opened(bad_server("closes-stdout", stdin_grace_s=0.1)) as client:
+        error = await failure_of(client)
+    assert error.kind == "closed"
+
+
+async def test_garbage_between_messages_is_counted_and_passed_over() -> None:
+    async with await opened(bad_server("garbage")) as client:
+        assert await text_of(client) == "ok"
+        assert client._exchange.garbage >= 4
+
+
+@pytest.mark.parametrize("mode", ["huge", "huge-id-last"])
+async def test_a_message_over_the_limit_fails_its_own_call_only(mode: str) -> None:
+    async with await opened(bad_server(mode, max_line=SMALL)) as client:
+        error = await failure_of(client)
+        assert f"longer than {SMALL} bytes" in str(error)
+        assert len(await client.list_tools()) == 1
+
+
+async def test_a_line_without_end_ends_the_server() -> None:
+    async with await opened(bad_server("endless", max_line=SMALL)) as client:
+        error = await failure_of(client)
+    assert error.kind == "too_large"
+    assert "without a newline" in str(error)
+
+
+async def test_wrong_ids_are_ignored_and_the_first_answer_wins() -> None:
+    async with await opened(bad_server("wrong-ids")) as client:
+        assert await text_of(client) == "the first"
+        await client.list_tools()
+        assert client._exchange.strays == 7
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("broken-utf8", "not UTF-8"),
+        ("surrogate", "sent a"),
+        ("deep", "nested"),
+        ("nan", "not JSON"),
+        ("neither", "neither result nor error"),
+    ],
+)
+async def test_a_broken_answer_fails_its_call_at_once_and_the_next_one_works(
+    mode: str, why: str
+) -> None:
+    async with await opened(bad_server(mode)) as client:
+        assert why in str(await failure_of(client))
+        assert len(await client.list_tools()) == 1
+
+
+async def test_a_byte_order_mark_is_forgiven() -> None:
+    async with await opened(bad_server("bom")) as client:
+        assert await text_of(client) == "ok"
+
+
+async def test_a_flood_on_stderr_holds_nothing_up() -> None:
+    async with await opened(bad_server("floods-stderr")) as client:
+        assert await text_of(client) == "ok"
+
+
+async def test_a_flood_of_garbage_ends_the_server() -> None:
+    async with await opened(bad_server("floods-stdout")) as client:
+        error = await failure_of(client)
+    assert error.kind == "garbage"
+    assert "that are no messages" in str(error)
+
+
+async def test_a_call_without_answer_runs_out() -> None:
+    async with await opened(bad_server("silent")) as client:
+        error = await failure_of(client, timeout=0.05)
+        assert error.kind == "timeout"
+        assert "did not answer tools/call within 0.05 s" in str(error)
+        assert len(await client.list_tools()) == 1
+
+
+async def test_a_server_that_stops_reading_fails_the_call_not_the_client() -> None:
+    address = bad_server("stops-reading", stdin_grace_s=0.1, term_grace_s=1)
+    async with await opened(address) as client:
+        big = {"text": "x" * 1_000_000}
+        calls = [client.call_tool("act", big, timeout=0.2) for _ in range(3)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [getattr(outcome, "kind", None) for outcome in outcomes] == ["timeout"] * 3
+
+
+async def test_a_server_that_does_not_start_is_quoted() -> None:
+    with pytest.raises(TargetError, match="exited with code 2") as caught:
+        await connect(bad_server("exits-at-once"))
+    assert caught.value.details["stderr"] == "no API key"
+
+
+async def test_a_command_that_is_not_there_is_named() -> None:
+    with pytest.raises(TargetError, match="there is no command 'no-such-command'"):
+        await connect(Command(("no-such-command",)))
+
+
+async def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(TargetError, match="there is no folder /no/such/folder"):
+        await connect(Command(("true",), cwd="/no/such/folder"))
+
+
+async def test_a_server_gets_our_environment_and_what_is_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OURS", "ours")
+    code = "import os, sys; sys.stderr.write(os.environ['OURS'] + os.environ['ADDED']); sys.exit(1)"
+    with pytest.raises(TargetError, match=r"ours\+more"):
+        await connect(Command(("python3", "-c", code), env={"ADDED": "+more"}))
+
+
+@pytest.mark.parametrize("mode", ["stubborn", "leaves-one-behind"])
+async def test_no_grandchild_survives_the_end(mode: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    address = bad_server(mode, str(fifo), stdin_grace_s=0.1, term_grace_s=0.1)
+    client = await opened(address)
+    with await asyncio.to_thread(open, fifo, "rb", 0) as alive:
+        assert await asyncio.to_thread(alive.read, 5) == b"alive"
+        await client.close()
+        # Its end of the FIFO closes only with the process.
+        assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
+
+
+async def test_a_cancelled_close_still_leaves_nothing_behind(tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    client = await opened(bad_server("stubborn", str(fifo), stdin_grace_s=60))
+    with await asyncio.to_thread(open, fifo, "rb", 0) as alive:
+        assert await asyncio.to_thread(alive.read, 5) == b"alive"
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
+
+
+async def test_a_server_that_leaves_when_asked_to_discover_is_started_again() -> None:
+    async with await connect(bad_server("dies-of-discover")) as client:
+        assert not client.modern
+        assert await text_of(client) == "ok"
+
+
+async def test_a_server_that_ignores_what_it_does_not_know_is_greeted_the_legacy_way() -> None:
+    async with await connect(bad_server("ignores-discover"), limits=Limits(probe_s=0.05)) as client:
+        assert not client.modern
+        assert await text_of(client) == "ok"
+
+
+async def test_an_error_of_the_server_passes_through() -> None:
+    async with await opened(bad_server("silent")) as client:
+        with pytest.raises(McpError, match="method not found") as caught:
+            await client.request("no/such/method")
+    assert caught.value.code == -32601

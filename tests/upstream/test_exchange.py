@@ -1,0 +1,284 @@
+"""Who waits for what: answers find their call, and every call comes to an end."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from portico.model.errors import McpError, TargetError
+from portico.upstream.exchange import Exchange
+from portico.upstream.wire import Failure
+from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
+
+LOST = Failure(server="fake", why="exited with code 1", kind="exited", exit_code=1, stderr="oh no")
+
+
+async def refuse(method: str, _: bytes) -> bytes:
+    raise McpError(f"no {method} here", -32601)
+
+
+class Heard:
+    """What came in unasked."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def __call__(self, method: str, _: bytes) -> None:
+        self.notices.append(method)
+
+
+async def opened(wire: FakeWire, serve: Any = refuse, heard: Heard | None = None) -> Exchange:
+    exchange = Exchange(wire, "fake", serve, heard or Heard())
+    await exchange.open()
+    return exchange
+
+
+def asked(exchange: Exchange, timeout: float = WAIT_S, **more: Any) -> "asyncio.Task[bytes]":
+    id = exchange.next_id()
+    return asyncio.create_task(exchange.ask(id, "work", b"{}", timeout=timeout, **more))
+
+
+def echo(message: Message) -> list[Message]:
+    return [result(message, {"id": message["id"]})] if "method" in message else []
+
+
+async def test_answers_out_of_order_find_their_calls() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    calls = [asked(exchange) for _ in range(3)]
+    await wire.until("work", times=3)
+    for message in reversed(wire.sent):
+        wire.deliver(result(message, message["id"]))
+    assert [msgspec.json.decode(await call) for call in calls] == [1, 2, 3]
+
+
+async def test_a_string_does_not_answer_a_number() -> None:
+    wire = FakeWire(lambda m: [result(m | {"id": str(m["id"])}, "wrong"), result(m, "right")])
+    exchange = await opened(wire)
+    assert await asked(exchange) == b'"right"'
+    assert exchange.strays == 1
+
+
+async def test_an_error_of_the_upstream_comes_unchanged() -> None:
+    wire = FakeWire(lambda m: [error(m, -32999, "why not", {"deep": [1]})])
+    with pytest.raises(McpError) as caught:
+        await asked(await opened(wire))
+    assert (caught.value.code, caught.value.message) == (-32999, "why not")
+    assert caught.value.data == {"deep": [1]}
+
+
+async def test_a_batch_of_answers_is_taken_apart() -> None:
+    wire = FakeWire(lambda m: [msgspec.json.encode([result(m, 1), {"jsonrpc": "2.0"}])])
+    assert await asked(await opened(wire)) == b"1"
+
+
+async def test_a_lost_wire_fails_all_who_wait_and_whoever_comes_later() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    calls = [asked(exchange) for _ in range(3)]
+    await wire.until("work")
+    wire.lose(LOST)
+    for call in (*calls, asked(exchange)):
+        with pytest.raises(TargetError, match="fake exited with code 1") as caught:
+            await call
+        assert caught.value.details == {"exit_code": 1, "stderr": "oh no"}
+
+
+async def test_one_failed_request_leaves_the_others_alone() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    bad, good = asked(exchange), asked(exchange)
+    await wire.until("work")
+    wire.fail(1, Failure(server="fake", why="answered HTTP 500", kind="http", status=500))
+    with pytest.raises(TargetError, match="HTTP 500"):
+        await bad
+    wire.deliver(result({"id": 2}, "fine"))
+    assert await good == b'"fine"'
+
+
+async def test_a_json_rpc_error_in_an_http_body_is_the_answer() -> None:
+    body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no such version"}}'
+    wire = FakeWire(lambda _: None)
+    call = asked(await opened(wire))
+    await wire.until("work")
+    wire.fail(1, Failure(server="fake", why="answered HTTP 400", status=400, body=body))
+    with pytest.raises(McpError, match="no such version"):
+        await call
+
+
+async def test_a_request_that_runs_out_is_cancelled_upstream() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    with pytest.raises(TargetError, match=r"did not answer work within 0\.01 s"):
+        await asked(exchange, timeout=0.01)
+    notice = await wire.until("notifications/cancelled")
+    assert notice["params"]["requestId"] == 1
+    await exchange.close()
+    assert wire.abandoned == [b"1"]
+
+
+async def test_a_caller_that_gives_up_cancels_upstream() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    call = asked(exchange)
+    await wire.until("work")
+    call.cancel()
+    assert (await wire.until("notifications/cancelled"))["params"]["requestId"] == 1
+    await exchange.close()
+
+
+async def test_over_modern_http_closing_the_stream_is_the_cancellation() -> None:
+    wire = FakeWire(lambda _: None, mirrors=True)
+    exchange = await opened(wire)
+    exchange.modern = True
+    with pytest.raises(TargetError):
+        await asked(exchange, timeout=0.01)
+    assert wire.abandoned == [b"1"]
+    assert wire.methods() == ["work"]
+
+
+async def test_a_handshake_is_never_cancelled() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    with pytest.raises(TargetError):
+        await asked(exchange, timeout=0.01, cancellable=False)
+    await exchange.close()
+    assert wire.methods() == ["work"]
+
+
+async def test_progress_gives_a_call_more_time() -> None:
+    wire = FakeWire(lambda _: None)
+    seen: list[float] = []
+    call = asked(await opened(wire), timeout=0.3, progress=lambda p: seen.append(p["progress"]))
+    await wire.until("work")
+    loop = asyncio.get_running_loop()
+    beyond = loop.time() + 0.6
+    ticks = 0
+    while loop.time() < beyond:  # twice the limit, with a sign of life now and then
+        ticks += 1
+        params = {"progressToken": 1, "progress": ticks}
+        wire.deliver({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        await asyncio.wait({call}, timeout=0.05)
+    wire.deliver(result({"id": 1}, "done"))
+    assert await call == b'"done"'
+    assert seen == list(range(1, ticks + 1))
+
+
+async def test_progress_of_somebody_else_changes_nothing() -> None:
+    wire = FakeWire(lambda _: None)
+    seen: list[Any] = []
+    call = asked(await opened(wire), timeout=0.1, progress=seen.append)
+    await wire.until("work")
+    for token in ("1", 99, None):
+        params = {"progressToken": token, "progress": 1}
+        wire.deliver({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    with pytest.raises(TargetError, match="did not answer"):
+        await call
+    assert seen == []
+
+
+async def test_a_question_of_the_upstream_is_answered() -> None:
+    async def serve(method: str, params: bytes) -> bytes:
+        return msgspec.json.encode({"asked": method, "with": msgspec.json.decode(params)})
+
+    wire = FakeWire(lambda _: None)
+    await opened(wire, serve)
+    wire.deliver({"jsonrpc": "2.0", "id": "q", "method": "roots/list", "params": {"a": 1}})
+    answer = await wire.until("answer")
+    assert answer == {
+        "jsonrpc": "2.0",
+        "id": "q",
+        "result": {"asked": "roots/list", "with": {"a": 1}},
+    }
+
+
+async def test_a_question_that_is_not_ours_to_answer_is_refused() -> None:
+    wire = FakeWire(lambda _: None)
+    await opened(wire)
+    wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage"})
+    answer = await wire.until("answer")
+    assert answer["error"] == {"code": -32601, "message": "no sampling/createMessage here"}
+
+
+async def test_a_modern_upstream_gets_no_answer_to_a_question() -> None:
+    wire = FakeWire(echo)
+    exchange = await opened(wire)
+    exchange.modern = True
+    wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "roots/list"})
+    await asked(exchange)
+    assert wire.methods() == ["work"]
+    assert exchange.strays == 1
+
+
+async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
+    thought = asyncio.Event()
+
+    async def think(_: str, __: bytes) -> bytes:
+        await thought.wait()
+        return b"{}"
+
+    wire = FakeWire(lambda _: None)
+    call = asked(await opened(wire, think), timeout=0.1)
+    await wire.until("work")
+    wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"})
+    done, _ = await asyncio.wait({call}, timeout=0.3)
+    assert not done
+    thought.set()
+    await wire.until("answer")
+    wire.deliver(result({"id": 1}, "done"))
+    assert await call == b'"done"'
+
+
+async def test_a_question_can_be_taken_back() -> None:
+    begun, dropped = asyncio.Event(), asyncio.Event()
+
+    async def think(_: str, __: bytes) -> bytes:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            dropped.set()
+        return b"{}"
+
+    wire = FakeWire(lambda _: None)
+    await opened(wire, think)
+    wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"})
+    await asyncio.wait_for(begun.wait(), WAIT_S)
+    params = {"requestId": 7}
+    wire.deliver({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    await asyncio.wait_for(dropped.wait(), WAIT_S)
+    assert wire.sent == []
+
+
+async def test_other_notifications_are_passed_on() -> None:
+    heard = Heard()
+    wire = FakeWire(echo)
+    exchange = await opened(wire, heard=heard)
+    wire.deliver({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    await asked(exchange)
+    assert heard.notices == ["notifications/tools/list_changed"]
+
+
+async def test_what_cannot_be_read_fails_the_call_it_would_have_answered() -> None:
+    wire = FakeWire(lambda m: [b'{"jsonrpc":"2.0","id":%d,"result":{"x":\xff}}' % m["id"]])
+    with pytest.raises(TargetError, match="fake sent a broken message"):
+        await asked(await opened(wire))
+
+
+async def test_a_log_line_that_quotes_an_id_fails_nothing() -> None:
+    wire = FakeWire(lambda m: [b'INFO {"id": %d} came' % m["id"], result(m, "fine")])
+    exchange = await opened(wire)
+    assert await asked(exchange) == b'"fine"'
+    assert exchange.garbage == 1
+
+
+async def test_a_closed_exchange_fails_who_still_waits() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    call = asked(exchange)
+    await wire.until("work")
+    await exchange.close()
+    with pytest.raises(TargetError, match="was closed"):
+        await call
+    assert wire.closed
