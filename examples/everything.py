@@ -96,6 +96,14 @@ async def test_tool_with_logging(context: Context) -> str:
 
 
 @server.tool
+async def test_logging_tool(context: Context) -> str:
+    """Send a log message of every level; a client gets those it asked for."""
+    for level in ("debug", "info", "warning", "error"):
+        await context.log(level, f"A message of level {level}", "everything")
+    return "Logged four messages."
+
+
+@server.tool
 async def test_tool_with_progress(context: Context) -> str:
     """Report progress on the way."""
     for done in (0, 50, 100):
@@ -130,6 +138,14 @@ async def test_elicitation(message: str, context: Context) -> str:
     schema = _form(response={"type": "string", "description": "User's response"})
     answer = await context.elicit(message, schema)
     return f"User response: action={answer.action}, content={json.dumps(answer.content)}"
+
+
+@server.tool
+async def test_streaming_elicitation(context: Context) -> str:
+    """Report progress, then ask: in the modern era never by a request on the stream."""
+    await context.progress(1, 2, "About to ask")
+    answer = await context.elicit("What is your name?", NAME, key="user_name")
+    return f"Hello, {answer.content.get('name', 'stranger')}!"
 
 
 @server.tool

@@ -46,12 +46,14 @@ class Server(Registration):
         page_size: int = 0,
         ttl_ms: int = 0,
         cache_scope: str = "private",
+        call_timeout_s: float | None = None,
         state_key: bytes | None = None,
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
-        `state_key` seals the state of questions that span rounds; replicas of one server share
-        it, a single process makes its own.
+        `call_timeout_s` stops a handler that takes longer; by default none is. `state_key` seals
+        the state of questions that span rounds; replicas of one server share it, a single process
+        makes its own.
         """
         more = {"title": title, "description": description, "websiteUrl": website}
         shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
@@ -70,6 +72,7 @@ class Server(Registration):
         seal = Seal(state_key or secrets.token_bytes(KEY_SIZE))
         functions = FunctionProvider(name, seal=seal, report=_report)
         functions.capabilities = frozenset(capabilities)
+        functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
         super().__init__(functions)
         self._providers: list[Provider] = [functions]

@@ -189,6 +189,7 @@ def test_a_signal_leaves_no_process_behind(
     target = shlex.join(bad_server("stubborn", str(fifo)).argv)
     with calling(target, "act", "--era", "legacy") as terminal, open(fifo, "rb", 0) as alive:
         assert alive.read(5) == b"alive"
+        terminal.until("ok")
         terminal.process.send_signal(number)
         assert terminal.process.wait(WAIT_S) == code
         assert alive.read(1) == b""  # its end closes only with the process

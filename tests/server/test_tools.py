@@ -291,6 +291,43 @@ async def test_plain_functions_do_not_block_each_other_however_many_hang() -> No
     await asyncio.gather(*hung)
 
 
+async def test_a_call_over_its_time_is_stopped_and_says_so() -> None:
+    server = Server("t", call_timeout_s=0.01)
+    stopped = asyncio.Event()
+
+    @server.tool
+    async def forever() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    answer = await call(server, "forever")
+    assert answer["isError"]
+    assert "too long" in text_of(answer)
+    assert stopped.is_set()
+
+
+async def test_a_request_may_have_a_deadline_of_its_own() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def forever() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @server.tool
+    async def own_timeout() -> str:
+        raise TimeoutError("the printer did not answer")
+
+    deadline = asyncio.get_running_loop().time()
+    for name, words in (("forever", "too long"), ("own_timeout", "printer")):
+        message = modern("tools/call", {"name": name})
+        answer = await result(server, message, Context(deadline=deadline + 0.05))
+        assert words in text_of(answer)
+
+
 def test_registering_what_cannot_be_is_an_error_at_once() -> None:
     server = Server("t")
     server.load_tools(DEFINED)

@@ -197,6 +197,23 @@ async def test_a_cancelled_close_still_leaves_nothing_behind(tmp_path: Path) -> 
         assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_giving_up_during_the_start_leaves_nothing_behind(turns: int, tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    opening = asyncio.create_task(opened(bad_server("stubborn", str(fifo), stdin_grace_s=0.1)))
+    for _ in range(turns):  # of the event loop: somewhere between nothing and a running child
+        await asyncio.sleep(0)
+    opening.cancel()
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    # If it was started at all, it is gone: nobody is left to open the other end.
+    alive = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert os.read(alive, 5) == b""
+    os.close(alive)
+
+
 async def test_a_server_that_leaves_when_asked_to_discover_is_started_again() -> None:
     async with await connect(bad_server("dies-of-discover")) as client:
         assert not client.modern

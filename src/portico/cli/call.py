@@ -62,10 +62,11 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
         failed = result.get("isError") is True
         if failed:
             await _check_name(client, options.tool)
-    if options.json:
-        Screen(sys.stdout).json(raw)
-    else:
-        show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
+        if options.json:
+            Screen(sys.stdout).json(raw)
+        else:
+            show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
+        sys.stdout.flush()  # the server may take its time to leave
     return 1 if failed else 0
 
 

@@ -110,6 +110,7 @@ class Context:
         self.data = data
         self.session = session
         self.deadline = deadline
+        """When the answer is no use any more, by the event loop's clock; None for never."""
         self.peer = peer
         self.version = version
         """The version to assume for a request that names none and has no session."""

@@ -1,5 +1,6 @@
 """The provider behind a `Server`: definitions, and the functions that answer for them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -82,6 +83,7 @@ class FunctionProvider:
         self.cache: tuple[int, str] = (0, "private")
         """`ttlMs` and `cacheScope` of what `resources/read` answers."""
         self.capabilities: frozenset[str] = frozenset()
+        self.call_timeout_s: float | None = None
         self._rounds = Rounds(seal)
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
@@ -296,10 +298,28 @@ class FunctionProvider:
         """One round: run to the end, or to the first question the client has not answered."""
         bound, asker = self._rounds.begin(request, context)
         try:
-            return await run(bound)
+            return await self._in_time(run(bound), context)
         except Suspended as suspended:
             assert isinstance(asker, Replay)
             return self._rounds.suspend(request, bound, asker, suspended)
+
+    async def _in_time(
+        self, running: Awaitable[dict[str, Any]], context: Context
+    ) -> dict[str, Any]:
+        """Let it run until the request's deadline or our own limit, whichever comes first."""
+        deadline = context.deadline
+        if self.call_timeout_s is not None:
+            own = asyncio.get_running_loop().time() + self.call_timeout_s
+            deadline = own if deadline is None else min(own, deadline)
+        if deadline is None:
+            return await running
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                return await running
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the handler's own
+            raise ToolError("it took too long and was stopped") from None
 
     def _result(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
         if request.version.modern:

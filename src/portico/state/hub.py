@@ -58,12 +58,11 @@ class ChangeHub:
         listener = _Listener(wanted)
         self._listeners.add(listener)  # before `first` goes out, so that no change falls between
         closed = asyncio.ensure_future(peer.closed())
+        closed.add_done_callback(lambda _: listener.woken.set())
         try:
             await peer.notify(first)
             while not closed.done():
-                woken = asyncio.ensure_future(listener.woken.wait())
-                await asyncio.wait((woken, closed), return_when=asyncio.FIRST_COMPLETED)
-                woken.cancel()
+                await listener.woken.wait()
                 listener.woken.clear()
                 while listener.pending:
                     change = listener.pending.pop(next(iter(listener.pending)))

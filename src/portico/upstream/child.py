@@ -79,25 +79,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     async def open(self, receiver: Receiver) -> None:
         """Start the child, as the leader of a session and process group of its own."""
-        command = self._command
         self._receiver = receiver
-        loop = asyncio.get_running_loop()
+        starting = asyncio.create_task(self._start())
         try:
-            process, _ = await loop.subprocess_exec(
-                lambda: self,
-                *command.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **command.env},
-                cwd=command.cwd,
-                start_new_session=True,
-            )
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Half a start cannot be undone, a whole one can.
+            await asyncio.gather(starting, return_exceptions=True)
+            await self.close()
+            raise
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise self._fail(_no_start(command, error), "start").error() from None
-        self._process = process
-        self._stdin = cast(asyncio.WriteTransport, process.get_pipe_transport(0))
-        self._watcher = asyncio.create_task(self._watch())
+            raise self._fail(_no_start(self._command, error), "start").error() from None
 
     async def send(self, message: Outgoing) -> None:
         """Write one line; waits while the child does not read."""
@@ -134,7 +126,22 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._watcher is not None:
                 self._watcher.cancel()
             self._process.close()
-        await self._gone(self._command.term_grace_s)
+            await self._gone(self._command.term_grace_s)
+
+    async def _start(self) -> None:
+        process, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: self,
+            *self._command.argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **self._command.env},
+            cwd=self._command.cwd,
+            start_new_session=True,
+        )
+        self._process = process
+        self._stdin = cast(asyncio.WriteTransport, process.get_pipe_transport(0))
+        self._watcher = asyncio.create_task(self._watch())
 
     # What the event loop tells us.
 

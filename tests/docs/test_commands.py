@@ -1,0 +1,91 @@
+"""Every `portico` line of the docs is one that the command understands, and the shown output is so.
+
+A block whose commands stand behind a `$` is run, in a folder that has the page's files and the
+examples; `...` in its output stands for anything.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from portico.cli.main import COMMANDS
+from tests.docs.pages import ROOT, Block, blocks, pages, section
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_SHELL = ("", "console", "sh", "shell")
+
+
+@cache
+def _options(command: str) -> frozenset[str]:
+    return frozenset(_OPTION.findall(_portico([command, "--help"], ROOT).stdout))
+
+
+def _portico(arguments: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "portico", *arguments],
+        cwd=folder,
+        env={**os.environ, "PORTICO_HOME": str(folder / "home"), "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _shown() -> Iterator[tuple[str, str]]:
+    """Each `portico` line of the docs, with where it stands."""
+    for page in pages():
+        for block in blocks(page):
+            if block.language not in _SHELL:
+                continue
+            for number, line in enumerate(block.text.splitlines(), block.line):
+                if line.removeprefix("$ ").startswith("portico "):
+                    yield f"{page}:{number}", line.removeprefix("$ ")
+
+
+@pytest.mark.parametrize(("place", "line"), [pytest.param(p, x, id=p) for p, x in _shown()])
+def test_a_command_that_is_shown_exists_with_its_options(place: str, line: str) -> None:
+    _, command, *arguments = shlex.split(line, comments=True)
+    if command.startswith("-"):
+        return
+    assert command in COMMANDS, place
+    used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    assert used <= _options(command), place
+
+
+def _sessions() -> Iterator[tuple[str, Block]]:
+    for page in pages():
+        for block in blocks(page):
+            if block.language in _SHELL and block.text.startswith("$ portico "):
+                yield page, block
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [pytest.param(p, b, id=f"{p}:{b.line}") for p, b in _sessions()]
+)
+def test_a_command_prints_what_the_page_shows(page: str, block: Block, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for saved in blocks(page):
+        if saved.file:
+            (tmp_path / saved.file).write_text(saved.text)
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.partition("\n")
+        ran = _portico(shlex.split(line, comments=True)[1:], tmp_path)
+        # A person sees both; progress is gone by then.
+        printed = re.sub(r"^progress .*\n", "", ran.stderr, flags=re.MULTILINE) + ran.stdout
+        wanted = ".*".join(map(re.escape, shown.rstrip().split("...")))
+        assert re.fullmatch(wanted, printed.rstrip(), re.DOTALL), f"{line}\n{printed}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_documented(command: str) -> None:
+    described = set(_OPTION.findall(section("docs/commands.md", f"portico {command}")))
+    assert described == _options(command) - {"--help"}

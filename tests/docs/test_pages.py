@@ -1,0 +1,109 @@
+"""The docs are whole: links lead somewhere, names and numbers are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import portico
+from portico.definitions import errors as definition_errors
+from portico.model import errors
+from portico.protocol.methods import KNOWN
+from portico.transport.limits import Limits
+from portico.transport.modern import STATUS
+from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_of
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+_GENERATED = "docs/performance.md"
+"""Written by `make bench`."""
+
+
+def _slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
+    return kept.replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_link_inside_the_docs_leads_somewhere(page: str) -> None:
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+        name = str(target.relative_to(ROOT))
+        assert target.exists() or name == _GENERATED, f"{page}: {link}"
+        if anchor:
+            assert anchor in map(_slug, headings(name)), f"{page}: {link}"
+
+
+def test_every_page_can_be_reached_from_the_front() -> None:
+    linked = {
+        str((ROOT / page).parent.joinpath(link.partition("#")[0]).resolve().relative_to(ROOT))
+        for page in pages()
+        for link in _LINK.findall(prose(page))
+        if not link.startswith("http")
+    }
+    assert set(pages()) - linked <= {"README.md"} | _decisions()
+
+
+def _decisions() -> set[str]:
+    return {page for page in pages() if page.startswith("docs/decisions/")}
+
+
+def test_every_public_name_is_documented() -> None:
+    text = "\n".join(path.read_text() for path in DOCS.rglob("*.md"))
+    missing = [name for name in portico.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", text)]
+    assert missing == []
+
+
+def test_every_limit_is_documented_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+) ", text_of("docs/transports.md"), re.MULTILINE))
+    documented = {name: float(value.replace(",", "")) for name, value in rows.items()}
+    assert documented == {name: getattr(Limits(), name) for name in Limits.__struct_fields__}
+
+
+def test_every_error_code_is_documented() -> None:
+    text = text_of("docs/errors.md")
+    codes = {value for value in vars(errors).values() if isinstance(value, int)}
+    assert [code for code in codes if f"`{code}`" not in text] == []
+    for code, status in STATUS.items():
+        row = re.search(rf"^\| `{code}` \|.*$", section("docs/errors.md", "HTTP statuses"), re.MULTILINE)
+        assert row is not None, code
+        assert f"| {status} |" in row[0]
+
+
+def test_every_error_class_is_documented() -> None:
+    text = text_of("docs/errors.md")
+    classes = {*vars(errors).values(), definition_errors.DefinitionError}
+    names = [each.__name__ for each in classes if isinstance(each, type) and issubclass(each, Exception)]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_method_is_in_the_table_of_versions() -> None:
+    text = text_of("docs/versions.md")
+    assert [method for method in KNOWN if f"`{method}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_test_that_is_cited_exists(page: str) -> None:
+    for file, name in _TEST.findall(text_of(page)):
+        assert (ROOT / file).is_file(), f"{page}: {file}"
+        assert not name or f"def {name}(" in (ROOT / file).read_text(), f"{page}: {file}::{name}"
+
+
+def test_decisions_are_numbered_and_have_the_same_three_parts() -> None:
+    notes = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    assert [note.name[:5] for note in notes] == [f"{n:04d}-" for n in range(1, len(notes) + 1)]
+    for note in notes:
+        page = str(note.relative_to(ROOT))
+        title, *parts = headings(page)
+        assert title.startswith(f"{int(note.name[:4])}. "), page
+        assert parts == ["Context", "Decision", "Consequences"], page
+
+
+def test_every_decision_is_listed() -> None:
+    listed = text_of("docs/decisions/README.md")
+    notes = {Path(page).name for page in _decisions()} - {"README.md"}
+    assert [note for note in notes if f"({note})" not in listed] == []

@@ -1,0 +1,160 @@
+"""The app is a bare ASGI callable: mounted anywhere, more than once, or served alone."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from portico import Only, Server
+from tests.support.messages import initialize, modern, request
+from tests.support.stage import Stage, staged
+from tests.support.web import HEADERS, mirrored
+
+LIST = modern("tools/list")
+
+
+@asynccontextmanager
+async def browsing(app: Any, base: str = "http://testserver") -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url=base, headers=HEADERS) as client:
+        yield client
+
+
+async def hello(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("hello")
+
+
+async def test_two_mounts_with_different_links_and_tokens_live_in_one_application() -> None:
+    stage = Stage()
+    public = stage.server.asgi(links=[Only(tools=["echo"])], token="p" * 20, hosts=None)
+    private = stage.server.asgi(token="s" * 20, hosts=None)
+    app = Starlette(
+        routes=[
+            Route("/", hello),
+            Mount("/public", public),
+            Mount("/private", private),
+        ]
+    )
+    async with browsing(app) as client:
+        tools = {}
+        for path, token in (("/public", "p" * 20), ("/private", "s" * 20)):
+            headers = {**mirrored(LIST), "authorization": f"Bearer {token}"}
+            response = await client.post(f"{path}/mcp", json=LIST, headers=headers)
+            assert response.status_code == 200, response.text
+            tools[path] = [tool["name"] for tool in response.json()["result"]["tools"]]
+        wrong = await client.post(
+            "/private/mcp",
+            json=LIST,
+            headers={**mirrored(LIST), "authorization": f"Bearer {'p' * 20}"},
+        )
+        health = await client.get("/private/healthz")
+        other = await client.get("/")
+
+    assert tools["/public"] == ["echo"]
+    assert len(tools["/private"]) == 5
+    assert wrong.status_code == 401
+    assert (health.status_code, other.text) == (200, "hello")
+
+
+async def test_a_session_of_one_mount_is_unknown_to_the_other() -> None:
+    server = Server("x")
+    routes = [Mount("/a", server.asgi(hosts=None)), Mount("/b", server.asgi(hosts=None))]
+    async with browsing(Starlette(routes=routes)) as client:
+        begun = await client.post("/a/mcp", json=initialize())
+        headers = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        here = await client.post("/a/mcp", json=request("ping"), headers=headers)
+        there = await client.post("/b/mcp", json=request("ping"), headers=headers)
+
+    assert (here.status_code, there.status_code) == (200, 404)
+
+
+@pytest.mark.parametrize("path", ["/mount", "/mount/"])
+async def test_a_mount_can_be_the_endpoint_itself(path: str) -> None:
+    app = Server("x").asgi(hosts=None, path="/")
+    scope = {"path": path, "root_path": "/mount"}
+
+    async def mounted(outer: Any, receive: Any, send: Any) -> None:
+        await app({**outer, **scope}, receive, send)
+
+    async with browsing(mounted) as client:
+        response = await client.post(path, json=initialize())
+
+    assert response.status_code == 200
+
+
+async def test_a_framework_that_strips_the_prefix_will_do_too() -> None:
+    app = Server("x").asgi(hosts=None)
+
+    async def stripping(outer: Any, receive: Any, send: Any) -> None:
+        await app({**outer, "path": "/mcp", "root_path": "/prefix"}, receive, send)
+
+    async with browsing(stripping) as client:
+        response = await client.post("/prefix/mcp", json=initialize())
+
+    assert response.status_code == 200
+
+
+async def test_a_mount_is_for_loopback_unless_told_otherwise() -> None:
+    async with browsing(Server("x").asgi()) as client:
+        refused = await client.post("/mcp", json=initialize())
+    async with browsing(Server("x").asgi(hosts=["testserver"])) as client:
+        welcome = await client.post("/mcp", json=initialize())
+
+    assert (refused.status_code, welcome.status_code) == (403, 200)
+
+
+async def test_health_needs_no_token_and_everything_else_does() -> None:
+    async with staged(token="t" * 20) as (_, site):
+        statuses = {
+            path: (await site.client.get(site.url + path)).status_code
+            for path in ("/healthz", "/readyz", "/mcp", "/sse", "/messages", "/nope", "/", "/mcp/")
+        }
+        discovery = await site.client.get(site.url + "/.well-known/oauth-protected-resource")
+
+    assert statuses == {
+        "/healthz": 200,
+        "/readyz": 200,
+        "/mcp": 401,
+        "/sse": 401,
+        "/messages": 401,
+        "/nope": 404,
+        "/": 404,
+        "/mcp/": 404,
+    }
+    assert discovery.status_code == 404
+
+
+async def test_the_lifespan_of_the_host_is_lived_and_websockets_are_turned_away() -> None:
+    app = Server("x").asgi()
+    sent: list[Any] = []
+    events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> Any:
+        return next(events)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    await app({"type": "lifespan"}, receive, send)
+    events = iter([{"type": "websocket.connect"}])
+    await app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
+
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
+
+
+def test_an_app_can_be_mounted_without_loading_a_server() -> None:
+    code = (
+        "import sys, portico.transport.http;"
+        "print([m for m in ('uvicorn', 'uvloop', 'httptools', 'httpx2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
