@@ -64,8 +64,9 @@ class WebServer:
         if self.contender.asked is Asked.SESSION:
             self._initialize()
         started = time.monotonic()
-        workload.check_list(self.ask(self.list_post()), ID, workload.tools(self._tools))
+        answer = self.ask(self.list_post())
         self.latency_s = time.monotonic() - started
+        workload.check_list(answer, ID, workload.tools(self._tools))
 
     def check_call(self) -> None:
         """Call the echo once and look at the answer."""

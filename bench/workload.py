@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ _THINGS = ("issue", "branch", "invoice", "customer", "ticket", "document", "even
 _FIELDS = ("title", "body", "labels", "since", "limit", "owner", "state", "page_token", "assignee")
 
 
+@cache
 def tools(count: int) -> list[dict[str, Any]]:
     """An echo tool and others like those of real servers; the same ones every time."""
     others = _from_catalog(count - 1) if count >= 1000 and CATALOG.is_file() else []

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from portico.auth.token import door_token
 from portico.cli.target import add_options, address_of, limits_of
+from portico.config.paths import state_dir
 from portico.model.errors import TargetError
 from portico.upstream.child import Command
 from portico.upstream.http import Url
@@ -39,6 +41,47 @@ def test_a_url_is_a_url(url: str) -> None:
     found = address(url, "--header", "X-A: b: c", "--token", "t")
     assert isinstance(found, Url)
     assert (found.url, found.headers, found.token) == (url, {"X-A": "b: c"}, "t")
+
+
+@pytest.fixture
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    return door_token(state_dir())
+
+
+@pytest.mark.parametrize(
+    ("url", "ours"),
+    [
+        ("http://127.0.0.1:8000/mcp", True),
+        ("http://localhost/mcp", True),
+        ("http://[::1]:8000/mcp", True),
+        ("https://127.8.9.10/mcp", True),
+        ("http://192.168.1.2/mcp", False),
+        ("http://localhost.evil.test/mcp", False),
+        ("http://127.0.0.1.evil.test/mcp", False),
+        ("http://127.0.0.1@evil.test/mcp", False),
+        ("https://example.test/mcp", False),
+    ],
+)
+def test_the_token_of_our_own_door_is_for_this_machine_only(
+    url: str, ours: bool, door: str
+) -> None:
+    found = address(url)
+    assert isinstance(found, Url)
+    assert found.spare_token == (door if ours else "")
+
+
+def test_a_token_that_was_given_is_the_only_one(door: str) -> None:
+    found = address("http://127.0.0.1/mcp", "--token", "mine")
+    assert isinstance(found, Url)
+    assert (found.token, found.spare_token) == ("mine", "")
+    assert door
+
+
+def test_looking_for_the_token_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    address("http://127.0.0.1/mcp")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("folder")

@@ -55,19 +55,3 @@ def test_the_inspector_calls_a_tool(target: list[str], tmp_path: Path) -> None:
             *("--tool-arg", "region=eu"),
         )
         assert called["content"] == [{"type": "text", "text": "region=eu"}]
-
-
-def test_the_inspector_reads_a_resource_and_a_prompt(target: list[str], tmp_path: Path) -> None:
-    for era in eras_of(target):
-        read = inspect(
-            target, era, tmp_path, "--method", "resources/read", "--uri", "test://static-text"
-        )
-        assert read["contents"][0]["uri"] == "test://static-text"
-        prompt = inspect(
-            target,
-            era,
-            tmp_path,
-            *("--method", "prompts/get", "--prompt-name", "test_prompt_with_arguments"),
-            *("--prompt-args", "arg1=a", "arg2=b"),
-        )
-        assert "arg1='a'" in prompt["messages"][0]["content"]["text"]

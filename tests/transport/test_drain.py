@@ -195,6 +195,7 @@ async def begun(port: int, message: dict[str, Any]) -> AsyncIterator[asyncio.Str
 
 
 LISTEN = listen("sub", toolsListChanged=True)
+END = b"\r\n0\r\n\r\n"  # of a chunked response
 READY = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
@@ -212,7 +213,7 @@ async def test_a_signal_lets_running_calls_finish_and_the_exit_is_clean(
         assert b"200" in await reader.readline()
         await reader.readuntil(b'"ready"}')
         child.send_signal(number)
-        ended = await asyncio.wait_for(listening.read(), WAIT_S)
+        ended = await asyncio.wait_for(listening.readuntil(END), WAIT_S)
         # Those who are in are still answered, but get no new work done.
         writer.write(READY)
         assert b"503" in await reader.readline()
@@ -258,7 +259,7 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         begun(port, modern_call("wait", seconds=3600)),
     ):
         child.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(listening.read(), WAIT_S)  # the drain has begun
+        await asyncio.wait_for(listening.readuntil(END), WAIT_S)  # the drain has begun
         child.send_signal(signal.SIGTERM)
         code = await asyncio.wait_for(child.wait(), WAIT_S)
 

@@ -22,6 +22,7 @@ from tests.upstream.fakes import (
     result,
 )
 
+JSON_ERROR = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"not like this"}}'
 QUICK = Limits(probe_s=0.02, init_s=0.5)
 
 
@@ -181,17 +182,21 @@ async def test_an_http_error_with_a_modern_body_means_modern() -> None:
     assert wire.methods() == ["server/discover"]
 
 
+@pytest.mark.parametrize("body", [b"", JSON_ERROR])
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_closed_door_says_nothing_of_the_era(status: int) -> None:
-    wire = FakeWire(lambda m: wire.fail(m["id"], http(status)), mirrors=True)
+async def test_a_closed_door_says_nothing_of_the_era(status: int, body: bytes) -> None:
+    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), mirrors=True)
     with pytest.raises(TargetError, match=f"HTTP {status}"):
         await greeted(wire)
     assert wire.methods() == ["server/discover"]
 
 
+@pytest.mark.parametrize("body", [b"", b"<h1>no</h1>", JSON_ERROR])
 @pytest.mark.parametrize("status", [400, 404, 405])
-async def test_a_url_that_understands_no_post_is_tried_by_the_old_transport(status: int) -> None:
-    wire = FakeWire(lambda m: wire.fail(m["id"], http(status)), mirrors=True)
+async def test_a_url_that_understands_no_post_is_tried_by_the_old_transport(
+    status: int, body: bytes
+) -> None:
+    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), mirrors=True)
     old = FakeWire(legacy)
     client = await connect(Fake([wire], old), limits=QUICK)
     assert wire.methods() == ["server/discover", "initialize"]

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,7 @@ async def open_client(
     log: "Log | None" = None,
 ) -> "Client":
     """A conversation with the target."""
+    from portico import __version__
     from portico.upstream.answers import NO_ANSWERS
     from portico.upstream.connect import connect
 
@@ -105,10 +107,13 @@ async def open_client(
             answers=answers or NO_ANSWERS,
             limits=limits_of(options),
             log=log,
+            info={"name": "portico", "title": "Portico", "version": __version__},
         )
     except TargetError as error:
         if error.details.get("status") != 401:
             raise
+        if not options.token:
+            _door_token()  # if ours cannot be read, that is the reason
         raise TargetError(f"{error}: give the right one with --token", kind=error.kind) from None
 
 
@@ -138,20 +143,23 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
+    from portico.auth.token import TokenError
     from portico.upstream.http import Url
     from portico.upstream.web import is_loopback
 
-    return Url(
-        url,
-        headers=dict(options.header),
-        token=options.token,
-        spare_token=_door_token() if not options.token and is_loopback(url) else "",
-    )
+    door = ""
+    if is_loopback(url) and not options.token:
+        with suppress(TokenError):  # told if the server turns out to want one
+            door = _door_token()
+    return Url(url, headers=dict(options.header), token=options.token, spare_token=door)
 
 
 def _door_token() -> str:
-    """The token of our own door, if one was ever made here."""
-    return ""
+    """The token of our own door, if one was ever made here; TokenError if it cannot be trusted."""
+    from portico.auth.token import known_token
+    from portico.config.paths import state_dir
+
+    return known_token(state_dir()) or ""
 
 
 def _component(target: str) -> list[str] | None:

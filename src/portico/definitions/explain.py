@@ -25,6 +25,8 @@ from portico.definitions.words import counted, dotted, nearest, shown
 
 MOST_PROBLEMS = 10
 _MOST_BRANCHES = 20
+_DEEPEST = 60
+"""Schemas within schemas to walk into; beyond that, where it goes wrong is all that is said."""
 
 
 class _Place(Struct, frozen=True):
@@ -60,6 +62,8 @@ class _Explainer:
             return [Problem(dotted(path), "is not allowed here", keyword="false")]
         if not isinstance(schema, dict):
             return []
+        if len(self._active) == _DEEPEST:
+            return [Problem(dotted(path), _unexplained(schema))]
         self._active.add((location, path))
         found = self._look(_Place(location, schema, value, path))
         self._active.discard((location, path))
@@ -203,7 +207,7 @@ class _Explainer:
         matching = sum(not self._ask.fails(location, value) for value in place.value)
         least = place.schema.get("minContains", 1)
         most = place.schema.get("maxContains", matching)
-        if least <= matching <= most:
+        if least <= matching <= most or self._ask.exhausted:
             return []
         wanted = f"at least {least}" if matching < least else f"at most {most}"
         what = shown(place.schema[keyword])
@@ -219,6 +223,8 @@ class _Explainer:
     def some(self, place: _Place, keyword: str) -> list[Problem]:
         branches = range(min(len(place.schema[keyword]), _MOST_BRANCHES))
         failing = {i: self.into(place, (keyword, i), place.value) for i in branches}
+        if self._ask.exhausted:
+            return []
         fitting = [str(index + 1) for index, problems in failing.items() if not problems]
         if fitting:
             if keyword == "anyOf" or len(fitting) == 1:
@@ -229,7 +235,7 @@ class _Explainer:
         return best_of(dotted(place.path), place.value, list(failing.values()))
 
     def none(self, place: _Place, keyword: str) -> list[Problem]:
-        if self._ask.fails((*place.location, keyword), place.value):
+        if self._ask.fails((*place.location, keyword), place.value) or self._ask.exhausted:
             return []
         what = shown(place.schema[keyword])
         return [place.problem(f"must not match {what}", keyword=keyword)]

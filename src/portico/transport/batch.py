@@ -42,7 +42,7 @@ class Batch:
 
         async def work() -> None:
             nonlocal response
-            response = await endpoint.handle(request, context)
+            response = await connection.answer(endpoint, request, context)
 
         self._open += 1
         # A cancelled member has no answer, but is over.

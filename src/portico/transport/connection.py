@@ -11,7 +11,7 @@ from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
-from portico.protocol.codec import encode, error_response
+from portico.protocol.codec import encode, error_response, notification
 from portico.protocol.inbound import Answer
 
 
@@ -40,6 +40,8 @@ class Question(Struct, frozen=True):
     """A request of ours to the client, on its way."""
 
     message: bytes
+    taken_back: bytes
+    """The notification that nobody waits for its answer any more."""
     answer: "asyncio.Future[bytes]"
 
 
@@ -49,6 +51,7 @@ class Connection:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._unwanted: set[asyncio.Task[None]] = set()
         self._questions: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked = 0
 
@@ -92,9 +95,18 @@ class Connection:
             params = msgspec.json.decode(notice.params or b"{}", type=_CancelParams)
         except msgspec.DecodeError:
             return  # malformed cancellations are ignored (cancellation, error handling)
-        task = self._running.get(id_key(bytes(params.requestId)))
+        task = self._running.pop(id_key(bytes(params.requestId)), None)
         if task is not None:
+            self._unwanted.add(task)
             task.cancel()
+
+    async def answer(self, endpoint: Endpoint, request: Request, context: Context) -> Response:
+        """The answer to a request that `start` runs; none to one that was cancelled meanwhile,
+        even if its handler took no notice."""
+        response = await endpoint.handle(request, context)
+        if asyncio.current_task() in self._unwanted:
+            raise asyncio.CancelledError
+        return response
 
     def question(self, method: str, params: bytes) -> Question:
         """A request to the client with an id of ours."""
@@ -106,7 +118,8 @@ class Connection:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
         if params != b"{}":
             message["params"] = Raw(params)
-        return Question(encode(message), answer)
+        taken_back = notification("notifications/cancelled", {"requestId": Raw(id)})
+        return Question(encode(message), taken_back, answer)
 
     def settle(self, answer: Answer) -> None:
         """Bring a client's answer to the handler that asked; one to nothing is ignored."""
@@ -137,6 +150,7 @@ class Connection:
                 future.exception()  # looked at: its handler may be cancelled already
 
     def _finished(self, key: bytes, task: "asyncio.Task[None]") -> None:
+        self._unwanted.discard(task)
         if self._running.get(key) is task:
             del self._running[key]
         if not task.cancelled() and (error := task.exception()) is not None:

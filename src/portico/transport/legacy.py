@@ -49,7 +49,11 @@ class LegacyPeer:
             raise AskError("the client is gone")
         question = self._session.connection.question(method, params)
         await self._stream.say(question.message)
-        return await question.answer
+        try:
+            return await question.answer
+        except asyncio.CancelledError:
+            self._session.session.send(question.taken_back)
+            raise
 
     async def closed(self) -> None:
         """Wait until the session ends or we drain; a dropped connection is neither."""
@@ -181,7 +185,7 @@ class Legacy:
 
         async def work() -> None:
             nonlocal response
-            response = await self._endpoint.handle(request, context)
+            response = await session.connection.answer(self._endpoint, request, context)
 
         def over() -> None:
             answer = response

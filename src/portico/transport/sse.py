@@ -55,7 +55,11 @@ class SsePeer:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         await self.notify(question.message)
-        return await question.answer
+        try:
+            return await question.answer
+        except asyncio.CancelledError:
+            self.say(question.taken_back)
+            raise
 
     async def closed(self) -> None:
         """Wait until the client leaves or we drain."""
@@ -164,7 +168,7 @@ class OldSse:
             nonlocal answered
             response = self._endpoint.quick(request, context)
             if response is None:
-                response = await self._endpoint.handle(request, context)
+                response = await peer.connection.answer(self._endpoint, request, context)
             answered = True
             await peer.notify(response.encode())
 

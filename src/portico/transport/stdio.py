@@ -89,7 +89,11 @@ class StdioServer:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         self._send(question.message)
-        return await question.answer
+        try:
+            return await question.answer
+        except asyncio.CancelledError:
+            self._send(question.taken_back)
+            raise
 
     async def closed(self) -> None:
         """Wait until the client leaves or we drain."""
@@ -121,7 +125,7 @@ class StdioServer:
             self._reply(response)
 
     async def _answer(self, request: Request, context: Context) -> None:
-        self._reply(await self._endpoint.handle(request, context))
+        self._reply(await self.connection.answer(self._endpoint, request, context))
 
     def _context(self) -> Context:
         return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)

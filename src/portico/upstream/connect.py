@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico import __version__
 from portico.model.errors import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -20,11 +19,13 @@ from portico.protocol.codec import encode
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.client import Client, Introduction, Limits, Log, modern_meta
-from portico.upstream.exchange import Exchange
+from portico.upstream.exchange import Exchange, HttpError
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.wire import Address, Wire
 
 ERAS = ("auto", "modern", "legacy")
+ANONYMOUS = {"name": "portico", "version": "0"}
+"""Who we say we are, unless a caller says it better."""
 _INFO_KEY = "io.modelcontextprotocol/serverInfo"
 _NOT_SPOKEN = (400, 404, 405)
 """Statuses with which a server of the old transport meets a POST (backward compatibility)."""
@@ -37,10 +38,10 @@ async def connect(
     answers: Answers = NO_ANSWERS,
     limits: Limits | None = None,
     log: Log | None = None,
-    info: Mapping[str, Any] | None = None,
+    info: Mapping[str, Any] = ANONYMOUS,
 ) -> Client:
     """Open a conversation with a server; raises TargetError if there is none to be had."""
-    opening = _Opening(address, answers, limits or Limits(), log, info or _ourselves())
+    opening = _Opening(address, answers, limits or Limits(), log, info)
     try:
         return await opening.open(era)
     except McpError as error:
@@ -124,9 +125,10 @@ class _Opening:
             exchange = await self._dial(self._address.wire())
         try:
             return exchange, await self._handshake(exchange)
-        except TargetError as error:
+        except (HttpError, TargetError) as error:
             older = self._address.older()
-            if older is None or error.details.get("status") not in _NOT_SPOKEN:
+            status = error.status if isinstance(error, HttpError) else error.details.get("status")
+            if older is None or status not in _NOT_SPOKEN:
                 raise
             try:
                 exchange = await self._dial(older)
@@ -288,7 +290,3 @@ def _listed(versions: list[str]) -> str:
 async def _stop(task: "asyncio.Task[Any]") -> None:
     task.cancel()
     await asyncio.wait({task})
-
-
-def _ourselves() -> dict[str, str]:
-    return {"name": "portico", "version": __version__}

@@ -32,6 +32,18 @@ Progress = Callable[[dict[str, Any]], None]
 """Takes the params of a progress notification."""
 
 
+_CLOSED_DOORS = (401, 403)
+"""Statuses that speak for themselves, whatever the body adds."""
+
+
+class HttpError(McpError):
+    """The upstream's own error, which came with an HTTP status."""
+
+    def __init__(self, error: McpError, status: int) -> None:
+        super().__init__(error.message, error.code, error.data)
+        self.status = status
+
+
 class _WireError(Struct):
     code: int = INTERNAL_ERROR
     message: str = ""
@@ -187,7 +199,7 @@ class Exchange:
         """One request will get no answer, or has got it with an HTTP error."""
         pending = self._pending.get(id)
         if pending is not None:
-            pending.fail(_error_in(failure.body) or failure.error())
+            pending.fail(_error_in(failure) or failure.error())
 
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
@@ -347,14 +359,14 @@ def _error_of(raw: bytes) -> McpError:
     return McpError(error.message or "an error without a message", error.code, error.data)
 
 
-def _error_in(body: bytes) -> McpError | None:
+def _error_in(failure: Failure) -> HttpError | None:
     """The JSON-RPC error in an HTTP body, whether or not it names the request."""
-    if not body:
+    if failure.status is None or failure.status in _CLOSED_DOORS or not failure.body:
         return None
     try:
-        envelope = read_message(body)
+        envelope = read_message(failure.body)
     except Malformed:
         return None
     if not isinstance(envelope, Envelope) or envelope.jsonrpc != "2.0" or not envelope.error:
         return None
-    return _error_of(bytes(envelope.error))
+    return HttpError(_error_of(bytes(envelope.error)), failure.status)

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 from portico import Context, Server
+from portico.providers.blocking import BlockingContext
 
 server = Server("hostile", "1")
 _never = threading.Event()
@@ -49,7 +50,7 @@ async def never_returns(context: Context) -> str:
 
 
 @server.tool
-def never_returns_in_thread(context: Any) -> str:
+def never_returns_in_thread(context: BlockingContext) -> str:
     """Wait for what never comes, as a plain function."""
     context.progress(0)
     _never.wait()
