@@ -1,7 +1,7 @@
 """The library's front: definitions and functions in, one pure `handle` out."""
 
 import logging
-import secrets
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from portico.model.types import Change, Link, Provider
 from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Refused, read
-from portico.protocol.seal import KEY_SIZE, Seal
 from portico.providers.functions import FunctionProvider
 from portico.providers.registration import Registration
+from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.hub import ChangeHub
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Server(Registration):
             cache_scope=cache_scope,
             page_size=page_size,
         )
-        seal = Seal(state_key or secrets.token_bytes(KEY_SIZE))
-        functions = FunctionProvider(name, seal=seal, report=_report)
+        rounds = Rounds(state_key or os.urandom(KEY_SIZE))
+        functions = FunctionProvider(name, rounds=rounds, report=_report)
         functions.capabilities = frozenset(capabilities)
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)

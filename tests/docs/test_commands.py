@@ -28,10 +28,11 @@ def _options(command: str) -> frozenset[str]:
 
 
 def _portico(arguments: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     return subprocess.run(
         [sys.executable, "-m", "portico", *arguments],
         cwd=folder,
-        env={**os.environ, "PORTICO_HOME": str(folder / "home"), "COLUMNS": "80"},
+        env={**os.environ, "PATH": path, "PORTICO_HOME": str(folder / "home")},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -12,9 +12,11 @@ _UNREADABLE = object()
 def read(body: bytes) -> Any:
     """The JSON of a body by the letter, or a mark that it is none."""
     try:
-        return json.loads(body.decode(), parse_constant=_refuse)
+        value = json.loads(body.decode(), parse_constant=_refuse)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError):
         return _UNREADABLE
+    return value
 
 
 def request_id(message: Any) -> str | None:

@@ -66,8 +66,8 @@ class Mutator:
                 here, away = copy.deepcopy((parent[key], other[there]))
                 other[there] = here
                 parent[key] = away
-            case 6:
-                return [message] * random.choice((1, 2, 150))
+            case 6 if isinstance(message, dict):
+                return [message] * random.choice((1, 1, 2, 2, 120))
         return message
 
     # Byte by byte: most likely no JSON at all.

@@ -10,7 +10,6 @@ import pytest
 from portico import ROOTS, AskError, Context, Server, elicitation, sampling
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.protocol.seal import Seal
 from portico.providers.rounds import Rounds
 from tests.support.messages import error, modern, request, result
 
@@ -202,7 +201,7 @@ async def test_a_state_that_was_changed_or_is_not_the_askers_is_refused(
 
 def test_a_state_expires() -> None:
     now = [1000.0]
-    rounds = Rounds(Seal(b"k" * 32), clock=lambda: now[0], ttl_s=60)
+    rounds = Rounds(b"k" * 32, clock=lambda: now[0], ttl_s=60)
     from portico.model.errors import InvalidParams
     from portico.model.message import Request
     from portico.providers.rounds import Replay, Suspended

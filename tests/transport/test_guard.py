@@ -6,7 +6,7 @@ import pytest
 
 from portico import Server
 from portico.transport.asgi import Reply
-from portico.transport.guard import Guard, Head, accepts
+from portico.transport.guard import EVENT_STREAM, JSON, Guard, Head, answer_type
 from portico.transport.limits import Limits
 from tests.support.messages import initialize, modern
 from tests.support.web import mirrored, post_bytes, serving
@@ -223,12 +223,29 @@ def test_a_head_shows_others_only_what_mirrors_the_body() -> None:
     assert len(head) == 2
 
 
-def test_accept_is_read_with_its_weights() -> None:
-    types = (b"application/json", b"text/event-stream")
-
-    assert accepts(b"", types)
-    assert accepts(b"Application/JSON , text/event-stream; q=0.5", types)
-    assert not accepts(b"application/json;q=0.0, text/*", types)
+@pytest.mark.parametrize(
+    "accept, type",
+    [
+        (b"", JSON),
+        (b"*/*", JSON),
+        (b"application/*, text/*", JSON),
+        (b"application/json, text/event-stream", JSON),
+        (b"Application/JSON , text/event-stream; q=0.5", JSON),
+        (b"text/event-stream, application/json", EVENT_STREAM),
+        (b"application/json;q=0.5, text/event-stream", EVENT_STREAM),
+        (b"text/event-stream, */*;q=0.1", EVENT_STREAM),
+        (b"text/html, */*", JSON),
+        (b"application/json;q=0.0, text/*", b""),
+        (b"application/json;q=nonsense, text/*", b""),
+        (b"application/json", b""),
+        (b"text/event-stream", b""),
+        (b",;,=", b""),
+    ],
+)
+def test_the_type_of_an_answer_is_what_the_client_would_rather_have(
+    accept: bytes, type: bytes
+) -> None:
+    assert answer_type(accept) == type
 
 
 async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> None:

@@ -351,6 +351,40 @@ async def test_both_eras_share_one_endpoint() -> None:
     assert current.json()["result"]["resultType"] == "complete"
 
 
+@pytest.mark.parametrize("message", [request("tools/list"), tool_call("echo", text="hi")])
+async def test_a_client_that_would_rather_have_events_gets_them(message: dict[str, Any]) -> None:
+    events_first = {"accept": "text/event-stream, application/json"}
+    async with staged() as (_, site):
+        headers = await site.session()
+        async with site.streamed(message, headers | events_first) as stream:
+            primed, answer = await stream.events()
+        again = headers | STREAM | {"last-event-id": primed["id"]}
+        async with site.streamed(None, again, "GET") as resumed:
+            assert await resumed.events() == [answer]
+
+    assert stream.response.headers["content-type"] == "text/event-stream"
+    assert "result" in json.loads(answer["data"])
+
+
+async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
+    async with staged() as (_, site):
+        headers = await site.session(capabilities={"elicitation": {}})
+        async with site.streamed(tool_call("ask", id=5), headers) as stream:
+            question = await stream.message()
+            cancel = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": 5},
+            }
+            assert (await site.post(cancel, headers)).status_code == 202
+            taken_back = await stream.message()
+            rest = await stream.events()
+
+    assert taken_back["method"] == "notifications/cancelled"
+    assert taken_back["params"]["requestId"] == question["id"]
+    assert rest == []
+
+
 async def test_log_messages_follow_the_level_of_the_session() -> None:
     server = Server("logs")
 

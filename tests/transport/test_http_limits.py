@@ -230,9 +230,12 @@ async def test_an_idle_session_expires_by_itself() -> None:
 
 async def test_notices_wait_bounded_and_each_is_told_once() -> None:
     told: list[bytes] = []
+    all_told = asyncio.Event()
 
     async def tell(message: bytes) -> None:
         told.append(message)
+        if not len(notices):
+            all_told.set()
 
     notices = Notices(3, tell)
     for message in (b"a", b"b", b"a", b"c", b"d", b"b", b"d"):
@@ -241,8 +244,7 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
 
     notices.reader = True
     notices.wake()
-    while len(notices):
-        await asyncio.sleep(0)
+    await soon(all_told)
 
     assert told == [b"b", b"c", b"d"]
 

@@ -138,7 +138,7 @@ def _without(message: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _at(version: str) -> dict[str, Any]:
-    return modern("tools/list") | {"params": {"_meta": {**modern_meta(), PREFIX + "protocolVersion": version}}}  # fmt: skip
+    return request("tools/list", {"_meta": modern_meta() | {PREFIX + "protocolVersion": version}})
 
 
 LIST = modern("tools/list")
@@ -250,6 +250,16 @@ async def test_a_client_must_accept_both_kinds_of_answer(accept: str, status: in
         response = await site.modern(LIST, {"accept": accept})
 
     assert response.status_code == status
+
+
+@pytest.mark.parametrize("message", [modern("tools/list"), modern_call("echo", text="hi")])
+async def test_a_client_that_would_rather_have_events_gets_them(message: dict[str, Any]) -> None:
+    headers = mirrored(message) | {"accept": "text/event-stream, application/json"}
+    async with staged() as (_, site), site.streamed(message, headers) as stream:
+        (event,) = await stream.events()
+
+    assert stream.response.headers["content-type"] == "text/event-stream"
+    assert "result" in json.loads(event["data"])
 
 
 @pytest.mark.parametrize(

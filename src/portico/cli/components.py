@@ -1,8 +1,8 @@
 """From a component on the command line to a `Server`: a Python file or a definitions file."""
 
+import os
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 
 from portico.model.errors import RegistrationError
@@ -12,13 +12,12 @@ from portico.server import Server
 def load_component(component: str, handlers: str | None = None) -> Server:
     """The server that a component is, or RegistrationError that says why it is none."""
     path, _, variable = component.partition(":") if ".py:" in component else (component, "", "")
-    file = Path(path)
-    if not file.is_file():
+    if not os.path.isfile(path):
         raise RegistrationError(f"{path}: no such file")
-    if file.suffix == ".py":
-        return _server_in(_import(file), path, variable)
-    if file.suffix == ".json":
-        return _from_definitions(file, handlers)
+    if path.endswith(".py"):
+        return _server_in(_import(path), path, variable)
+    if path.endswith(".json"):
+        return _from_definitions(path, handlers)
     raise RegistrationError(f"{path}: not a component; give a .py or a .json file")
 
 
@@ -35,15 +34,15 @@ def _server_in(module: ModuleType, path: str, variable: str) -> Server:
     raise RegistrationError(f"{path}: several servers; say which: {path}:NAME{_among(found)}")
 
 
-def _from_definitions(file: Path, handlers: str | None) -> Server:
+def _from_definitions(path: str, handlers: str | None) -> Server:
     """A server of a definitions file; each handler is the function with the tool's name."""
-    server = Server(file.stem)
-    server.load(file)
+    server = Server(_stem(path))
+    server.load(path)
     module = None
     if handlers is not None:
-        if not Path(handlers).is_file():
+        if not os.path.isfile(handlers):
             raise RegistrationError(f"{handlers}: no such file")
-        module = _import(Path(handlers))
+        module = _import(handlers)
     missing = [
         key
         for kind, key, name in server.unanswered()
@@ -65,16 +64,22 @@ def _give_handler(
     return True
 
 
-def _import(file: Path) -> ModuleType:
-    spec = spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
+def _import(path: str) -> ModuleType:
+    """Run a Python file as a module; by hand, because `importlib.util` is slow to import."""
+    name, file = _stem(path), os.path.abspath(path)
+    loader = SourceFileLoader(name, file)
+    module = ModuleType(name)
+    module.__file__, module.__loader__ = file, loader
+    module.__spec__ = ModuleSpec(name, loader, origin=file)
     # As `python FILE` has it: what lies beside the file can be imported.
-    sys.path.insert(0, str(file.resolve().parent))
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    sys.path.insert(0, os.path.dirname(file))
+    sys.modules[name] = module
+    loader.exec_module(module)
     return module
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def _among(found: dict[str, Server]) -> str:

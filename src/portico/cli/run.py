@@ -1,19 +1,32 @@
 """`portico run`: serve components over stdio or HTTP."""
 
-import argparse
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
+    import argparse
+
     from portico.server import Server
+
+
+class _Options:
+    """What the command line says; the defaults are here, so that the plain case needs no parser."""
+
+    def __init__(self, component: list[str]) -> None:
+        self.component = component
+        self.handlers: str | None = None
+        self.http: str | None = None
+        self.auth = "token"
+        self.allow_host: list[str] = []
+        self.name: str | None = None
+        self.drain = 30.0
 
 
 def main(argv: list[str]) -> int:
     """Serve until the client leaves or a signal comes."""
-    options = _parser().parse_args(argv)
+    options = _options(argv)
     out = None
     if options.http is None:
         # Before anything of the user's is imported: what it prints must not reach the client.
@@ -26,6 +39,8 @@ def main(argv: list[str]) -> int:
         print(f"portico: {error}", file=sys.stderr)
         return 1
     except Exception:  # noqa: BLE001  (importing the user's file may raise anything)
+        import traceback
+
         print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
         traceback.print_exc()
         return 1
@@ -56,7 +71,16 @@ def _load(components: list[str], handlers: str | None, name: str | None) -> "Ser
     return Server.compose(name or "portico", *servers)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options(argv: list[str]) -> _Options:
+    options = _Options(argv)
+    if argv and not any(word.startswith("-") for word in argv):
+        return options  # as clients start it; argparse is slow to import
+    return _parser().parse_args(argv, namespace=options)
+
+
+def _parser() -> "argparse.ArgumentParser":
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="portico run",
         description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
@@ -75,13 +99,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--auth",
         choices=("token", "none"),
-        default="token",
         help="want the bearer token (default), or none: on loopback only",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
-        default=[],
         metavar="HOST[:PORT]",
         help="a further Host to answer to, for example behind a proxy; repeatable",
     )
@@ -89,7 +111,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain",
         type=float,
-        default=30.0,
         metavar="SECONDS",
         help="how long running calls may take after SIGTERM (default 30)",
     )

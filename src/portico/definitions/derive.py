@@ -1,22 +1,20 @@
-"""From a Python function to a definition, and from JSON arguments to its parameters."""
+"""From a Python function to a definition, and from JSON arguments to its parameters.
+
+What reads functions is imported when the first one is read: a server of definition files needs
+none of it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
 from portico.definitions.errors import DefinitionError
-from portico.definitions.shapes import input_schema, output_schema, revive, schema_of
-from portico.definitions.signatures import NOTHING, Signature, read_signature
 from portico.definitions.templates import UriTemplate
-from portico.model.errors import InvalidParams, ToolError
 
-_ABSENT = object()
-"""Stands for an argument that was not given; the function has a default of its own for it."""
-
-_Converter = Callable[[dict[str, Any]], dict[str, Any]]
+if TYPE_CHECKING:
+    from portico.definitions.binding import Converter
+    from portico.definitions.signatures import Signature
 
 
 class Derived:
@@ -27,8 +25,8 @@ class Derived:
     def __init__(
         self,
         definition: dict[str, Any],
-        signature: Signature,
-        convert: _Converter,
+        signature: "Signature",
+        convert: "Converter",
         *,
         wraps_result: bool = False,
     ) -> None:
@@ -70,6 +68,10 @@ def derive_tool(
 
     `output_schema=None` promises nothing of the result, whatever the return type.
     """
+    from portico.definitions.binding import from_json
+    from portico.definitions.shapes import input_schema
+    from portico.definitions.signatures import read_signature
+
     signature = read_signature(fn)
     output, wraps = _output(signature, output_schema)
     definition = _definition(signature, name, title, description)
@@ -82,7 +84,7 @@ def derive_tool(
     }
     definition |= {field: value for field, value in given.items() if value is not None}
     _check(TOOL, definition, signature)
-    convert = _from_json(signature, definition["name"])
+    convert = from_json(signature, definition["name"])
     return Derived(definition, signature, convert, wraps_result=wraps)
 
 
@@ -96,6 +98,10 @@ def derive_prompt(
     meta: Mapping[str, Any] | None = None,
 ) -> Derived:
     """A prompt whose arguments are the parameters; they travel as text and are converted."""
+    from portico.definitions.binding import from_text
+    from portico.definitions.shapes import input_schema
+    from portico.definitions.signatures import read_signature
+
     signature = read_signature(fn)
     definition = _definition(signature, name, title, description)
     properties = input_schema(signature)["properties"]
@@ -110,7 +116,7 @@ def derive_prompt(
     given = {"icons": icons and [dict(icon) for icon in icons], "_meta": meta and dict(meta)}
     definition |= {field: value for field, value in given.items() if value is not None}
     _check(PROMPT, definition, signature)
-    return Derived(definition, signature, _from_text(signature, f"prompt {definition['name']}"))
+    return Derived(definition, signature, from_text(signature, f"prompt {definition['name']}"))
 
 
 def derive_template(fn: Callable[..., Any], uri_template: str) -> Derived:
@@ -118,6 +124,9 @@ def derive_template(fn: Callable[..., Any], uri_template: str) -> Derived:
 
     The function may also take `uri`, the URI that was read.
     """
+    from portico.definitions.binding import from_text
+    from portico.definitions.signatures import read_signature
+
     signature = read_signature(fn)
     is_template = "{" in uri_template
     # A resource without a name of its own goes by its URI.
@@ -126,14 +135,14 @@ def derive_template(fn: Callable[..., Any], uri_template: str) -> Derived:
     definition["uriTemplate" if is_template else "uri"] = uri_template
     _check(TEMPLATE if is_template else RESOURCE, definition, signature)
     _check_variables(signature, UriTemplate(uri_template) if is_template else None)
-    return Derived(definition, signature, _from_text(signature, uri_template))
+    return Derived(definition, signature, from_text(signature, uri_template))
 
 
 # Definitions.
 
 
 def _definition(
-    signature: Signature, name: str | None, title: str | None, description: str | None
+    signature: "Signature", name: str | None, title: str | None, description: str | None
 ) -> dict[str, Any]:
     if name is None and signature.name == "<lambda>":
         raise signature.error("needs a name")
@@ -146,21 +155,25 @@ def _definition(
 
 
 def _output(
-    signature: Signature, given: Mapping[str, Any] | EllipsisType | None
+    signature: "Signature", given: Mapping[str, Any] | EllipsisType | None
 ) -> tuple[dict[str, Any] | None, bool]:
+    from portico.definitions.shapes import output_schema
+
     if isinstance(given, EllipsisType):
         return output_schema(signature.returns)
     return (None if given is None else dict(given)), False
 
 
-def _check(kind: Kind, definition: dict[str, Any], signature: Signature) -> None:
+def _check(kind: Kind, definition: dict[str, Any], signature: "Signature") -> None:
     try:
         kind.check(definition)
     except DefinitionError as error:
         raise error.inside(source=signature.label) from None
 
 
-def _check_variables(signature: Signature, template: UriTemplate | None) -> None:
+def _check_variables(signature: "Signature", template: UriTemplate | None) -> None:
+    from portico.definitions.shapes import schema_of
+
     variables = template.variables if template is not None else ()
     optional = template.optional if template is not None else ()
     parameters = {parameter.name: parameter for parameter in signature.parameters}
@@ -176,94 +189,3 @@ def _check_variables(signature: Signature, template: UriTemplate | None) -> None
             schema_of(parameter.type, {})
         except (TypeError, NameError, ValueError):
             raise signature.error("cannot be made from text", parameter.name) from None
-
-
-# Arguments.
-
-
-def _from_json(signature: Signature, label: str) -> _Converter:
-    """Convert all arguments in one go, through a type that is made at the first call."""
-    names = [parameter.name for parameter in signature.parameters]
-    shape: type[Any] | None = None
-
-    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        nonlocal shape
-        if shape is None:
-            shape = _struct(signature)
-        try:
-            values = msgspec.convert(arguments, shape, dec_hook=revive)
-        except msgspec.ValidationError as error:
-            try:
-                values = msgspec.convert(_whole_numbers(arguments), shape, dec_hook=revive)
-            except msgspec.ValidationError:
-                raise ToolError(f"{label}: {_said(error)}") from None
-        given = ((name, getattr(values, name)) for name in names)
-        return {name: value for name, value in given if value is not _ABSENT}
-
-    return convert
-
-
-def _struct(signature: Signature) -> type[Any]:
-    fields: list[Any] = []
-    for parameter in signature.parameters:
-        kind = _typed(parameter.type)
-        fields.append((parameter.name, kind, *(() if parameter.required else (_ABSENT,))))
-    return msgspec.defstruct("Arguments", fields, kw_only=True)
-
-
-def _typed(kind: Any) -> Any:
-    return Any if kind is NOTHING else kind
-
-
-def _whole_numbers(value: Any) -> Any:
-    """To JSON Schema `1.0` is an integer, to msgspec it is none: make it one."""
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case list():
-            return [_whole_numbers(item) for item in value]
-        case dict():
-            return {name: _whole_numbers(inner) for name, inner in value.items()}
-    return value
-
-
-def _from_text(signature: Signature, label: str) -> _Converter:
-    """Convert arguments that travel as text: prompts and the variables of URIs."""
-    kinds = {parameter.name: _typed(parameter.type) for parameter in signature.parameters}
-    needed = [parameter.name for parameter in signature.parameters if parameter.required]
-
-    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        for name in needed:
-            if name not in arguments:
-                raise InvalidParams(f"{label}: {name}: missing (required)")
-        values = {}
-        for name in kinds.keys() & arguments.keys():
-            try:
-                values[name] = _read_text(arguments[name], kinds[name])
-            except msgspec.ValidationError as error:
-                raise InvalidParams(f"{label}: {name}: {_said(error)}") from None
-        return values
-
-    return convert
-
-
-def _read_text(value: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind, strict=False, dec_hook=revive)
-    except msgspec.ValidationError:
-        # A list or an object can only have come as JSON.
-        if not isinstance(value, str) or value[:1] not in "[{":
-            raise
-        try:
-            decoded = msgspec.json.decode(value)
-        except (msgspec.MsgspecError, RecursionError):
-            decoded = value
-        return msgspec.convert(decoded, kind, strict=False, dec_hook=revive)
-
-
-def _said(error: Exception) -> str:
-    """`days: expected int, got str` from msgspec's words."""
-    what, _, where = str(error).partition(" - at `$")
-    what = " ".join(what.replace("`", "").split())
-    where = where.rstrip("`").removeprefix(".")
-    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

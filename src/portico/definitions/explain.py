@@ -41,16 +41,22 @@ class _Place(Struct, frozen=True):
         return Problem(dotted(self.path), message, expected, keyword)
 
 
-def explain(root: Any, instance: Any) -> list[Problem]:
-    """The problems of a value that is known not to match, at least one of them."""
-    return _Explainer(root).walk((), instance, ())[:MOST_PROBLEMS]
+def explain(root: Any, instance: Any, started: float | None = None) -> list[Problem]:
+    """The problems of a value that is known not to match, at least one of them.
+
+    `started` is the CPU time of this thread when the value was first checked, if that may have
+    been slow: then nothing is asked again.
+    """
+    found = _Explainer(root, started).walk((), instance, ())
+    different = {(problem.path, problem.message): problem for problem in found}
+    return list(different.values())[:MOST_PROBLEMS]
 
 
 class _Explainer:
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, started: float | None) -> None:
         self._references = References(root)
         self._ref_stands_alone = dialect(root) in REF_STANDS_ALONE
-        self._ask = Questions(root)
+        self._ask = Questions(root, started)
         self._active: set[tuple[Location, tuple[str | int, ...]]] = set()
 
     # Walking.

@@ -1,29 +1,21 @@
 """What a regular expression may cost: none may hold up the server, whoever wrote it.
 
 Plain expressions run on an engine whose time is (size of the expression) x (length of the text),
-where `(a?){5000}` is five thousand states large; those with look-around or back-references may
+where `(a?){5000}` is thousands of states large; those with look-around or back-references may
 backtrack, as far as a limit. Both products are bounded by bounding the text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from portico.definitions.keywords import subschemas
 
 BACKTRACKS = 10_000
 COMPILED_BYTES = 2_000_000
-_WORK = 100_000_000
+WORK = 100_000_000
 """Steps (state x character) for one instance: a second or two at worst."""
-_BACKTRACKING = 250
+_BACKTRACKING = 2_000
 """What one character costs an expression that may backtrack, in steps."""
-UNLIMITED = 4_000_000
-"""More text than a request body may hold by default."""
-
-
-def text_limit(schema: Any) -> int:
-    """How many characters of text this schema's patterns can be given."""
-    cost = sum(pattern_cost(pattern) for pattern in set(_patterns(schema)))
-    return _WORK // cost if cost else UNLIMITED
 
 
 def pattern_cost(pattern: str) -> int:
@@ -75,13 +67,16 @@ def _may_backtrack(pattern: str) -> bool:
     )
 
 
-def _patterns(root: Any) -> Iterable[str]:
-    waiting = [root]
+def patterns_in(root: Any) -> Iterator[tuple[str, str | None]]:
+    """Every pattern in a schema, with the field whose text it is for; None if that can be any."""
+    waiting: list[tuple[Any, str | None]] = [(root, None)]
     while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, dict):
-            if isinstance(schema.get("pattern"), str):
-                yield schema["pattern"]
-            if isinstance(schema.get("patternProperties"), dict):
-                yield from schema["patternProperties"]
-            waiting.extend(inner for _, inner in subschemas(schema))
+        schema, field = waiting.pop()
+        if not isinstance(schema, dict):
+            continue
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"], field
+        if isinstance(schema.get("patternProperties"), dict):
+            yield from ((pattern, field) for pattern in schema["patternProperties"])
+        for way, inner in subschemas(schema):
+            waiting.append((inner, str(way[1]) if way[0] == "properties" else field))

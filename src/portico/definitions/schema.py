@@ -1,12 +1,13 @@
 """One JSON Schema, compiled when it is first used, and what it says of a value."""
 
 from collections.abc import Iterable
+from time import thread_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from portico.definitions import patterns
 from portico.definitions.errors import SchemaError
+from portico.definitions.limits import Limits
+from portico.definitions.patterns import BACKTRACKS, COMPILED_BYTES
 from portico.definitions.problems import Problem, describe
-from portico.definitions.references import References
 from portico.definitions.structure import structural_check
 from portico.definitions.words import dotted, shown
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 __all__ = ["Problem", "Schema", "SchemaError", "describe", "structural_check"]
-
-MAX_INSTANCE_DEPTH = 500
-"""The validator follows a recursive schema down a value on its own stack."""
 
 
 class Schema:
@@ -26,8 +24,7 @@ class Schema:
         self.source = source
         self._where = where
         self._validator: Validator | None = None
-        self._text_limit = 0
-        self._measured = False
+        self._limits: Limits | None = None
 
     def check(self) -> None:
         """Raise SchemaError if it is invalid, of an unknown dialect, not self-contained, or huge.
@@ -39,8 +36,9 @@ class Schema:
     def problems(self, instance: Any) -> list[Problem]:
         """What is wrong with a value, in words a model can act on; empty if it is valid."""
         validator = self._validator or self._compiled()
-        if self._measured and (excess := self._excess(instance)):
+        if self._limits is not None and (excess := self._limits.excess(instance)):
             return [Problem("", excess)]
+        started = thread_time() if self._limits is not None else None
         try:
             if validator.is_valid(instance):
                 return []
@@ -48,7 +46,7 @@ class Schema:
             return [Problem("", f"cannot be checked: {shown(str(error), 200)}")]
         from portico.definitions.explain import explain
 
-        return explain(self.source, instance)
+        return explain(self.source, instance, started)
 
     def describe(self, problems: Iterable[Problem]) -> str:
         """The problems in one short text."""
@@ -64,31 +62,10 @@ class Schema:
 
     def _compile(self) -> "Validator":
         structural_check(self.source)
-        self._text_limit = patterns.text_limit(self.source)
-        # Only for what can be followed arbitrarily deep, or matched at length, are values measured.
-        self._measured = References(self.source).any or self._text_limit < patterns.UNLIMITED
+        limits = Limits(self.source)
+        # Measuring takes longer than validating, so only what needs it is measured.
+        self._limits = limits if limits.needed else None
         return compiled(self.source)
-
-    def _excess(self, instance: Any) -> str:
-        """What is too much about a value for this schema to be checked in good time."""
-        text = 0
-        level = [instance]
-        for _ in range(MAX_INSTANCE_DEPTH):
-            below: list[Any] = []
-            for value in level:
-                if isinstance(value, str):
-                    text += len(value)
-                elif isinstance(value, dict):
-                    text += sum(len(key) for key in value if isinstance(key, str))
-                    below.extend(value.values())
-                elif isinstance(value, list | tuple):
-                    below.extend(value)
-            if text > self._text_limit:
-                return f"too long to match against patterns: over {self._text_limit} characters"
-            if not below:
-                return ""
-            level = below
-        return f"nested deeper than {MAX_INSTANCE_DEPTH} levels"
 
 
 def compiled(schema: Any, **options: Any) -> "Validator":
@@ -101,7 +78,7 @@ def compiled(schema: Any, **options: Any) -> "Validator":
             validate_formats=False,
             retriever=_refuse,
             pattern_options=jsonschema_rs.FancyRegexOptions(
-                backtrack_limit=patterns.BACKTRACKS, size_limit=patterns.COMPILED_BYTES
+                backtrack_limit=BACKTRACKS, size_limit=COMPILED_BYTES
             ),
             **options,
         )
@@ -113,7 +90,8 @@ def compiled(schema: Any, **options: Any) -> "Validator":
 
 def _reason(error: Any) -> str:
     if error.instance_path and error.instance_path[-1] == "pattern":
-        return f"{shown(error.instance)} is not a regular expression, or too large a one"
+        what = f"{shown(error.instance)} is not a regular expression, or too large a one"
+        return f"{what} (maxLength is the way to limit length)"
     message: str = error.message
     return message if len(message) <= 200 else message[:199] + "…"
 

@@ -44,7 +44,7 @@ def _text(value: Any, limit: int, depth: int) -> str:
             return "null" if value is None else str(value).lower()
         case int():
             # Python itself refuses to print integers of thousands of digits.
-            return str(value) if value.bit_length() <= 256 else "a very large integer"
+            return str(value) if value.bit_length() <= 256 else "(very large)"
         case str():
             # Cut before it is quoted, so that both quotes show.
             return _quoted(value if len(value) <= limit - 2 else value[: limit - 3] + "…")

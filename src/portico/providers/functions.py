@@ -22,7 +22,6 @@ from portico.model.types import Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.core import EMPTY_RESULT, decode_params
-from portico.protocol.seal import Seal
 from portico.providers.completions import Completer, completion_result
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.results import (
@@ -73,7 +72,7 @@ class _CompleteParams(Struct):
 class FunctionProvider:
     """Owns what was registered with it and answers with the registered functions."""
 
-    def __init__(self, name: str, *, seal: Seal, report: Report) -> None:
+    def __init__(self, name: str, *, rounds: Rounds, report: Report) -> None:
         self.name = name
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
@@ -84,7 +83,7 @@ class FunctionProvider:
         """`ttlMs` and `cacheScope` of what `resources/read` answers."""
         self.capabilities: frozenset[str] = frozenset()
         self.call_timeout_s: float | None = None
-        self._rounds = Rounds(seal)
+        self._rounds = rounds
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
         self._offer: Offer | None = None

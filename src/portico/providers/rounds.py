@@ -6,11 +6,11 @@ once the client retries (multi round-trip requests).
 """
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -21,9 +21,12 @@ from portico.model.errors import InvalidParams, MissingCapability
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.seal import NONCE_SIZE, Seal, SealBroken
+
+if TYPE_CHECKING:
+    from portico.protocol.seal import Seal
 
 ROUND_TTL_S = 600.0
+KEY_SIZE = 32
 _NOT_SALIENT = ("_meta", "inputResponses", "requestState")
 
 
@@ -105,14 +108,23 @@ class Replay:
 
 
 class Rounds:
-    """Opens and closes the rounds of modern requests with one seal."""
+    """Opens and closes the rounds of modern requests, sealed with one key."""
 
     def __init__(
-        self, seal: Seal, clock: Callable[[], float] = time.time, ttl_s: float = ROUND_TTL_S
+        self, key: bytes, clock: Callable[[], float] = time.time, ttl_s: float = ROUND_TTL_S
     ) -> None:
-        self._seal = seal
+        if len(key) < KEY_SIZE:
+            raise ValueError(f"a state key needs at least {KEY_SIZE} bytes")
+        self._key = key
         self._clock = clock
         self._ttl_s = ttl_s
+
+    @cached_property
+    def _seal(self) -> "Seal":
+        # Made when first needed: most servers never ask, and hashing is slow to import.
+        from portico.protocol.seal import Seal
+
+        return Seal(self._key)
 
     def begin(self, request: Request, context: Context) -> tuple[Context, Replay | Direct]:
         """The context for this run of a handler, with what earlier rounds brought."""
@@ -129,12 +141,14 @@ class Rounds:
         self, request: Request, context: Context, replay: Replay, suspended: Suspended
     ) -> dict[str, Any]:
         """The `input_required` result that asks what is open and seals what is known."""
+        from portico.protocol.seal import NONCE_SIZE
+
         kept = {"answers": replay.answers, "state": context.state}
         state = self._seal.close(
             kept,
             binding=_binding(request, context),
             expires=self._clock() + self._ttl_s,
-            nonce=secrets.token_bytes(NONCE_SIZE),
+            nonce=os.urandom(NONCE_SIZE),
         )
         asks = {
             key: {"method": ask.method, "params": _modern_params(ask)}
@@ -152,6 +166,8 @@ class Rounds:
             return given, {"answers": {}, "state": {}}
         if not isinstance(sealed, str):
             raise InvalidParams("requestState must be a string")
+        from portico.protocol.seal import SealBroken
+
         try:
             kept: dict[str, Any] = self._seal.open(
                 sealed, binding=_binding(request, context), now=self._clock()
@@ -163,6 +179,8 @@ class Rounds:
 
 def _binding(request: Request, context: Context) -> bytes:
     """What a sealed state is good for: one asker, one request."""
+    from hashlib import blake2b
+
     params = msgspec.json.decode(request.params or b"{}", type=dict[str, Any])
     salient = {key: value for key, value in params.items() if key not in _NOT_SALIENT}
     digest = blake2b(msgspec.json.encode(salient, order="sorted"), digest_size=32).digest()
@@ -195,7 +213,7 @@ def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
 
 def _legacy_params(ask: Ask) -> dict[str, Any]:
     if ask.mode == "url" and "elicitationId" not in ask.params:
-        return {**ask.params, "elicitationId": secrets.token_hex(16)}
+        return {**ask.params, "elicitationId": os.urandom(16).hex()}
     return ask.params
 
 

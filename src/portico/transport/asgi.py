@@ -17,7 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = tuple[tuple[bytes, bytes], ...]
 
-JSON = (b"content-type", b"application/json")
+JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 RETRY_AFTER = (b"retry-after", b"1")
 _LINGER_S = 5.0
@@ -37,18 +37,18 @@ def refusal(status: int, why: str, *headers: tuple[bytes, bytes], lingers: bool 
     """A refusal with the JSON-RPC error without id that the spec allows as its body."""
     code = INVALID_REQUEST if status < 500 else INTERNAL_ERROR
     body = error_response(b"", code, why).encode()
-    return Reply(status, body, (JSON, *headers), lingers)
+    return Reply(status, body, (JSON_TYPE, *headers), lingers)
 
 
 def overloaded(why: str, id: bytes = b"") -> Reply:
     """503 for what may be tried again in a moment."""
     body = error_response(id, INTERNAL_ERROR, why).encode()
-    return Reply(503, body, (JSON, RETRY_AFTER))
+    return Reply(503, body, (JSON_TYPE, RETRY_AFTER))
 
 
 def shutting_down(id: bytes = b"") -> Reply:
     """503 for new work while we drain; this connection takes no more."""
-    return Reply(503, stopped(id).encode(), (JSON, RETRY_AFTER, CLOSE))
+    return Reply(503, stopped(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
 
 
 def stopped(id: bytes) -> Response:
@@ -74,7 +74,7 @@ async def send_response(send: Send, response: Response, status: int, headers: He
         await send_reply(send, Reply(202, headers=headers))
         return
     body = b"".join(response.parts)
-    start = [JSON, (b"content-length", b"%d" % len(body)), *headers]
+    start = [JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 

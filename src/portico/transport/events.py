@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from portico.transport.asgi import JSON, Headers, Message, Send
+from portico.transport.asgi import JSON_TYPE, Headers, Message, Send
 
 EVENT_STREAM: Headers = (
     (b"content-type", b"text/event-stream"),
@@ -78,7 +78,7 @@ class Exchange:
             if self.opened:
                 await self._write(event(body, id), last=True)
             elif not self.ended:
-                await self._start(status, (JSON, (b"content-length", b"%d" % len(body))))
+                await self._start(status, (JSON_TYPE, (b"content-length", b"%d" % len(body))))
                 await self._write(body, last=True)
 
     async def end(self, *, prime: bool = True) -> None:

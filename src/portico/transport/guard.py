@@ -8,6 +8,9 @@ from typing import Any
 from portico.transport.asgi import CLOSE, Reply, Scope, refusal
 from portico.transport.limits import Limits
 
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream"
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SCHEMES = ("http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -132,20 +135,30 @@ class Guard:
 
 
 @lru_cache(256)
-def accepts(accept: bytes, wanted: tuple[bytes, ...]) -> bool:
-    """True if an Accept header allows all these media types; an absent one allows any."""
-    if not accept:
-        return True
-    ranges = [_media_range(text) for text in accept.lower().split(b",")]
-    return all(
-        any(r in (type, b"*/*", type.partition(b"/")[0] + b"/*") for r in ranges) for type in wanted
-    )
+def accepts_stream(accept: bytes) -> bool:
+    """True if an Accept header allows an event stream; an absent one allows anything."""
+    return _weight(_ranges(accept), EVENT_STREAM) > 0
+
+
+@lru_cache(256)
+def answer_type(accept: bytes) -> bytes:
+    """The one of our two types that is to be preferred; none unless both are allowed.
+
+    Equal weights leave the choice to us. We go by the order, and JSON is cheaper.
+    """
+    ranges = _ranges(accept)
+    stream, json = _weight(ranges, EVENT_STREAM), _weight(ranges, JSON)
+    if not stream or not json:
+        return b""
+    named = [type for type, _ in ranges if type in (EVENT_STREAM, JSON)]
+    stream_first = named[:1] == [EVENT_STREAM] if stream == json else stream > json
+    return EVENT_STREAM if stream_first else JSON
 
 
 @lru_cache(256)
 def is_json(content_type: bytes) -> bool:
     """True for `application/json`, with or without parameters."""
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+    return content_type.partition(b";")[0].strip().lower() == JSON
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -156,13 +169,29 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return raw
 
 
-def _media_range(text: bytes) -> bytes:
-    """One range of an Accept header; nothing if its weight says "not this"."""
-    type, *parameters = (part.strip() for part in text.split(b";"))
-    for parameter in parameters:
-        if parameter[:2] == b"q=" and not parameter[2:].strip(b"0."):
-            return b""
-    return type
+def _ranges(accept: bytes) -> list[tuple[bytes, float]]:
+    """The media ranges of an Accept header, each with its weight (RFC 9110, 12.5.1)."""
+    ranges: list[tuple[bytes, float]] = []
+    for text in (accept.lower() or b"*/*").split(b","):
+        type, *parameters = (part.strip() for part in text.split(b";"))
+        weight = 1.0
+        for parameter in parameters:
+            if parameter[:2] == b"q=":
+                try:
+                    weight = float(parameter[2:])
+                except ValueError:
+                    weight = 0.0
+        ranges.append((type, weight))
+    return ranges
+
+
+def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
+    """The weight of a type by the most specific range that holds it."""
+    for spelled in (type, type.partition(b"/")[0] + b"/*", b"*/*"):
+        for range, weight in ranges:
+            if range == spelled:
+                return weight
+    return 0.0
 
 
 def _spelled(host: str) -> str:

@@ -11,7 +11,7 @@ from portico.protocol.inbound import Refused, read
 from portico.protocol.ladder import METHOD_HEADER, VERSION_HEADER
 from portico.protocol.methods import TABLE, Kind
 from portico.transport.asgi import (
-    JSON,
+    JSON_TYPE,
     BodyReader,
     Receive,
     Reply,
@@ -23,7 +23,15 @@ from portico.transport.asgi import (
     send_response,
 )
 from portico.transport.connection import Endpoint
-from portico.transport.guard import Guard, Head, accepts, is_json
+from portico.transport.guard import (
+    EVENT_STREAM,
+    JSON,
+    Guard,
+    Head,
+    accepts_stream,
+    answer_type,
+    is_json,
+)
 from portico.transport.legacy import SESSION_HEADER, Legacy, missing_or_gone
 from portico.transport.limits import Limits, Load
 from portico.transport.modern import Modern
@@ -32,8 +40,6 @@ from portico.transport.sse import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
-_STREAM = (b"text/event-stream",)
-_EITHER = (b"application/json", b"text/event-stream")
 _SESSION = SESSION_HEADER.decode()
 STATIC_HEADERS = frozenset(
     (METHOD_HEADER.encode(), method.encode())
@@ -42,10 +48,10 @@ STATIC_HEADERS = frozenset(
 )
 """A request with one of these headers may be answered by `HttpApp.at_once`."""
 
-_NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON,))
-_HEALTHY = Reply(200, b'{"status":"ok"}', (JSON,))
-_READY = Reply(200, b'{"status":"ready"}', (JSON,))
-_DRAINING = Reply(503, b'{"status":"draining"}', (JSON,))
+_NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
+_HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
+_READY = Reply(200, b'{"status":"ready"}', (JSON_TYPE,))
+_DRAINING = Reply(503, b'{"status":"draining"}', (JSON_TYPE,))
 _BARE_400 = Reply(400)
 _GRACE_S = 1.0  # for cancelled calls to tell their askers
 
@@ -125,7 +131,7 @@ class HttpApp:
             return None
         if self._load.draining:
             return None
-        if not accepts(head.raw.get(b"accept", b""), _EITHER):
+        if answer_type(head.raw.get(b"accept", b"")) != JSON:
             return None
         request = read(body, None, head)
         if not isinstance(request, Request) or not request.id or not request.version.modern:
@@ -175,14 +181,16 @@ class HttpApp:
             return
         request = inbound if isinstance(inbound, Request) else None
         asks = isinstance(inbound, list) if request is None else request.id
-        if asks and not accepts(head.raw.get(b"accept", b""), _EITHER):
-            await send_reply(send, _not_acceptable(_EITHER))
+        wanted = answer_type(head.raw.get(b"accept", b"")) if asks else JSON
+        if not wanted:
+            await send_reply(send, _not_acceptable(JSON, EVENT_STREAM))
             return
+        streams = wanted == EVENT_STREAM
         context = Context(principal=principal, data=self._data_of(scope), headers=head)
         if request is not None and request.version.modern:
-            await self._modern.serve(request, context, receive, send)
+            await self._modern.serve(request, context, receive, send, streams)
         elif session is not None:
-            await self._legacy.post(session, inbound, context, receive, send)
+            await self._legacy.post(session, inbound, context, receive, send, streams)
         elif request is not None and request.method == "initialize":
             # Also with a stale id: what else could the client begin with?
             await self._legacy.initialize(request, context, send)
@@ -203,16 +211,16 @@ class HttpApp:
             await send_reply(send, missing_or_gone(given is not None))
         elif scope["method"] == "DELETE":
             await self._legacy.delete(session, send)
-        elif not accepts(head.raw.get(b"accept", b""), _STREAM):
-            await send_reply(send, _not_acceptable(_STREAM))
+        elif not accepts_stream(head.raw.get(b"accept", b"")):
+            await send_reply(send, _not_acceptable(EVENT_STREAM))
         else:
             await self._legacy.get(session, head.raw.get(b"last-event-id"), receive, send)
 
     async def _sse_stream(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
             await send_reply(send, _not_allowed(b"GET"))
-        elif not accepts(head.raw.get(b"accept", b""), _STREAM):
-            await send_reply(send, _not_acceptable(_STREAM))
+        elif not accepts_stream(head.raw.get(b"accept", b"")):
+            await send_reply(send, _not_acceptable(EVENT_STREAM))
         else:
             url = f"{scope.get('root_path', '')}/messages"
             await self._sse.get(url, self._principal_of(scope), receive, send)
@@ -244,7 +252,7 @@ class HttpApp:
         """Why a body is not even read."""
         raw = head.raw
         content_type = raw.get(b"content-type", b"")
-        if content_type != b"application/json" and not is_json(content_type):
+        if content_type != JSON and not is_json(content_type):
             return refusal(415, "Content-Type must be application/json")
         if raw.get(b"content-encoding", b"identity") != b"identity":
             return refusal(415, "Content-Encoding is not supported")
@@ -299,5 +307,5 @@ def _not_allowed(methods: bytes) -> Reply:
     return refusal(405, f"use {methods.decode()} here", (b"allow", methods))
 
 
-def _not_acceptable(types: tuple[bytes, ...]) -> Reply:
+def _not_acceptable(*types: bytes) -> Reply:
     return refusal(406, f"Accept must list {b' and '.join(types).decode()}")

@@ -52,7 +52,7 @@ class LegacyPeer:
         try:
             return await question.answer
         except asyncio.CancelledError:
-            self._session.session.send(question.taken_back)
+            await self._stream.say(question.taken_back)
             raise
 
     async def closed(self) -> None:
@@ -105,8 +105,9 @@ class Legacy:
         context: Context,
         receive: Receive,
         send: Send,
+        streams: bool = False,
     ) -> None:
-        """Take in what a client of a session posted."""
+        """Take in what a client posted; `streams` if it would rather have its answer as events."""
         context.session = session.session
         if isinstance(inbound, Answer):
             session.connection.settle(inbound)
@@ -118,10 +119,15 @@ class Legacy:
             await send_reply(send, _ACCEPTED)
         elif self._load.draining:
             await send_reply(send, shutting_down(inbound.id))
-        elif (response := self._endpoint.quick(inbound, context)) is not None:
-            await send_response(send, response, _status(response))
+        elif (clash := session.connection.clash(inbound)) is not None:
+            await send_response(send, clash, 400)
+        elif (response := self._endpoint.quick(inbound, context)) is None:
+            await self._call(session, inbound, context, receive, send, streams)
+        elif streams and response.result and (stream := session.open_stream()) is not None:
+            stream.complete(response.encode())
+            await self._respond(session, stream, receive, send, streams)
         else:
-            await self._call(session, inbound, context, receive, send)
+            await send_response(send, response, _status(response))
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, receive: Receive, send: Send
@@ -176,6 +182,7 @@ class Legacy:
         context: Context,
         receive: Receive,
         send: Send,
+        streams: bool,
     ) -> None:
         stream = self._begin(session, context)
         if stream is None:
@@ -204,7 +211,7 @@ class Legacy:
             self._load.end_call()
             await send_response(send, refused, 400)
             return
-        await self._respond(session, stream, receive, send)
+        await self._respond(session, stream, receive, send, streams)
 
     async def _batch(
         self,
@@ -251,9 +258,16 @@ class Legacy:
         return stream
 
     async def _respond(
-        self, session: HttpSession, stream: Stream, receive: Receive, send: Send
+        self,
+        session: HttpSession,
+        stream: Stream,
+        receive: Receive,
+        send: Send,
+        streams: bool = False,
     ) -> None:
         exchange = Exchange(send, quiet_s=self._limits.quiet_s, prime=stream.prime)
+        if streams:
+            await exchange.open()
         await stream.carry(exchange)
         await self._carry(session, stream, exchange, receive)
 

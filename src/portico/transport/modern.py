@@ -13,7 +13,7 @@ from portico.model.errors import (
     UNSUPPORTED_VERSION,
     AskError,
 )
-from portico.model.message import Request
+from portico.model.message import Request, Response
 from portico.transport.asgi import (
     Receive,
     Send,
@@ -70,33 +70,50 @@ class Modern:
         self._limits = limits
         self._load = load
 
-    async def serve(self, request: Request, context: Context, receive: Receive, send: Send) -> None:
-        """Answer one request or notification."""
+    async def serve(
+        self,
+        request: Request,
+        context: Context,
+        receive: Receive,
+        send: Send,
+        streams: bool = False,
+    ) -> None:
+        """Answer one request or notification; `streams` if the client would rather have events."""
         if self._load.draining and request.id:
             await send_reply(send, shutting_down(request.id))
             return
         response = self._endpoint.quick(request, context)
         if response is None and not request.id:
             response = await self._endpoint.handle(request, context)
+        if response is not None and streams and response.result:
+            await self._stream(response, send)
+            return
         if response is not None:
             await send_response(send, response, STATUS.get(response.code, 200))
             return
-        streams = request.method == LISTEN
+        listens = request.method == LISTEN
         begin, end = (
             (self._load.begin_stream, self._load.end_stream)
-            if streams
+            if listens
             else (self._load.begin_call, self._load.end_call)
         )
         if not begin():
-            why = "too many streams are open" if streams else "too many calls are running"
+            why = "too many streams are open" if listens else "too many calls are running"
             await send_reply(send, overloaded(f"{why}: try again in a moment", request.id))
             return
         exchange = Exchange(send, quiet_s=self._limits.quiet_s)
         try:
+            if streams:
+                await exchange.open()
             await self._call(request, context, exchange, receive)
         finally:
             exchange.close()
             end()
+
+    async def _stream(self, response: Response, send: Send) -> None:
+        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
+        await exchange.open()
+        await exchange.answer(response.encode())
 
     async def _call(
         self, request: Request, context: Context, exchange: Exchange, receive: Receive

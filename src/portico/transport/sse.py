@@ -10,7 +10,7 @@ from portico.model.message import Request
 from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
 from portico.transport.asgi import (
-    JSON,
+    JSON_TYPE,
     Receive,
     Reply,
     Send,
@@ -181,7 +181,7 @@ class OldSse:
         if refused is None:
             return None
         self._load.end_call()
-        return Reply(400, refused.encode(), (JSON,))
+        return Reply(400, refused.encode(), (JSON_TYPE,))
 
     async def _drain(self, peer: SsePeer) -> None:
         await self._load.drain_began.wait()
