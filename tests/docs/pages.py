@@ -22,6 +22,11 @@ class Block(NamedTuple):
         """The name under which the page's reader saves it, if it has one."""
         return self.note if "." in self.note else ""
 
+    def save(self, folder: Path) -> None:
+        """Save it there, if the page's reader would."""
+        if self.file:
+            (folder / self.file).write_text(self.text)
+
 
 def pages() -> list[str]:
     """Every page, by its path from the root."""

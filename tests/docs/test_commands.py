@@ -10,12 +10,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from portico.cli.main import COMMANDS
+from portico.cli.main import COMMANDS, main
 from tests.docs.pages import ROOT, Block, blocks, pages, section
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -24,7 +26,9 @@ _SHELL = ("", "console", "sh", "shell")
 
 @cache
 def _options(command: str) -> frozenset[str]:
-    return frozenset(_OPTION.findall(_portico([command, "--help"], ROOT).stdout))
+    with redirect_stdout(StringIO()) as printed:
+        assert main([command, "--help"]) == 0
+    return frozenset(_OPTION.findall(printed.getvalue()))
 
 
 def _portico(arguments: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -75,8 +79,7 @@ def _sessions() -> Iterator[tuple[str, Block]]:
 def test_a_command_prints_what_the_page_shows(page: str, block: Block, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for saved in blocks(page):
-        if saved.file:
-            (tmp_path / saved.file).write_text(saved.text)
+        saved.save(tmp_path)
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, shown = part.partition("\n")
         ran = _portico(shlex.split(line, comments=True)[1:], tmp_path)
@@ -84,6 +87,13 @@ def test_a_command_prints_what_the_page_shows(page: str, block: Block, tmp_path:
         printed = re.sub(r"^progress .*\n", "", ran.stderr, flags=re.MULTILINE) + ran.stdout
         wanted = ".*".join(map(re.escape, shown.rstrip().split("...")))
         assert re.fullmatch(wanted, printed.rstrip(), re.DOTALL), f"{line}\n{printed}"
+
+
+def test_the_first_server_of_the_readme_can_be_called_and_looked_at(tmp_path: Path) -> None:
+    first = next(block for block in blocks("README.md") if block.language == "python")
+    (tmp_path / "weather.py").write_text(first.text)
+    assert _portico(["call", "weather.py", "add", '{"a": 2}'], tmp_path).stdout == "3\n"
+    assert "Add two numbers." in _portico(["inspect", "weather.py"], tmp_path).stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

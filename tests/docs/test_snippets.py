@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from portico import Only, Server
-from tests.docs.pages import Block, blocks, pages
+from tests.docs.pages import Block, blocks, pages, text_of
 
 
 def _named(name: str, tool: str) -> Server:
@@ -33,7 +33,7 @@ NOT_RUN = 2
 """Blocks marked `no-run`: they need what is not installed here, or never end."""
 
 
-@pytest.mark.parametrize("page", [p for p in pages() if any(b.language == "python" for b in blocks(p))])
+@pytest.mark.parametrize("page", [page for page in pages() if "```python" in text_of(page)])
 async def test_the_code_of_a_page_runs(
     page: str,
     tmp_path: Path,
@@ -43,8 +43,7 @@ async def test_the_code_of_a_page_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "snippets", **PRELUDES.get(page, {})}
     for block in blocks(page):
-        if block.file:
-            Path(block.file).write_text(block.text)
+        block.save(tmp_path)
         if block.language == "python" and block.note != "no-run":
             await _run(block, page, names)
         elif block.note == "output":

@@ -88,7 +88,7 @@ class StdioTarget:
     group = 20
 
     def __init__(self, random: Random) -> None:
-        self._server = StdioServer(FEATURES)
+        self._server = StdioServer(FEATURES, watched=False)
         if random.random() < 0.8:  # an unopened connection has its own ways to fail
             self._server.initialize(random.choice(("2024-11-05", "2025-03-26", "2025-11-25")))
         self._before = self._server.rss_kib()

@@ -153,7 +153,9 @@ def test_an_id_already_in_flight_is_refused_and_free_again_afterwards(server: St
     again = json.dumps(call).encode().replace(b'"f"', b'"\\u0066"')
     code, id = refusal(server, again)
     assert (code, id) == (INVALID_REQUEST, "f")
-    waiting = server.start("tools/call", {"name": "wait_forever", "arguments": arguments})
+    params = {"name": "wait_forever", "arguments": arguments, "_meta": {"progressToken": "t"}}
+    waiting = server.start("tools/call", params)
+    assert server.receive()["method"] == "notifications/progress"
     ends = {"requestId": waiting}
     server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": ends})
     assert "result" in server.answer_to("f")

@@ -119,7 +119,7 @@ class WireOracle:
     def _check_result(self, message: dict[str, Any]) -> None:
         method, version = self._asked_for(message)
         result = message["result"]
-        if method == "initialize":
+        if method == "initialize" and "protocolVersion" in result:
             self.version = version = result["protocolVersion"]
         envelope = "JSONRPCResponse" if version < "2025-11-25" else "JSONRPCResultResponse"
         self._hold(message, envelope, version)

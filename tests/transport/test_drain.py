@@ -1,6 +1,7 @@
 """A server that is told to stop stops gently."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from portico import Server
 from portico.transport.web import bind
 from tests.support.messages import PREFIX, modern, request
 from tests.support.stage import staged
@@ -20,6 +22,7 @@ from tests.support.web import (
     mirrored,
     modern_call,
     post_bytes,
+    serving,
     soon,
     tool_call,
 )
@@ -108,6 +111,33 @@ async def test_calls_that_take_too_long_are_cancelled_and_their_askers_told() ->
 
     assert [answer["id"] for answer in answers] == [1, 1]
     assert all("shutting down" in answer["error"]["message"] for answer in answers)
+
+
+async def test_a_handler_that_ignores_its_cancellation_holds_up_no_stop() -> None:
+    server = Server("stubborn")
+    entered, release, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def stay() -> str:
+        entered.set()
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        left.set()
+        return ""
+
+    async with serving(server.asgi(), drain_s=0.01) as site:
+        headers = await site.session()
+        modern_one = asyncio.create_task(site.modern(modern_call("stay")))
+        await soon(entered)
+        entered.clear()
+        legacy_one = asyncio.create_task(site.post(tool_call("stay"), headers))
+        await soon(entered)
+    # Here the server has stopped, and the handlers have not.
+    assert not left.is_set()
+    release.set()
+    await soon(left)
+    await asyncio.gather(modern_one, legacy_one, return_exceptions=True)
 
 
 def test_a_port_that_is_taken_is_an_error_before_anything_is_served() -> None:

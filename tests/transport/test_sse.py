@@ -125,12 +125,12 @@ async def test_a_call_can_be_cancelled_and_its_id_used_again() -> None:
     async with old() as (stage, client):
         await client.post(tool_call("wait", id=1))
         await soon(stage.entered)
-        same = await client.post(tool_call("echo", id=1, text=""))
+        same = await client.ask(tool_call("echo", id=1, text=""))
         await client.post(note)
         await soon(stage.cancelled)
         answer = await client.ask(tool_call("echo", id=1, text="again"))
 
-    assert same == 400
+    assert same["error"]["code"] == -32600
     assert answer["result"]["content"][0]["text"] == "again"
 
 
@@ -179,11 +179,12 @@ async def test_bad_input_is_refused_and_the_stream_goes_on() -> None:
 async def test_before_initialize_only_a_ping_is_answered() -> None:
     async with staged() as (_, site), site.streamed(None, STREAM, "GET", "/sse") as stream:
         path = (await stream.event())["data"]
-        listed = await site.post(request("tools/list"), path=path)
-        pinged = await site.post(request("ping"), path=path)
+        await site.post(request("tools/list"), path=path)
+        refused = await stream.message()
+        await site.post(request("ping"), path=path)
         answer = await stream.message()
 
-    assert (listed.status_code, pinged.status_code) == (400, 202)
+    assert refused["error"]["code"] == -32600
     assert answer["result"] == {}
 
 
@@ -206,11 +207,11 @@ async def test_past_the_cap_a_call_is_told_to_come_back() -> None:
     async with staged(Limits(running=1)) as (stage, site), connected(site) as client:
         await client.post(tool_call("wait"))
         await soon(stage.entered)
-        refused = await client.post(tool_call("echo", id=2, text=""))
+        refused = await client.ask(tool_call("echo", id=2, text=""))
         stage.go_on.set()
         answer = await client.stream.message()
 
-    assert refused == 503
+    assert (refused["id"], refused["error"]["code"]) == (2, -32603)
     assert answer["result"]["content"][0]["text"] == "waited"
 
 

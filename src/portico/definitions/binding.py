@@ -30,7 +30,7 @@ def from_json(signature: Signature, label: str) -> Converter:
         except msgspec.ValidationError as error:
             try:
                 values = msgspec.convert(_whole_numbers(arguments), shape, dec_hook=revive)
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, RecursionError):
                 raise ToolError(f"{label}: {_said(error)}") from None
         given = ((name, getattr(values, name)) for name in names)
         return {name: value for name, value in given if value is not _ABSENT}
@@ -72,7 +72,7 @@ def from_text(signature: Signature, label: str) -> Converter:
             if name not in arguments:
                 raise InvalidParams(f"{label}: {name}: missing (required)")
         values = {}
-        for name in kinds.keys() & arguments.keys():
+        for name in (name for name in kinds if name in arguments):
             try:
                 values[name] = _read_text(arguments[name], kinds[name])
             except msgspec.ValidationError as error:
@@ -100,5 +100,6 @@ def _said(error: Exception) -> str:
     """`days: expected int, got str` from msgspec's words."""
     what, _, where = str(error).partition(" - at `$")
     what = " ".join(what.replace("`", "").split())
+    what = what[:1].lower() + what[1:]
     where = where.rstrip("`").removeprefix(".")
-    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what
+    return f"{where}: {what}" if where else what

@@ -174,7 +174,7 @@ def _default(signature: Signature, parameter: Parameter) -> JsonObject:
 def _dumped(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
-    raise NotImplementedError
+    raise TypeError
 
 
 def _first_line(error: Exception) -> str:

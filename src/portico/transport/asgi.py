@@ -42,8 +42,12 @@ def refusal(status: int, why: str, *headers: tuple[bytes, bytes], lingers: bool 
 
 def overloaded(why: str, id: bytes = b"") -> Reply:
     """503 for what may be tried again in a moment."""
-    body = error_response(id, INTERNAL_ERROR, why).encode()
-    return Reply(503, body, (JSON_TYPE, RETRY_AFTER))
+    return Reply(503, busy(id, why).encode(), (JSON_TYPE, RETRY_AFTER))
+
+
+def busy(id: bytes, why: str = "too many calls are running") -> Response:
+    """The answer to a call that there is no room for."""
+    return error_response(id, INTERNAL_ERROR, f"{why}: try again in a moment")
 
 
 def shutting_down(id: bytes = b"") -> Reply:

@@ -99,7 +99,7 @@ class Modern:
         )
         if not begin():
             why = "too many streams are open" if listens else "too many calls are running"
-            await send_reply(send, overloaded(f"{why}: try again in a moment", request.id))
+            await send_reply(send, overloaded(why, request.id))
             return
         exchange = Exchange(send, quiet_s=self._limits.quiet_s)
         try:

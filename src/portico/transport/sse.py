@@ -6,14 +6,14 @@ from urllib.parse import parse_qs
 
 from portico.model.context import Context
 from portico.model.errors import AskError
-from portico.model.message import Request
+from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
 from portico.transport.asgi import (
-    JSON_TYPE,
     Receive,
     Reply,
     Send,
+    busy,
     disconnected,
     overloaded,
     refusal,
@@ -130,38 +130,43 @@ class OldSse:
         return peer
 
     async def post(self, peer: SsePeer, body: bytes, context: Context, send: Send) -> None:
-        """Take in a message; its answer goes over the stream."""
+        """Take in a message; if it is a request, its answer goes over the stream, whatever it is.
+
+        Clients of this transport look nowhere else for it, and some do not survive an HTTP error.
+        """
         inbound = read(body, peer.session.version)
-        if isinstance(inbound, Refused):
+        if isinstance(inbound, Refused) and inbound.response.id in (b"", b"null"):
             await send_response(send, inbound.response, 400)
             return
+        await send_reply(send, _ACCEPTED)
         context.session, context.peer = peer.session, peer
-        if isinstance(inbound, Request) and inbound.id:
-            refused = self._request(peer, inbound, context)
-            await send_reply(send, refused or _ACCEPTED)
-            return
-        if isinstance(inbound, Answer):
+        if isinstance(inbound, Refused):
+            await peer.notify(inbound.response.encode())
+        elif isinstance(inbound, Answer):
             peer.connection.settle(inbound)
         elif isinstance(inbound, list):
             batch = Batch(lambda answers: peer.say(answers) if answers else None)
             batch.serve(inbound, self._endpoint, peer.connection, context)
+        elif inbound.id:
+            refused = self._request(peer, inbound, context)
+            if refused is not None:
+                await peer.notify(refused.encode())
         elif inbound.method == "notifications/cancelled":
             peer.connection.cancel(inbound)
         elif self._endpoint.quick(inbound, context) is None:
             await self._endpoint.handle(inbound, context)
-        await send_reply(send, _ACCEPTED)
 
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has taken too long."""
         for peer in tuple(self._peers.values()):
             peer.connection.close()
 
-    def _request(self, peer: SsePeer, request: Request, context: Context) -> Reply | None:
+    def _request(self, peer: SsePeer, request: Request, context: Context) -> Response | None:
+        """Start a call; the answer comes back if it must not be."""
         if self._load.draining:
-            return shutting_down(request.id)
+            return stopped(request.id)
         if not self._load.begin_call():
-            return overloaded("too many calls are running", request.id)
-
+            return busy(request.id)
         answered = False
 
         async def work() -> None:
@@ -178,10 +183,9 @@ class OldSse:
             self._load.end_call()
 
         refused = peer.connection.start(request, work, over)
-        if refused is None:
-            return None
-        self._load.end_call()
-        return Reply(400, refused.encode(), (JSON_TYPE,))
+        if refused is not None:
+            self._load.end_call()
+        return refused
 
     async def _drain(self, peer: SsePeer) -> None:
         await self._load.drain_began.wait()

@@ -1,24 +1,22 @@
-"""An upstream that is a child process: one message a line, its whole group gone at the end."""
+"""An upstream that is a child process: one message a line."""
 
 import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.lines import LineReader
+from portico.upstream.process import Process
 from portico.upstream.ring import Ring
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver
 
 _NO_ENV: Mapping[str, str] = {}
 _LAST_WORDS_S = 0.2
 """How long an ended child's pipes may stay open in a grandchild before we stop listening."""
-_POLL_S = 0.01
 
 
 class Command(Struct, frozen=True):
@@ -49,7 +47,7 @@ class Command(Struct, frozen=True):
         return
 
 
-class ChildProcess(asyncio.SubprocessProtocol):
+class ChildProcess:
     """A running child, fed lines on its stdin."""
 
     transport = "stdio"
@@ -59,37 +57,36 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._command = command
         self._lines = LineReader(command.max_line)
         self._ring = Ring(secrets=command.env.values())
-        self._process: asyncio.SubprocessTransport | None = None
+        self._process: Process | None = None
         self._stdin: asyncio.WriteTransport | None = None
+        self._reading: list[asyncio.ReadTransport] = []
         self._receiver: Receiver | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._ends = {1: asyncio.Event(), 2: asyncio.Event()}
-        self._exited = asyncio.Event()
+        self._in_ended = asyncio.Event()
+        self._out_ended = asyncio.Event()
+        self._err_ended = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
-        self._buried = False
-
-    @property
-    def pid(self) -> int:
-        """The child's process id, which is also its group's."""
-        assert self._process is not None
-        return self._process.get_pid()
 
     async def open(self, receiver: Receiver) -> None:
-        """Start the child, as the leader of a session and process group of its own."""
+        """Start the child."""
+        command = self._command
         self._receiver = receiver
-        starting = asyncio.create_task(self._start())
+        if os.name != "posix":
+            raise self._fail("cannot start: child processes need Linux or macOS", "start").error()
         try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # Half a start cannot be undone, a whole one can.
-            await asyncio.gather(starting, return_exceptions=True)
-            await self.close()
-            raise
+            self._process = Process(command.argv, {**os.environ, **command.env}, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise self._fail(_no_start(self._command, error), "start").error() from None
+            raise self._fail(_no_start(command, error), "start").error() from None
+        connecting = asyncio.create_task(self._connect(self._process))
+        try:
+            await asyncio.shield(connecting)
+        finally:
+            # Only a few turns of the event loop, and half of it could not be undone.
+            await asyncio.wait({connecting})
+        self._watcher = asyncio.create_task(self._watch(self._process))
 
     async def send(self, message: Outgoing) -> None:
         """Write one line; waits while the child does not read."""
@@ -112,44 +109,40 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._closing = True
         if self._process is None:
             return
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._stdin is not None:
+            self._stdin.close()
         try:
-            if self._stdin is not None:
-                self._stdin.close()
-            if not await self._gone(self._command.stdin_grace_s):
-                self._signal(signal.SIGTERM)
-                await self._gone(self._command.term_grace_s)
-            if self._exited.is_set():
-                await self._end_the_rest()
+            await self._process.end(self._command.stdin_grace_s, self._command.term_grace_s)
         finally:
-            # Also when we are cancelled half-way: nothing of it may stay.
-            self._bury()
-            if self._watcher is not None:
-                self._watcher.cancel()
-            self._process.close()
-            await self._gone(self._command.term_grace_s)
+            await self._let_go()
 
-    async def _start(self) -> None:
-        process, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *self._command.argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **self._command.env},
-            cwd=self._command.cwd,
-            start_new_session=True,
+    async def _connect(self, process: Process) -> None:
+        loop = asyncio.get_running_loop()
+        err, _ = await loop.connect_read_pipe(
+            lambda: _Reading(self._ring.add, self._err_ended), process.stderr
         )
-        self._process = process
-        self._stdin = cast(asyncio.WriteTransport, process.get_pipe_transport(0))
-        self._watcher = asyncio.create_task(self._watch())
+        out, _ = await loop.connect_read_pipe(
+            lambda: _Reading(self._take, self._out_ended), process.stdout
+        )
+        self._stdin, _ = await loop.connect_write_pipe(
+            lambda: _Writing(self._room, self._in_ended), process.stdin
+        )
+        self._reading = [err, out]
 
-    # What the event loop tells us.
+    async def _let_go(self) -> None:
+        """Close our ends of the pipes, and wait until the event loop has done so."""
+        for transport in self._reading:
+            transport.close()
+        if self._stdin is not None and not self._in_ended.is_set():
+            self._stdin.abort()  # what it never read is not waited for
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                for end in (self._in_ended, self._out_ended, self._err_ended):
+                    await end.wait()
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Lines on stdout are messages, anything on stderr is for people."""
-        if fd == 2:
-            self._ring.add(data)
-            return
+    def _take(self, data: bytes) -> None:
         if self._closing or self._failure is not None:
             return
         assert self._receiver is not None
@@ -162,49 +155,23 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._lines.pending > 4 * self._lines.limit:
             # A line without an end: there is no next message to wait for.
             self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
-            self._signal(signal.SIGKILL)
+            assert self._process is not None
+            self._process.signal(signal.SIGKILL)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """One of its pipes was closed."""
-        if fd in self._ends:
-            self._ends[fd].set()
-
-    def process_exited(self) -> None:
-        """The child itself has ended; what it started may not have."""
-        self._exited.set()
-
-    def pause_writing(self) -> None:
-        """The child does not read: senders wait."""
-        self._room.clear()
-
-    def resume_writing(self) -> None:
-        """The child reads again."""
-        self._room.set()
-
-    async def _watch(self) -> None:
+    async def _watch(self, process: Process) -> None:
         """Report the child's end as soon as its last words are in."""
-        over = [asyncio.create_task(e.wait()) for e in (self._exited, self._ends[1])]
+        over = [asyncio.create_task(event.wait()) for event in (process.exited, self._out_ended)]
         try:
             await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-            everything = (self._exited, *self._ends.values())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    asyncio.gather(*(event.wait() for event in everything)), _LAST_WORDS_S
-                )
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    for event in (process.exited, self._out_ended, self._err_ended):
+                        await event.wait()
         finally:
             for task in over:
                 task.cancel()
-        if not self._closing:
-            self._bury()
-            self._tell(*self._how_it_ended())
-
-    def _how_it_ended(self) -> tuple[str, str]:
-        assert self._process is not None
-        code = self._process.get_returncode()
-        if code is None:
-            return "closed its output", "closed"
-        how = f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"
-        return how, "exited"
+        process.signal(signal.SIGKILL)
+        self._tell(*_how_it_ended(process.returncode))
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
@@ -213,43 +180,46 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._receiver.lost(failure)
 
     def _fail(self, why: str, kind: str) -> Failure:
-        code = self._process.get_returncode() if self._process is not None else None
         self._failure = self._failure or Failure(
             server=self._command.name,
             why=why,
             kind=kind,
-            exit_code=code,
+            exit_code=self._process.returncode if self._process is not None else None,
             stderr=self._ring.tail(),
         )
         return self._failure
 
-    async def _gone(self, within_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._exited.wait(), within_s)
-        return self._exited.is_set()
 
-    async def _end_the_rest(self) -> None:
-        """Give what the child left behind a moment to go; it is no child of ours to wait for."""
-        self._signal(signal.SIGTERM)
-        for _ in range(int(_LAST_WORDS_S / _POLL_S)):
-            if not self._signal(0):
-                return
-            await asyncio.sleep(_POLL_S)
+class _Reading(asyncio.Protocol):
+    """One pipe of the child's, passed on as it comes."""
 
-    def _bury(self) -> None:
-        """Kill the whole group, once: later its number may be somebody else's."""
-        self._signal(signal.SIGKILL)
-        self._buried = self._exited.is_set()
+    def __init__(self, take: Callable[[bytes], None], ended: asyncio.Event) -> None:
+        self._take = take
+        self._ended = ended
 
-    def _signal(self, number: int) -> bool:
-        """Signal the whole group; False if there is nobody left in it."""
-        if self._buried:
-            return False
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-            return False
-        return True
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
+
+
+class _Writing(asyncio.BaseProtocol):
+    """The child's stdin: while it does not read, senders wait."""
+
+    def __init__(self, room: asyncio.Event, ended: asyncio.Event) -> None:
+        self._room = room
+        self._ended = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
+        self._room.set()
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
 
 
 def _no_start(command: Command, error: OSError | ValueError) -> str:
@@ -258,6 +228,13 @@ def _no_start(command: Command, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"cannot start: there is no command {command.argv[0]!r}"
     return f"cannot start: {getattr(error, 'strerror', None) or error}"
+
+
+def _how_it_ended(code: int | None) -> tuple[str, str]:
+    if code is None:
+        return "closed its output", "closed"
+    how = f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"
+    return how, "exited"
 
 
 def _name(number: int) -> str:
