@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from portico.model.content import Contents as Contents
     from portico.model.content import Embedded as Embedded
     from portico.model.content import Image as Image
-    from portico.model.content import Link as Link
     from portico.model.content import Message as Message
+    from portico.model.content import ResourceLink as ResourceLink
     from portico.model.content import Text as Text
     from portico.model.content import ToolResult as ToolResult
     from portico.model.context import ROOTS as ROOTS
@@ -45,7 +45,7 @@ _HOMES = {
         "Contents",
         "Embedded",
         "Image",
-        "Link",
+        "ResourceLink",
         "Message",
         "Text",
         "ToolResult",

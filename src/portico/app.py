@@ -16,6 +16,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class UsageError(PorticoError):
     """What was asked for cannot be; the message says what can."""
 
+    exit_code = 2
+
 
 def serve_stdio(
     server: Server,

@@ -1,5 +1,6 @@
 """The official Python SDK's client, over every transport and at every version it speaks."""
 
+import asyncio
 import contextlib
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -79,30 +80,22 @@ class Heard:
     """Notifications as they come in; a test waits for those it expects."""
 
     def __init__(self) -> None:
-        self._send, self._receive = anyio.create_memory_object_stream[Any](1000)
+        self._messages: asyncio.Queue[Any] = asyncio.Queue()
 
     async def __call__(self, message: Any) -> None:
-        await self._send.send(message)
+        self._messages.put_nowait(message)
 
     async def next(self, kind: type[Any]) -> Any:
         """The next message of a kind, passing over others."""
         while True:
-            message = await self._receive.receive()
+            message = await self._messages.get()
             if isinstance(message, kind):
                 return message
 
     def nothing_more(self, kind: type[Any]) -> bool:
         """True if no message of a kind has come by now."""
-        with contextlib.suppress(anyio.WouldBlock):
-            while True:
-                if isinstance(self._receive.receive_nowait(), kind):
-                    return False
-        return True
-
-    def close(self) -> None:
-        """Close both ends, which otherwise warn when they are collected."""
-        self._send.close()
-        self._receive.close()
+        waiting = [self._messages.get_nowait() for _ in range(self._messages.qsize())]
+        return not any(isinstance(message, kind) for message in waiting)
 
 
 async def code_of(call: Awaitable[Any]) -> int:

@@ -236,4 +236,3 @@ async def test_a_client_that_fails_to_answer_fails_only_that_call(way: Way) -> N
         else:
             assert "no roots today" in await text_of(client, "ask_roots")
         assert await text_of(client, "text") == "plain"
-    heard.close()

@@ -1,5 +1,6 @@
 """The chain: links, several servers as one, and several doors to one server."""
 
+import json
 from typing import Any
 
 import pytest
@@ -88,10 +89,8 @@ async def test_links_see_every_request_the_first_one_first() -> None:
     for method in ("tools/list", "server/discover", "tools/call"):
         assert door.quick(ask(method), Context()) is None, "a link is never passed by"
         await door.handle(ask(method, name="a", params=b'{"name":"a"}'), Context())
-    assert seen[:4] == ["outer tools/list", "inner tools/list"] + [
-        "outer server/discover",
-        "inner server/discover",
-    ]
+    assert seen[:2] == ["outer tools/list", "inner tools/list"]
+    assert seen[2:4] == ["outer server/discover", "inner server/discover"]
     assert len(seen) == 6
 
 
@@ -129,3 +128,46 @@ async def test_a_link_that_fails_fails_only_its_request() -> None:
     response = await with_tools("x", "a").endpoint([broken]).handle(ask("tools/list"), Context())
     assert response.code == -32603
     assert b"secret" not in response.encode()
+
+
+async def test_nothing_hidden_can_be_had_by_a_side_door() -> None:
+    server = Server("x")
+    server.resource("secret://x", name="open-sounding")(lambda: "secret")
+    server.resource("open://y", name="y")(lambda: "open")
+    server.prompt(lambda word="": "hidden", name="hidden")
+    server.completion("hidden", "word")(lambda value: ["leaked"])
+    door = server.endpoint([Only(resources=["open*"], prompts=["shown"])])
+    by_name = ask("resources/read", name="open-sounding", params=b'{"name":"open-sounding"}')
+    assert (await door.handle(by_name, Context())).code == -32602
+    shown = ask("resources/read", name="y", params=b'{"name":"y"}')
+    assert not (await door.handle(shown, Context())).error
+    reference = (
+        b'{"ref":{"type":"ref/prompt","name":"hidden"},"argument":{"name":"word","value":""}}'
+    )
+    assert (await door.handle(ask("completion/complete", params=reference), Context())).error
+    acknowledged = await first_heard(door, ["secret://x", "open://y"])
+    assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["open://y"]}
+
+
+async def first_heard(door: Any, uris: list[str]) -> dict[str, Any]:
+    """What a modern listener is told first."""
+    heard: list[dict[str, Any]] = []
+
+    class Leaver:
+        async def notify(self, message: bytes) -> None:
+            heard.append(json.loads(message))
+
+        async def ask(self, method: str, params: bytes) -> bytes:
+            raise AssertionError(method)
+
+        async def closed(self) -> None:
+            return
+
+    params = json.dumps({"notifications": {"resourceSubscriptions": uris}}).encode()
+    await door.handle(ask("subscriptions/listen", params=params), Context(peer=Leaver()))
+    return heard[0]
+
+
+async def test_what_was_declared_in_advance_stays_declared_behind_a_view() -> None:
+    door = Server("x", capabilities=["tools"]).endpoint([Only(tools=["*"])])
+    assert not (await door.handle(ask("tools/list"), Context())).error

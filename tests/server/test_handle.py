@@ -59,9 +59,10 @@ async def test_a_message_may_be_bytes_text_or_an_object(server: Server) -> None:
 async def test_ids_come_back_as_they_were_sent(server: Server) -> None:
     for id in ("a", "", "ü", 0, -5, 2**70):
         assert (await server.handle(request("ping", id=id))).decode()["id"] == id
-    assert b'"\\u0061"' in (
-        await server.handle(b'{"jsonrpc":"2.0","id":"\\u0061","method":"ping"}')
-    ).encode()
+    assert (
+        b'"\\u0061"'
+        in (await server.handle(b'{"jsonrpc":"2.0","id":"\\u0061","method":"ping"}')).encode()
+    )
 
 
 async def test_notifications_are_answered_with_nothing(server: Server) -> None:
@@ -92,7 +93,9 @@ async def test_what_could_be_offered_later_can_be_declared_at_once() -> None:
     assert (await result(server, modern("prompts/list")))["prompts"] == []
 
 
-@pytest.mark.parametrize("method", ["ping", "initialize", "logging/setLevel", "resources/subscribe"])
+@pytest.mark.parametrize(
+    "method", ["ping", "initialize", "logging/setLevel", "resources/subscribe"]
+)
 async def test_methods_of_the_other_era_do_not_exist(server: Server, method: str) -> None:
     assert (await error(server, modern(method)))["code"] == -32601
     assert (await error(server, modern("nonsense/method")))["code"] == -32601
@@ -160,7 +163,6 @@ async def test_a_batch_is_a_transports_business(server: Server) -> None:
 
 async def test_bad_metadata_is_invalid_params(server: Server) -> None:
     for key, value in (("logLevel", "loud"), ("clientInfo", 5), ("clientCapabilities", [])):
-        message = request("tools/list", {"_meta": modern_meta(**{key: value})})
-        if key == "clientCapabilities":
-            message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = value
+        meta = {**modern_meta(), f"io.modelcontextprotocol/{key}": value}
+        message = request("tools/list", {"_meta": meta})
         assert (await error(server, message))["code"] == -32602

@@ -14,7 +14,11 @@ from portico.providers.rounds import Rounds
 from tests.support.messages import error, modern, request, result
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+ABLE: dict[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+}
 ANA = {"action": "accept", "content": {"name": "Ana"}}
 
 
@@ -155,8 +159,8 @@ async def test_state_travels_with_the_rounds_and_the_handler_runs_again(server: 
 async def test_prompts_and_resources_ask_too(server: Server) -> None:
     asked = await result(server, modern("prompts/get", {"name": "letter"}, ABLE))
     (key,) = asked["inputRequests"]
-    retry = {"name": "letter", "requestState": asked["requestState"]}
-    retry["inputResponses"] = {key: {"roots": [{"uri": "file:///a"}]}}  # type: ignore[assignment]
+    retry: dict[str, Any] = {"name": "letter", "requestState": asked["requestState"]}
+    retry["inputResponses"] = {key: {"roots": [{"uri": "file:///a"}]}}
     done = await result(server, modern("prompts/get", retry, ABLE))
     assert done["messages"][0]["content"]["text"] == "Write to file:///a"
     asked = await result(server, modern("resources/read", {"uri": "note://x"}, ABLE))
@@ -192,9 +196,7 @@ async def test_a_state_that_was_changed_or_is_not_the_askers_is_refused(
     if "arguments" in params:
         server.remove_tool("greet")
         server.add_tool({"name": "greet", "inputSchema": {"type": "object"}}, lambda a: "ran")
-    refused = await error(
-        server, modern("tools/call", params, ABLE), Context(principal=principal)
-    )
+    refused = await error(server, modern("tools/call", params, ABLE), Context(principal=principal))
     assert refused["code"] == -32602
     assert "requestState" in refused["message"]
 
@@ -218,7 +220,9 @@ def test_a_state_expires() -> None:
         rounds.begin(retry, Context())
 
 
-@pytest.mark.parametrize("answer", [5, "accept", {}, {"action": "maybe"}, {"action": "accept", "content": []}])
+@pytest.mark.parametrize(
+    "answer", [5, "accept", {}, {"action": "maybe"}, {"action": "accept", "content": []}]
+)
 async def test_a_malformed_answer_is_invalid_params(server: Server, answer: Any) -> None:
     state = await asked_state(server, "local")
     params = {"name": "greet", "requestState": state, "inputResponses": {"elicitation-1": answer}}
@@ -271,6 +275,33 @@ async def test_a_page_to_visit_has_an_id_only_where_the_version_wants_one() -> N
     asked = await result(server, modern("tools/call", {"name": "login"}, ABLE))
     ((_, ask),) = asked["inputRequests"].items()
     assert "elicitationId" not in ask["params"]
-    only_forms = {"elicitation": {}}
+    only_forms: dict[str, Any] = {"elicitation": {}}
     refused = await error(server, modern("tools/call", {"name": "login"}, only_forms))
     assert refused["code"] == -32021
+
+
+async def test_a_completion_may_not_ask_in_the_modern_era() -> None:
+    server = Server("t")
+    server.prompt(lambda word="": "x", name="p")
+
+    @server.completion("p", "word")
+    async def nosy(value: str, known: dict[str, str], context: Context) -> list[str]:
+        await context.elicit("Who?", NAME)
+        return []
+
+    params = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "word", "value": ""}}
+    refused = await error(server, modern("completion/complete", params, ABLE))
+    assert refused["code"] == -32603
+
+
+@pytest.mark.parametrize("answer", [{"action": "accept", "content": {}}, {"action": "yes"}, {}])
+async def test_a_legacy_answer_that_is_none_fails_the_call(server: Server, answer: Any) -> None:
+    context = legacy(Client({"elicitation/create": answer}), ABLE, Version.V2025_11_25)
+    done = await result(server, request("tools/call", {"name": "greet"}), context)
+    assert done["isError"]
+
+
+async def test_codes_of_the_modern_era_never_reach_a_legacy_client(server: Server) -> None:
+    context = legacy(Client({}), {}, Version.V2025_11_25)
+    refused = await error(server, request("prompts/get", {"name": "letter"}), context)
+    assert refused["code"] == -32603

@@ -13,8 +13,8 @@ from portico import (
     Embedded,
     Image,
     InvalidParams,
-    Link,
     RegistrationError,
+    ResourceLink,
     Server,
     Text,
     ToolError,
@@ -44,21 +44,21 @@ def text_of(answer: dict[str, Any]) -> str:
 
 async def test_a_defined_tool_is_answered_by_any_kind_of_handler() -> None:
     async def on_the_loop(arguments: dict[str, Any], context: Context) -> str:
-        return "async " + arguments["text"]
+        return f"async {arguments['text']}"
 
     def in_a_thread(arguments: dict[str, Any], context: Context) -> str:
-        return "plain " + arguments["text"]
+        return f"plain {arguments['text']}"
 
     def without_context(arguments: dict[str, Any]) -> str:
-        return "short " + arguments["text"]
+        return f"short {arguments['text']}"
 
     class Object:
         async def call(self, arguments: dict[str, Any], context: Context) -> str:
-            return "object " + arguments["text"]
+            return f"object {arguments['text']}"
 
     class Callable:
         def __call__(self, arguments: dict[str, Any], context: Context) -> str:
-            return "callable " + arguments["text"]
+            return f"callable {arguments['text']}"
 
     handlers = (on_the_loop, in_a_thread, without_context, Object(), Callable())
     expected = ("async", "plain", "short", "object", "callable")
@@ -127,8 +127,8 @@ class Point:
         (Audio(b"RIFF"), ["audio"]),
         (Embedded("a://b", "text"), ["resource"]),
         (Embedded("a://b", b"bytes"), ["resource"]),
-        (Link("a://b", "b"), ["resource_link"]),
-        (["one", Image(b""), Link("a://b", "b")], ["text", "image", "resource_link"]),
+        (ResourceLink("a://b", "b"), ["resource_link"]),
+        (["one", Image(b""), ResourceLink("a://b", "b")], ["text", "image", "resource_link"]),
         (ToolResult(content=["one", "two"]), ["text", "text"]),
     ],
 )
@@ -142,7 +142,7 @@ async def test_content_of_every_kind_is_shown(value: Any, kinds: list[str]) -> N
 
 async def test_kinds_that_an_old_version_does_not_know_become_text() -> None:
     server = Server("t")
-    blocks = [Audio(b"RIFF"), Link("a://b", "b")]
+    blocks = [Audio(b"RIFF"), ResourceLink("a://b", "b")]
     server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: blocks)
     shown = {
         version: [b["type"] for b in (await call(server, "x", version=version))["content"]]
@@ -271,7 +271,7 @@ async def test_an_unknown_tool_is_invalid_params_and_a_missing_handler_internal(
 
 async def test_null_arguments_are_no_arguments() -> None:
     server = Server("t")
-    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: str(arguments))
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, json.dumps)
     answer = await result(server, modern("tools/call", {"name": "x", "arguments": None}))
     assert text_of(answer) == "{}"
 

@@ -48,7 +48,7 @@ def known_token(state_dir: Path) -> str | None:
     if not _TOKEN.fullmatch(text):
         raise TokenError(
             f"{path} holds no token; remove it to have a new one made, and give the new one to "
-            "your clients (portico install does)"
+            "your clients"
         )
     return text
 

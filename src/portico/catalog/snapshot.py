@@ -58,6 +58,10 @@ class Catalog:
         """A tool by its name."""
         return self._tools.get(name)
 
+    def uri_of(self, name: str) -> str:
+        """The URI of the first resource with this name; empty if there is none."""
+        return next((item.key for item in self.offer.resources if item.name == name), "")
+
     def handshake(self, version: Version) -> bytes:
         """The result of `initialize`."""
         ready = self._handshakes.get(version)

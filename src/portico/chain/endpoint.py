@@ -46,7 +46,7 @@ class ChainEndpoint:
         ]
         self._seen: tuple[Catalog, Catalog] | None = None
         self._core = Core(self.catalog, first_owner(providers), hub)
-        self._handler = fold(links, self._core.answer)
+        self._handler = self._core.door = fold(links, self._core.answer)
         self._guarded = bool(links)
 
     def catalog(self) -> Catalog:
@@ -67,4 +67,7 @@ class ChainEndpoint:
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
+        if request.method == "resources/read" and not request.uri and request.name:
+            # Known by its URI from here on, so that every link guards the same thing.
+            request.uri = self.catalog().uri_of(request.name)
         return await respond(self._handler, request, context, self._report)

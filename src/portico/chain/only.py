@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from portico.chain.fold import terminus
 from portico.model.context import Context
@@ -41,6 +42,7 @@ class Only:
             prompts=_matching(offer.prompts, self._prompts),
             completions=offer.completions,
             subscriptions=offer.subscriptions,
+            capabilities=offer.capabilities,
         )
 
     def _passes(self, request: Request) -> bool:
@@ -49,8 +51,19 @@ class Only:
         if request.method == "prompts/get":
             return _matches(request.name, self._prompts)
         if request.method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
-            return _matches(request.uri or request.name, self._resources)
+            return _matches(request.uri, self._resources)
+        if request.method == "completion/complete":
+            return self._passes_reference(request.decode().get("ref"))
         return True
+
+    def _passes_reference(self, reference: Any) -> bool:
+        """Whether what is to be completed belongs to something that can be seen."""
+        if not isinstance(reference, dict):
+            return True  # malformed: whoever answers says so
+        name, uri = str(reference.get("name", "")), str(reference.get("uri", ""))
+        if reference.get("type") == "ref/prompt":
+            return _matches(name, self._prompts)
+        return _matches(uri, self._resources)
 
 
 def _matching(items: tuple[Item, ...], patterns: tuple[str, ...]) -> tuple[Item, ...]:

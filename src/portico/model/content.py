@@ -97,7 +97,7 @@ class Embedded(Content):
         return {"resource": Contents(self.body, self.uri, self.mime_type).entry("", "")}
 
 
-class Link(Content):
+class ResourceLink(Content):
     """A pointer to a resource that the client may read."""
 
     kind: ClassVar[str] = "resource_link"

@@ -1,7 +1,7 @@
 """What belongs to one request and is not in it."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,11 @@ class Ask(Struct, frozen=True):
 
 
 class Peer(Protocol):
-    """The way back to the one who asked, given by the transport."""
+    """The way back to the one who asked, given by the transport.
+
+    One whose client can come back to a closed stream (2025-11-25, polling) also has an async
+    `close_stream()`.
+    """
 
     async def notify(self, message: bytes) -> None:
         """Send a notification that belongs to this request; waits while the reader is slow."""
@@ -38,15 +42,6 @@ class Peer(Protocol):
 
     async def closed(self) -> None:
         """Wait until the connection ends or the server drains."""
-        ...
-
-
-@runtime_checkable
-class ResumablePeer(Protocol):
-    """A peer whose client can come back to a stream that was closed (2025-11-25, polling)."""
-
-    async def close_stream(self) -> None:
-        """End the stream; what follows waits for the client to resume it."""
         ...
 
 
@@ -219,8 +214,9 @@ class Context:
 
     async def close_stream(self) -> None:
         """Hang up on a legacy HTTP client, which comes back for the rest; elsewhere nothing."""
-        if isinstance(self.peer, ResumablePeer):
-            await self.peer.close_stream()
+        hang_up = getattr(self.peer, "close_stream", None)
+        if hang_up is not None:
+            await hang_up()
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Put several questions in one round; the raw answers by key."""

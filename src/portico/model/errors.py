@@ -3,7 +3,6 @@
 PorticoError
 ├── McpError                  answered to the asker as it is: code, message, data
 │   ├── InvalidParams         the asker's fault, -32602
-│   ├── NotFound              the asker named what nobody owns
 │   └── MissingCapability     the asker's client cannot do what the handler needs
 ├── ToolError                 a tool failed and says so to the model (`isError`)
 ├── AskError                  the client refused, or failed to answer, a question

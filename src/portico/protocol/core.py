@@ -20,7 +20,7 @@ from portico.model.offer import Item
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Handler
 from portico.model.version import Version, negotiate
-from portico.protocol.codec import error_response
+from portico.protocol.codec import encode, error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
@@ -88,6 +88,8 @@ class Core:
         self._catalog = catalog
         self._beyond = beyond
         self._hub = hub
+        self.door: Handler = self.answer
+        """The way in, links and all, for questions that the core itself asks in a client's name."""
 
     def quick(self, request: Request, context: Context) -> Response | None:
         """The answer to what needs no waiting: static lists, handshakes, notifications."""
@@ -177,15 +179,20 @@ class Core:
         if context.peer is None:
             raise McpError("this way in cannot carry a stream of notifications")
         asked = wanted_of(request, self._catalog().kinds)
-        owned = [uri for uri in asked.uris if await self._owns(uri, context)]
-        wanted = asked.only(owned)
+        wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, context)])
         await self._hub.follow(wanted, context, acknowledged(wanted))
         return Response(id=request.id, result=ended(request.id))
 
-    async def _owns(self, uri: str, context: Context) -> bool:
-        # The chain knows this question in its legacy form, so providers need only one.
-        ask = Request(method="resources/subscribe", id=b"0", params=b"{}", uri=uri)
-        return not (await self._beyond(ask, context)).error
+    async def _may_follow(self, uri: str, context: Context) -> bool:
+        """Ask for one resource as a legacy client would: links guard, and providers know, that."""
+        ask = Request(method="resources/subscribe", id=b"0", params=encode({"uri": uri}), uri=uri)
+        asker = Context(
+            principal=context.principal, data=context.data, session=Session(_hear_nothing)
+        )
+        try:
+            return not (await self.door(ask, asker)).error
+        except McpError:
+            return False
 
     def _check_header_params(self, request: Request, context: Context) -> Response | None:
         tool = self._catalog().tool(request.name)
@@ -247,6 +254,10 @@ def _session(request: Request, context: Context) -> Session:
     if context.session is None:
         raise McpError(f"{request.method} needs a session", INVALID_REQUEST)
     return context.session
+
+
+def _hear_nothing(message: bytes) -> None:
+    """For a session that only lasts a question."""
 
 
 def _not_found(request: Request) -> Response:

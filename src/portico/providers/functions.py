@@ -156,14 +156,14 @@ class FunctionProvider:
             result = error_result(f"{tool.name}: {error}")
         except Exception as error:  # noqa: BLE001  (a handler may raise anything)
             self._report(request, error)
-            result = error_result(f"{tool.name} failed: {error or type(error).__name__}")
+            result = error_result(f"{tool.name} failed: {_words(error)}")
         return self._result(request, context, result)
 
     async def read_resource(self, request: Request, context: Context) -> Response | None:
-        """Read a resource by its URI, or by its name where no URI is given."""
+        """Read a resource by its URI, or what a template makes of it."""
         if not request.uri and not request.name:
             raise InvalidParams("resources/read needs a uri (or a name)")
-        found = self._find_resource(request.uri, request.name)
+        found = self._find_resource(request.uri)
         if found is None:
             return None
         entry, uri, variables = found
@@ -226,25 +226,18 @@ class FunctionProvider:
 
     async def subscribe(self, request: Request, context: Context) -> Response | None:
         """Agree to tell of changes to a resource of ours."""
-        if self._find_resource(request.uri, "") is None:
+        if self._find_resource(request.uri) is None:
             return None
         return Response(id=request.id, result=EMPTY_RESULT)
 
-    def _find_resource(
-        self, uri: str, name: str
-    ) -> tuple[Resource | Template, str, dict[str, str]] | None:
-        if uri:
-            resource = self.resources.get(uri)
-            if resource is not None:
-                return resource, uri, {}
-            for template in self.templates.values():
-                variables = template.pattern.match(uri)
-                if variables is not None:
-                    return template, uri, variables
-            return None
-        for resource in self.resources.values():
-            if resource.name == name:
-                return resource, resource.uri, {}
+    def _find_resource(self, uri: str) -> tuple[Resource | Template, str, dict[str, str]] | None:
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return resource, uri, {}
+        for template in self.templates.values():
+            variables = template.pattern.match(uri)
+            if variables is not None:
+                return template, uri, variables
         return None
 
     def _tool_value(self, tool: Tool, value: Any, request: Request) -> dict[str, Any]:
@@ -280,13 +273,17 @@ class FunctionProvider:
         """Run what is no tool: its failure is an error answer that says what failed."""
         try:
             return await self._rounded(request, context, run)
+        except MissingCapability as missing:
+            if request.version.modern:
+                raise
+            raise McpError(f"{what}: {missing}") from None  # its code is of the modern era only
         except McpError:
             raise
         except (PorticoError, WrongReturn) as error:
             raise McpError(f"{what}: {error}") from error
         except Exception as error:
             self._report(request, error)
-            raise McpError(f"{what} failed: {error or type(error).__name__}") from error
+            raise McpError(f"{what} failed: {_words(error)}") from error
 
     async def _rounded(
         self,
@@ -327,6 +324,10 @@ class FunctionProvider:
             return Response(id=request.id, result=encode(result))
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise McpError(f"{request.method}: the answer has no JSON form: {error}") from None
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:

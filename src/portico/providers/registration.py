@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
+from threading import Lock
 from typing import Any, TypeVar, overload
 
 from portico.definitions import load
@@ -14,6 +15,13 @@ from portico.providers.invoke import Invocation
 F = TypeVar("F", bound=Callable[..., Any])
 Source = str | PathLike[str] | bytes | Sequence[Any]
 _KINDS = ("tool", "resource", "template", "prompt")
+_LISTS = {
+    "tools": "tools",
+    "resources": "resources",
+    "templates": "resources",
+    "prompts": "prompts",
+}
+"""Where things are kept, and the list that changes with them."""
 
 
 class Registration:
@@ -21,34 +29,35 @@ class Registration:
 
     def __init__(self, functions: FunctionProvider) -> None:
         self._functions = functions
+        self._lock = Lock()
 
     # Definitions as data.
 
     def load_tools(self, source: Source) -> None:
         """Define tools from a file, bytes or objects; give each its function with `handler`."""
-        self._add("tools", self._functions.tools, map(Tool, load.load_tools(source)))
+        self._add("tools", map(Tool, load.load_tools(source)))
 
     def load_resources(self, source: Source) -> None:
         """Define resources from a file, bytes or objects."""
         loaded = load.load_resources(source)
-        self._add("resources", self._functions.resources, map(Resource, loaded))
+        self._add("resources", map(Resource, loaded))
 
     def load_templates(self, source: Source) -> None:
         """Define resource templates from a file, bytes or objects."""
         loaded = load.load_templates(source)
-        self._add("resources", self._functions.templates, map(Template, loaded))
+        self._add("templates", map(Template, loaded))
 
     def load_prompts(self, source: Source) -> None:
         """Define prompts from a file, bytes or objects."""
-        self._add("prompts", self._functions.prompts, map(Prompt, load.load_prompts(source)))
+        self._add("prompts", map(Prompt, load.load_prompts(source)))
 
     def load(self, path: str | PathLike[str]) -> None:
         """Define all that one file holds: tools, resources, resourceTemplates and prompts."""
         found = load.load_file(path)
-        self._add("tools", self._functions.tools, map(Tool, found.tools))
-        self._add("resources", self._functions.resources, map(Resource, found.resources))
-        self._add("resources", self._functions.templates, map(Template, found.templates))
-        self._add("prompts", self._functions.prompts, map(Prompt, found.prompts))
+        self._add("tools", map(Tool, found.tools))
+        self._add("resources", map(Resource, found.resources))
+        self._add("templates", map(Template, found.templates))
+        self._add("prompts", map(Prompt, found.prompts))
 
     def handler(self, name: str, target: Any = None, *, kind: str = "tool") -> Any:
         """Give a defined tool (or resource, template, prompt) its function: `(arguments, context)`.
@@ -85,7 +94,7 @@ class Registration:
     # Definitions derived from functions.
 
     @overload
-    def tool(self, function: F) -> F: ...
+    def tool(self, function: F, **definition: Any) -> F: ...
     @overload
     def tool(self, function: None = None, **definition: Any) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, **definition: Any) -> Any:
@@ -101,7 +110,7 @@ class Registration:
         derived = derive_tool(function, **definition)
         tool = Tool(derived.definition, derived)
         tool.invoke = Invocation(function, derived.bind)
-        self._add("tools", self._functions.tools, [tool])
+        self._add("tools", [tool])
         return function
 
     def resource(
@@ -124,14 +133,13 @@ class Registration:
             definition = {**derived.definition, **{k: v for k, v in given.items() if v}, **more}
             if mime_type:
                 definition["mimeType"] = mime_type
-            entry = self._add_resource(uri, definition)
-            entry.invoke = Invocation(function, derived.bind)
+            self._add_resource(uri, definition, Invocation(function, derived.bind))
             return function
 
         return decorate
 
     @overload
-    def prompt(self, function: F) -> F: ...
+    def prompt(self, function: F, **definition: Any) -> F: ...
     @overload
     def prompt(self, function: None = None, **definition: Any) -> Callable[[F], F]: ...
     def prompt(self, function: Any = None, **definition: Any) -> Any:
@@ -143,7 +151,7 @@ class Registration:
         derived = derive_prompt(function, **definition)
         prompt = Prompt(derived.definition)
         prompt.invoke = Invocation(function, derived.bind)
-        self._add("prompts", self._functions.prompts, [prompt])
+        self._add("prompts", [prompt])
         return function
 
     def completion(self, reference: str, argument: str) -> Callable[[F], F]:
@@ -163,47 +171,51 @@ class Registration:
         (loaded,) = load.load_tools([definition])
         tool = Tool(loaded)
         tool.invoke = Invocation(target)
-        self._add("tools", self._functions.tools, [tool])
+        self._add("tools", [tool])
 
     def remove_tool(self, name: str) -> None:
         """Offer a tool no more; clients are told."""
-        self._remove("tools", self._functions.tools, name)
+        self._remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
         """Offer a resource or a template no more; clients are told."""
-        functions = self._functions
-        kept = functions.templates if uri in functions.templates else functions.resources
-        self._remove("resources", kept, uri)
+        self._remove("templates" if uri in self._functions.templates else "resources", uri)
 
     def remove_prompt(self, name: str) -> None:
         """Offer a prompt no more; clients are told."""
-        self._remove("prompts", self._functions.prompts, name)
+        self._remove("prompts", name)
 
-    def _add_resource(self, uri: str, definition: dict[str, Any]) -> Resource | Template:
+    def _add_resource(self, uri: str, definition: dict[str, Any], invoke: Invocation) -> None:
+        entry: Resource | Template
         if "{" in uri:
             (loaded,) = load.load_templates([definition])
-            template = Template(loaded)
-            self._add("resources", self._functions.templates, [template])
-            return template
-        (loaded,) = load.load_resources([definition])
-        resource = Resource(loaded)
-        self._add("resources", self._functions.resources, [resource])
-        return resource
+            entry = Template(loaded)
+        else:
+            (loaded,) = load.load_resources([definition])
+            entry = Resource(loaded)
+        entry.invoke = invoke
+        self._add("templates" if "{" in uri else "resources", [entry])
 
-    def _add(self, kind: str, entries: dict[str, Any], added: Iterable[Any]) -> None:
+    def _add(self, where: str, added: Iterable[Any]) -> None:
         new = {entry.item.key: entry for entry in added}
-        for key in new:
-            if key in entries:
-                raise RegistrationError(f"{key!r} is registered already; remove it first")
+        with self._lock:
+            entries: dict[str, Any] = getattr(self._functions, where)
+            for key in new:
+                if key in entries:
+                    raise RegistrationError(f"{key!r} is registered already; remove it first")
+            # A new dict, so that whoever walks the old one, in any thread, is not disturbed.
+            setattr(self._functions, where, {**entries, **new})
         if new:
-            # A new dict, so that whoever walks the old one is not disturbed.
-            entries.update(new)
-            self._functions.changed(kind)
+            self._functions.changed(_LISTS[where])
 
-    def _remove(self, kind: str, entries: dict[str, Any], key: str) -> None:
-        if entries.pop(key, None) is None:
-            raise RegistrationError(f"nothing named {key!r} is registered")
-        self._functions.changed(kind)
+    def _remove(self, where: str, key: str) -> None:
+        with self._lock:
+            entries: dict[str, Any] = getattr(self._functions, where)
+            if key not in entries:
+                raise RegistrationError(f"nothing named {key!r} is registered")
+            left = {kept: entry for kept, entry in entries.items() if kept != key}
+            setattr(self._functions, where, left)
+        self._functions.changed(_LISTS[where])
 
     def _defined(self, kind: str, name: str) -> Tool | Resource | Template | Prompt:
         if kind not in _KINDS:

@@ -60,7 +60,8 @@ def resource_result(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
     """A `resources/read` result."""
     if isinstance(value, dict) and "contents" in value:
         return value
-    items = value if isinstance(value, list | tuple) else [value]
+    several = isinstance(value, list | tuple) and all(isinstance(v, Contents) for v in value)
+    items = value if several and value else [value]
     return {"contents": [_contents(item, uri, mime_type) for item in items]}
 
 

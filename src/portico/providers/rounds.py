@@ -17,10 +17,11 @@ from msgspec import Raw, Struct
 
 from portico.definitions.schema import Schema
 from portico.model.context import Ask, Context
-from portico.model.errors import InvalidParams, MissingCapability
+from portico.model.errors import AskError, InvalidParams, MissingCapability
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
+from portico.protocol.methods import TABLE
 
 if TYPE_CHECKING:
     from portico.protocol.seal import Seal
@@ -79,7 +80,10 @@ class Direct:
         answers = await asyncio.gather(
             *(peer.ask(ask.method, encode(_legacy_params(ask))) for ask in asks.values())
         )
-        return dict(zip(asks, map(msgspec.json.decode, answers), strict=True))
+        return {
+            key: _checked(ask, msgspec.json.decode(answer))
+            for (key, ask), answer in zip(asks.items(), answers, strict=True)
+        }
 
 
 class Replay:
@@ -131,6 +135,8 @@ class Rounds:
         if not request.version.modern:
             direct = Direct(context, request.version)
             return context.bound(request, direct, {}), direct
+        if not TABLE[request.method, request.version].rounds:
+            return context.bound(request, None, {}), Replay(context, {}, {})
         given, kept = self._opened(request, context)
         bound = context.bound(request, None, kept["state"])
         replay = Replay(bound, kept["answers"], given)
@@ -187,12 +193,23 @@ def _binding(request: Request, context: Context) -> bytes:
     return b"\0".join((context.principal.encode(), request.method.encode(), digest))
 
 
+def _checked(ask: Ask, answer: Any) -> Any:
+    """A legacy client's answer, if it is one to what was asked."""
+    try:
+        filled_in = _answers(ask, ask.method, answer)
+    except InvalidParams as error:
+        raise AskError(f"the client's answer is malformed: {error.message}") from None
+    if not filled_in:
+        raise AskError("the client's answer does not fill in the form")
+    return answer
+
+
 def _answers(ask: Ask, key: str, answer: Any) -> bool:
     """True for a full answer; one that lacks something is asked again, a malformed one refused."""
     try:
         shaped = msgspec.convert(answer, _SHAPES[ask.method])
     except msgspec.ValidationError as error:
-        raise InvalidParams(f"inputResponses.{key}: {error}") from None
+        raise InvalidParams(f"the answer to {key}: {error}") from None
     if ask.mode != "form" or not isinstance(shaped, _ElicitAnswer) or shaped.action != "accept":
         return True
     return not Schema(ask.params["requestedSchema"]).problems(shaped.content)

@@ -56,9 +56,9 @@ class Connection:
         self._asked = 0
 
     @property
-    def busy(self) -> bool:
-        """True while a call is in flight."""
-        return bool(self._running)
+    def running(self) -> int:
+        """How many calls are in flight."""
+        return len(self._running)
 
     def start(
         self,

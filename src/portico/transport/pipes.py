@@ -8,7 +8,6 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import cast
 
 from portico.transport.connection import Endpoint
 from portico.transport.stdio import MAX_LINE, StdioServer
@@ -127,7 +126,7 @@ class _PipeWriter:
             lambda: _Output(server, stop), self._file
         )
         transport.set_write_buffer_limits(high=HIGH_WATER)
-        self._transport, self._protocol = transport, cast(_Output, protocol)
+        self._transport, self._protocol = transport, protocol
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         transport = self._transport

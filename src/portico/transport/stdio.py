@@ -16,6 +16,8 @@ from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint
 
 MAX_LINE = 4 * 1024 * 1024
+MOST_RUNNING = 1000
+_TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
 
 
 class StdioServer:
@@ -119,6 +121,8 @@ class StdioServer:
             return
         context = self._context()
         response = self.connection.clash(request) or self._endpoint.quick(request, context)
+        if response is None and self.connection.running >= MOST_RUNNING:
+            response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
         if response is None:
             response = self.connection.start(request, lambda: self._answer(request, context))
         if response is not None:

@@ -12,8 +12,8 @@ from portico import (
     Context,
     Embedded,
     Image,
-    Link,
     Message,
+    ResourceLink,
     Server,
     Text,
     ToolError,
@@ -65,9 +65,9 @@ def embedded() -> Embedded:
 
 
 @server.tool
-def pointer() -> Link:
+def pointer() -> ResourceLink:
     """Return a link to a resource."""
-    return Link("note://one", "one", "text/plain")
+    return ResourceLink("note://one", "one", "text/plain")
 
 
 @server.tool
