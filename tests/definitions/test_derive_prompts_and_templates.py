@@ -170,10 +170,10 @@ def test_a_wrong_template_or_uri_is_refused_with_the_function() -> None:
     assert "read(): uri: " in refused(lambda: derive_template(read, "no-scheme"))
 
 
-def test_a_parameter_that_cannot_be_made_from_text_is_refused() -> None:
+def test_a_parameter_that_no_text_can_become_is_refused() -> None:
     def read(name: Callable[[], int]) -> Any: ...
 
-    assert "parameter name: cannot be made from text" in refused(
+    assert "parameter name: has no JSON form" in refused(
         lambda: derive_template(read, "x://{name}")
     )
 

@@ -60,6 +60,16 @@ def _in_a_closure() -> Callable[..., Any]:
     return tool
 
 
+def test_a_closure_that_is_not_filled_yet_does_no_harm() -> None:
+    def tool(value: int) -> int:
+        return helper(value)
+
+    assert derive_tool(tool).definition["name"] == "tool"
+
+    def helper(value: int) -> int:
+        return value
+
+
 def test_a_class_beside_a_nested_function_is_found_while_its_maker_runs() -> None:
     @dataclass
     class Local:

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, Optional, TypedDict
+from typing import Annotated, Any, Literal, NewType, Optional, TypedDict
 
 import pydantic
 import pytest
 from msgspec import Meta, Struct
+from typing_extensions import TypeAliasType
 
 from portico import Image, Text, ToolResult
 from portico.definitions.derive import Derived, derive_tool
@@ -139,6 +140,8 @@ def test_any_other_structure_is_wrapped(kind: Any, fits: Any) -> None:
         int | str,
         Optional[Weather],  # noqa: UP045
         Annotated[str, "words"],
+        NewType("Words", str),
+        TypeAliasType("Words", str),
         AsyncIterator[int],
         Callable[[], int],
     ],

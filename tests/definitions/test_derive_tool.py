@@ -202,6 +202,37 @@ def test_classes_are_defined_once_and_referred_to() -> None:
     Schema(schema).check()
 
 
+def test_classes_of_the_same_name_are_told_apart() -> None:
+    def local(kind: Any) -> Any:
+        class Place(Struct):
+            x: kind
+
+        return Place
+
+    one, other = local(int), local(str)
+
+    def tool(a: Any, b: Any) -> None: ...
+
+    one.__module__ = "elsewhere"
+    tool.__annotations__ = {"a": one, "b": other}
+    schema = derive_tool(tool).definition["inputSchema"]
+
+    assert Schema(schema).problems({"a": {"x": 1}, "b": {"x": "1"}}) == []
+    assert Schema(schema).problems({"a": {"x": "1"}, "b": {"x": 1}})
+
+
+def test_models_of_the_same_name_are_refused() -> None:
+    def local(kind: Any) -> Any:
+        inner = pydantic.create_model("Inner", x=(kind, ...))
+        return pydantic.create_model("Outer", inner=(inner, ...))
+
+    def tool(a: Any, b: Any) -> None: ...
+
+    tool.__annotations__ = {"a": local(int), "b": local(str)}
+
+    assert 'two different types are called "Inner"' in refused(tool)
+
+
 def test_defaults_that_have_a_json_form_are_told() -> None:
     assert schema_of(Color, Color.RED)["default"] == "red"
     assert schema_of(Place, Place(1.0))["default"] == {"lat": 1.0, "lon": 0.0, "tags": []}

@@ -262,6 +262,7 @@ def inputs(**properties: Any) -> dict[str, Any]:
         (1, "tool 1: must be an object, not integer"),
         ("x", "tool 1: must be an object, not string"),
         (None, "tool 1: must be an object, not null"),
+        (object(), "tool 1: must be an object, not object"),
         ({"inputSchema": {"type": "object"}}, "tool 1: name: is missing"),
         (tool(name=""), "tool 1: name: must not be empty"),
         (tool(name=7), "tool 1: name: must be a string, not 7"),

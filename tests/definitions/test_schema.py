@@ -349,6 +349,17 @@ def test_the_older_dialects_work_as_they_did(dialect: str, schema: Any, bad: Any
     assert problems[0].message != "does not match the schema"
 
 
+def test_beside_a_reference_older_dialects_ignore_everything() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"text": {"$id": "#text", "type": "string"}},
+        "properties": {"a": {"$ref": "#text", "maxLength": 1}},
+    }
+
+    assert Schema(schema).problems({"a": "long"}) == []
+    assert said(schema, {"a": 1}) == "a: expected string, got integer 1"
+
+
 def test_local_references_of_all_kinds_work() -> None:
     schema = {
         "$id": "https://example.com/root",

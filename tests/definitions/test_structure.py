@@ -37,6 +37,8 @@ from tests.support.shared import shared
         ({"$ref": "#/$defs/x"}, '$ref: "#/$defs/x" is not in this schema'),
         ({"$schema": "http://json-schema.org/draft-02/schema"}, "$schema: "),
         ({"dependentRequired": {"a": [1]}}, "dependentRequired.a[0]: must be a field name"),
+        ({"dependentRequired": []}, "dependentRequired: must be an object of lists"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": 1}, "$ref: must be a str"),
         ({"additionalProperties": "no"}, "additionalProperties: must be a schema"),
         ("string", 'a schema is an object or a boolean, not "string"'),
     ],

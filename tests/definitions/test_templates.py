@@ -52,6 +52,7 @@ def test_a_plain_variable_is_one_segment(
         ("file:///{+path}", "file:///a/b/c.txt", {"path": "a/b/c.txt"}),
         ("file:///{+path}", "file:///a?b#c", {"path": "a?b#c"}),
         ("file:///{+path}", "file:///", None),
+        ("file:///{+path}", "http://a", None),
         ("file:///{path*}", "file:///a/b", {"path": "a/b"}),
         ("file:///{path*}", "file:///a?b", None),
         ("x://{host}/{+path}/raw", "x://h/a/b/raw", {"host": "h", "path": "a/b"}),

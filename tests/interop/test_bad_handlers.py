@@ -38,7 +38,8 @@ def call(server: StdioServer, tool: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "tool",
     [
-        *("raises", "raises_in_thread", "raises_stop_iteration", "exits"),
+        *("raises", "raises_in_thread", "raises_stop_iteration"),
+        *("exits", "exits_in_thread"),
         *("wrong_type", "no_json", "endless", "lone_surrogate"),
     ],
 )

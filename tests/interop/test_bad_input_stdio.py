@@ -90,11 +90,17 @@ def test_a_batch_is_refused_where_none_is_allowed(server: StdioServer, batch: by
     assert refusal(server, batch) == (INVALID_REQUEST, None)
 
 
-def test_deep_nesting_is_refused(server: StdioServer) -> None:
+def test_a_request_nested_too_deeply_is_refused_by_its_id(server: StdioServer) -> None:
+    deep = b"[" * 200 + b"]" * 200
+    line = b'{"jsonrpc":"2.0","id":"d","method":"ping","params":{"a":' + deep + b"}}"
+    assert refusal(server, line) == (INVALID_REQUEST, "d")
+
+
+def test_absurd_nesting_is_refused(server: StdioServer) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         deep = opening * 100_000 + b"1" + closing * 100_000
         params = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + deep + b"}}"
-        assert refusal(server, deep)[0] == INVALID_REQUEST
+        assert refusal(server, deep) == (INVALID_REQUEST, None)
         assert refusal(server, params)[0] == INVALID_REQUEST
         assert refusal(server, opening * 100_000)[0] in (PARSE_ERROR, INVALID_REQUEST)
 
@@ -246,5 +252,8 @@ def test_a_batch_is_answered_as_one_where_the_version_has_batches() -> None:
         assert len(answers) == 3
         assert {answer["id"] for answer in answers} == {"a", "b", None}
         assert refusal(server, b"[]") == (INVALID_REQUEST, None)
+        server.write(b'[{"jsonrpc":"2.0","id":"i","method":"initialize","params":{}}]\n')
+        refused: Any = server.receive()
+        assert [answer["id"] for answer in refused] == ["i"]
         assert server.ask("ping")["result"] == {}
         assert server.oracle.problems == []

@@ -100,6 +100,29 @@ def test_nesting_beyond_the_limit_is_refused_and_brackets_in_strings_do_not_coun
     assert read_message(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + flat + b"}}")
 
 
+@given(depth=st.integers(100, 160), text=st.text(alphabet='[]{}"\\ab'))
+def test_depth_is_what_a_parser_would_count(depth: int, text: str) -> None:
+    nested = json.dumps(text).encode()
+    for level in range(depth):
+        nested = b"[" + nested + b",[]]" if level % 2 else b'{"a":' + nested + b"}"
+    message = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + nested + b"}}"
+    try:
+        read_message(message)
+        accepted = True
+    except Malformed:
+        accepted = False
+    assert accepted is (depth + 2 <= MAX_NESTING)
+
+
+@pytest.mark.parametrize("piece", [b"[]", b"[", b"{", b'"', b'\\"', b'"\\"', b"]", b'[{"a":[]}],'])
+def test_four_megabytes_of_anything_are_refused_and_not_pondered(piece: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + piece * (
+        4_000_000 // len(piece)
+    )
+    with pytest.raises(Malformed):
+        read_message(data)
+
+
 def test_an_error_without_an_id_is_null_up_to_2025_06_18_and_has_none_after() -> None:
     old = error_response(b"", -32700, "no", version=Version.V2025_06_18).decode()
     assert old["id"] is None

@@ -51,6 +51,14 @@ async def test_a_killed_server_is_named_with_its_signal() -> None:
     assert "was ended by SIGKILL" in str(error)
 
 
+async def test_where_there_is_no_pidfd_an_end_is_noticed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    async with await opened(bad_server("dies")) as client:
+        assert "exited with code 3" in str(await failure_of(client))
+
+
 async def test_all_pending_calls_fail_when_the_server_dies_and_later_ones_at_once() -> None:
     async with await opened(bad_server("half-a-line")) as client:
         pending = await asyncio.gather(

@@ -172,7 +172,7 @@ def _check(kind: Kind, definition: dict[str, Any], signature: "Signature") -> No
 
 
 def _check_variables(signature: "Signature", template: UriTemplate | None) -> None:
-    from portico.definitions.shapes import schema_of
+    from portico.definitions.shapes import check_shape
 
     variables = template.variables if template is not None else ()
     optional = template.optional if template is not None else ()
@@ -185,7 +185,4 @@ def _check_variables(signature: "Signature", template: UriTemplate | None) -> No
     for parameter in signature.parameters:
         if parameter.required and parameter.name not in (*variables, "uri"):
             raise signature.error("is not a variable of the URI template", parameter.name)
-        try:
-            schema_of(parameter.type, {})
-        except (TypeError, NameError, ValueError):
-            raise signature.error("cannot be made from text", parameter.name) from None
+        check_shape(signature, parameter)

@@ -64,11 +64,9 @@ class _Explainer:
     def walk(self, location: Location, value: Any, path: tuple[str | int, ...]) -> list[Problem]:
         """What is wrong with a value that fails the schema at this location."""
         schema = self._references.at(location)
-        if schema is False or (location, path) in self._active:
-            return [Problem(dotted(path), "is not allowed here", keyword="false")]
         if not isinstance(schema, dict):
-            return []
-        if len(self._active) == _DEEPEST:
+            return [Problem(dotted(path), "is not allowed here", keyword="false")]
+        if (location, path) in self._active or len(self._active) == _DEEPEST:
             return [Problem(dotted(path), _unexplained(schema))]
         self._active.add((location, path))
         found = self._look(_Place(location, schema, value, path))

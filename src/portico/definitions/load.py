@@ -88,13 +88,12 @@ def _read(source: Source) -> tuple[str, Any]:
 def _decode(data: bytes, name: str) -> Any:
     data = data.removeprefix(b"\xef\xbb\xbf")  # some editors leave a byte order mark
     try:
+        data.decode()
         return msgspec.json.decode(data)
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"is not UTF-8 text{_at(data, error.start)}", source=name) from None
     except RecursionError:
         raise DefinitionError("is nested too deep", source=name) from None
-    except UnicodeDecodeError:
-        raise DefinitionError(
-            f"is not UTF-8 text{_at(data, _bad_byte(data))}", source=name
-        ) from None
     except msgspec.MsgspecError as error:
         what, _, where = str(error).rstrip(")").partition(" (byte ")
         at = _at(data, int(where) if where.isdecimal() else len(data))
@@ -105,14 +104,6 @@ def _said(what: str) -> str:
     return {"Input data was truncated": "it ends too early"}.get(
         what, what.removeprefix("JSON is malformed: ")
     )
-
-
-def _bad_byte(data: bytes) -> int:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return 0
 
 
 def _at(data: bytes, offset: int) -> str:

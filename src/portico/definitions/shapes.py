@@ -11,7 +11,6 @@ from portico.definitions.errors import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
 from portico.definitions.words import shown
 
-_REFERENCE = "#/$defs/{name}"
 _UNSTRUCTURED = (str, bytes, bytearray, type(None), object)
 
 JsonObject = dict[str, Any]
@@ -19,15 +18,11 @@ JsonObject = dict[str, Any]
 
 def input_schema(signature: Signature) -> JsonObject:
     """The schema of a function's arguments."""
-    properties: JsonObject = {}
-    definitions: JsonObject = {}
-    for parameter in signature.parameters:
-        try:
-            shape = schema_of(parameter.type, definitions)
-        except (TypeError, NameError, ValueError) as error:
-            why = f"has no JSON form: {shown(_first_line(error), 200)}"
-            raise signature.error(why, parameter.name) from None
-        properties[parameter.name] = {**shape, **_told(signature, parameter, shape)}
+    shapes, definitions = _shapes(signature)
+    properties = {
+        parameter.name: {**shape, **_told(signature, parameter, shape)}
+        for parameter, shape in zip(signature.parameters, shapes, strict=True)
+    }
     schema: JsonObject = {"type": "object", "properties": properties}
     if required := [p.name for p in signature.parameters if p.required]:
         schema["required"] = required
@@ -44,9 +39,8 @@ def output_schema(returns: Any) -> tuple[JsonObject | None, bool]:
     """
     if is_unstructured(returns):
         return None, False
-    definitions: JsonObject = {}
     try:
-        shape = schema_of(returns, definitions, mode="serialization")
+        (shape,), definitions = schemas_of([returns], mode="serialization")
     except (TypeError, NameError, ValueError):
         return None, False
     shape = _inlined(shape, definitions)
@@ -56,10 +50,9 @@ def output_schema(returns: Any) -> tuple[JsonObject | None, bool]:
     return (shape | {"$defs": definitions} if definitions else shape), wraps
 
 
-def schema_of(kind: Any, definitions: JsonObject, mode: str = "validation") -> JsonObject:
-    """The schema of one type; the classes in it are added to the definitions."""
-    if kind is NOTHING:
-        return {}
+def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObject], JsonObject]:
+    """The schemas of some types, and the definitions of the classes in them."""
+    definitions: JsonObject = {}
 
     def hook(model: Any) -> JsonObject:
         if not hasattr(model, "model_json_schema"):
@@ -68,18 +61,18 @@ def schema_of(kind: Any, definitions: JsonObject, mode: str = "validation") -> J
         _add(definitions, shape.pop("$defs", {}))
         return shape
 
-    (shape,), components = msgspec.json.schema_components(
-        [kind], schema_hook=hook, ref_template=_REFERENCE
+    known = [Any if kind is NOTHING else kind for kind in kinds]
+    # All at once, because then classes of the same name get different ones.
+    shapes, components = msgspec.json.schema_components(
+        known, schema_hook=hook, ref_template="#/$defs/{name}"
     )
     _add(definitions, components)
-    return shape
+    return list(shapes), definitions
 
 
-def revive(kind: type[Any], value: Any) -> Any:
-    """What `msgspec.convert` does not know itself: pydantic models, if their owner uses them."""
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    raise NotImplementedError
+def revive(kind: Any, value: Any) -> Any:
+    """What `msgspec.convert` does not know itself; `schema_of` lets only pydantic models pass."""
+    return kind.model_validate(value)
 
 
 def is_unstructured(kind: Any) -> bool:
@@ -91,6 +84,25 @@ def is_unstructured(kind: Any) -> bool:
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return any(is_unstructured(member) for member in members)
     return any(_is_content(_bare(inner)) for member in members for inner in _members(_bare(member)))
+
+
+def _shapes(signature: Signature) -> tuple[list[JsonObject], JsonObject]:
+    kinds = [parameter.type for parameter in signature.parameters]
+    try:
+        return schemas_of(kinds)
+    except (TypeError, NameError, ValueError) as error:
+        for parameter in signature.parameters:
+            check_shape(signature, parameter)
+        raise signature.error(_last_line(error)) from None
+
+
+def check_shape(signature: Signature, parameter: Parameter) -> None:
+    """Raise DefinitionError, naming the parameter, if its type has no JSON form."""
+    try:
+        schemas_of([parameter.type])
+    except (TypeError, NameError, ValueError) as error:
+        why = f"has no JSON form: {_last_line(error)}"
+        raise signature.error(why, parameter.name) from None
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -177,7 +189,6 @@ def _dumped(value: Any) -> Any:
     raise TypeError
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The line of msgspec's message that names the type."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return str(error).strip().rpartition("\n")[2][:200]

@@ -45,7 +45,7 @@ async def serve_http(
                 await app.drain(drain_s)
         finally:
             stopping.cancel()
-            server.should_exit = True
+            server.leave()
             await serving
 
 
@@ -74,7 +74,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but signals are ours and the port is told."""
+    """uvicorn, but signals are ours, the port is told, and nothing is polled."""
 
     def __init__(
         self,
@@ -84,12 +84,24 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._leaving = asyncio.Event()
         self._port = sockets[0].getsockname()[1]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self._ready is not None:
             self._ready(self._port)
+
+    async def main_loop(self) -> None:
+        # uvicorn wakes ten times a second to see whether it should exit; the date needs one.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), 1)
+
+    def leave(self) -> None:
+        """Close what is still open, and return."""
+        self.should_exit = True
+        self._leaving.set()
 
     def stop_accepting(self) -> None:
         """Let nobody in any more; those who are in stay."""

@@ -36,8 +36,14 @@ async def raises_stop_iteration() -> str:
 
 
 @server.tool
-def exits() -> str:
+async def exits() -> str:
     """Try to end the whole process."""
+    raise SystemExit(3)
+
+
+@server.tool
+def exits_in_thread() -> str:
+    """Try to end the whole process, as a plain function."""
     raise SystemExit(3)
 
 

@@ -1,0 +1,84 @@
+"""`portico call URL` of our own server: every transport, and the token found where it is kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.cli.main import main
+from tests.support.running import HttpServer, http_server
+
+pytestmark = pytest.mark.slow
+
+SERVER = '''
+from portico import Server
+
+server = Server("demo")
+
+
+@server.tool
+async def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+'''
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[HttpServer]:
+    component = home / "server.py"
+    component.write_text(SERVER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PORTICO_HOME", str(home))
+        with http_server(component, "--auth", "token") as running:
+            yield running
+
+
+@pytest.mark.parametrize(
+    ("path", "era"), [("mcp", "auto"), ("mcp", "modern"), ("mcp", "legacy"), ("sse", "auto")]
+)
+def test_the_door_opens_with_the_token_in_the_state_folder(
+    path: str,
+    era: str,
+    server: HttpServer,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(home))
+    url = f"http://127.0.0.1:{server.port}/{path}"
+    assert main(["call", url, "shout", "--arg", "text=hi", "--era", era]) == 0
+    assert capfd.readouterr().out == "HI\n"
+
+
+def test_without_it_the_door_stays_closed_and_says_so(
+    server: HttpServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    assert main(["call", server.url, "shout", "{}"]) == 1
+    said = capfd.readouterr().err
+    assert said == (
+        f"portico: {server.url} wants a token (HTTP 401 Unauthorized): "
+        "give the right one with --token\n"
+    )
+
+
+def test_a_token_others_could_read_is_not_used_and_that_is_told(
+    server: HttpServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "token").write_text("x" * 40)
+    (tmp_path / "state" / "token").chmod(0o644)
+    assert main(["call", server.url, "shout", "{}"]) == 1
+    assert "others may read" in capfd.readouterr().err
