@@ -35,7 +35,8 @@ def main() -> int:
         if not options.quick:
             _keep(name, table.HEADING, text, section.budgets)
         budgets += section.budgets
-    print(report.verdicts(budgets).markdown())
+    if budgets:
+        print(report.verdicts(budgets).markdown())
     print(report.summary(budgets))
     return 0
 

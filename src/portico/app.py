@@ -1,6 +1,7 @@
 """The composition root: it alone knows every room."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from portico.model.types import Link
 from portico.server import Server
 
 DRAIN_S = 30.0
+_LEAVE_S = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -29,7 +31,7 @@ def serve_stdio(
     """Serve one client over stdin and stdout until it leaves or SIGTERM comes."""
     from portico.transport.pipes import serve_stdio as over_pipes
 
-    asyncio.run(over_pipes(server.endpoint(links), out=out, drain_s=drain_s))
+    asyncio.run(_to_the_end(over_pipes(server.endpoint(links), out=out, drain_s=drain_s)))
 
 
 def serve_http(
@@ -86,6 +88,18 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(serving)
+        asyncio.run(_to_the_end(serving))
     else:
-        uvloop.run(serving)
+        uvloop.run(_to_the_end(serving))
+
+
+async def _to_the_end(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve, then leave: a handler that takes no notice of being cancelled cannot keep us."""
+    await serving
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left and (await asyncio.wait(left, timeout=_LEAVE_S))[1]:
+        sys.stderr.write("portico: a handler does not stop; leaving without it\n")
+        sys.stderr.flush()
+        os._exit(0)

@@ -195,6 +195,12 @@ def test_text_that_meets_no_pattern_is_not_limited() -> None:
     assert schema.problems({"path": "a/../b.txt", "content": ""})
 
 
+def test_text_is_not_limited_where_there_are_no_patterns() -> None:
+    schema = Schema({"$defs": {"text": {"type": "string"}}, "$ref": "#/$defs/text"})
+
+    assert schema.problems("x" * 5_000_000) == []
+
+
 def test_a_pattern_reached_by_reference_limits_all_text() -> None:
     schema = {
         "properties": {"a": {"pattern": "(?=.*z)x"}, "b": {"$ref": "#/properties/a"}},

@@ -291,6 +291,10 @@ def test_constraints_that_would_be_ignored_are_refused() -> None:
     assert "parameter a: takes pydantic's Field as its default" in refused(default)
 
 
+def test_a_class_is_no_function() -> None:
+    assert refused(Place) == "Place: is a class; give a function"
+
+
 def test_a_builtin_without_a_signature_is_refused() -> None:
     assert "has no signature" in refused(min)
 

@@ -166,6 +166,12 @@ def test_fitting_too_many_alternatives_is_told() -> None:
     assert said(schema, {"a": 1, "c": 1}) == "fits alternatives 1 and 3 of 3, must fit exactly one"
 
 
+def test_of_many_alternatives_the_last_counts_too() -> None:
+    schema = {"anyOf": [{"const": n} for n in range(50)], "maximum": 40}
+
+    assert said(schema, 45) == "45 is more than the maximum 40"
+
+
 def test_conditions_are_followed_to_what_they_ask() -> None:
     schema = {
         "if": {"properties": {"by": {"const": "phone"}}},
@@ -244,6 +250,12 @@ def test_what_is_not_json_is_a_problem_and_not_an_exception(instance: Any) -> No
     problems = Schema({"properties": {"a": {"type": "string"}}, "minLength": 1}).problems(instance)
 
     assert all("cannot be checked" in problem.message for problem in problems)
+
+
+def test_what_is_not_json_may_stand_beside_other_problems() -> None:
+    schema = {"minProperties": 2, "properties": {"a": {"type": "string"}}}
+
+    assert said(schema, {"a": object()}) == "has 1 field, must have at least 2"
 
 
 def test_format_only_annotates_in_every_dialect() -> None:

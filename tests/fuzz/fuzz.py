@@ -5,6 +5,7 @@ What broke it is kept as files, to be sent again with `--replay FOLDER`.
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a file, n
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Broken, Target
 
+_KEEP = Path(tempfile.gettempdir()) / "portico-fuzz"
 _ROUND_S = {"core": 5.0, "stdio": 5.0, "http": 5.0}
 
 
@@ -92,7 +94,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="repeat a run (default: the time)")
-    parser.add_argument("--keep", type=Path, default=Path(".fuzz"), metavar="FOLDER")
+    parser.add_argument("--keep", type=Path, default=_KEEP, metavar="FOLDER")
     parser.add_argument("--target", action="append", choices=TARGETS, help="all unless named")
     parser.add_argument("--replay", type=Path, metavar="FOLDER")
     options = parser.parse_args(argv)

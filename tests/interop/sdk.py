@@ -21,10 +21,8 @@ from tests.support.running import WAIT_S
 
 LEGACY = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 MODERN = tuple(MODERN_PROTOCOL_VERSIONS)
-# The old HTTP+SSE transport ends with the handshake: 2026-07-28 is stateless.
 WAYS = [
-    *((transport, version) for transport in ("stdio", "http") for version in (*LEGACY, *MODERN)),
-    *(("sse", version) for version in LEGACY),
+    (transport, version) for transport in ("stdio", "http", "sse") for version in (*LEGACY, *MODERN)
 ]
 
 

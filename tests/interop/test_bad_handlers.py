@@ -1,11 +1,15 @@
 """A handler that misbehaves hurts only its own call."""
 
+import contextlib
+import http.client
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.running import StdioServer, modern_meta
+from tests.support.oracle import MODERN
+from tests.support.running import HttpServer, StdioServer, modern_meta
 from tests.support.shared import ROOT
 
 pytestmark = pytest.mark.slow
@@ -106,3 +110,30 @@ def test_a_client_that_leaves_takes_its_hanging_calls_along(server: StdioServer,
         other.start("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "t"}})
         assert other.receive()["method"] == "notifications/progress"
     assert other.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "tool", ["never_returns", "never_returns_in_thread", "ignores_cancellation"]
+)
+def test_an_http_server_can_still_end_while_a_call_hangs(tool: str) -> None:
+    server = HttpServer(HOSTILE, "--drain", "0.2")
+    connection = server.connection()
+    meta = modern_meta(progressToken="t")
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    body["params"] = {"name": tool, "arguments": {}, "_meta": meta}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+    }
+    try:
+        connection.request("POST", "/mcp", json.dumps(body), headers)
+        response = connection.getresponse()
+        assert b"notifications/progress" in response.readline() + response.readline()
+        assert server.stop() == 0
+        with contextlib.suppress(http.client.IncompleteRead):  # it may be cut off, but not held up
+            response.read()
+    finally:
+        connection.close()

@@ -200,7 +200,7 @@ class _Explainer:
         found: list[Problem] = []
         for index in range(skipped, len(place.value)):
             found += self.into(place, (keyword,), place.value[index], index)
-            if len(found) >= MOST_PROBLEMS or self._ask.exhausted:
+            if len(found) >= MOST_PROBLEMS or self._ask.exhausted():
                 break
         return found
 
@@ -211,7 +211,7 @@ class _Explainer:
         matching = sum(not self._ask.fails(location, value) for value in place.value)
         least = place.schema.get("minContains", 1)
         most = place.schema.get("maxContains", matching)
-        if least <= matching <= most or self._ask.exhausted:
+        if least <= matching <= most or self._ask.exhausted():
             return []
         wanted = f"at least {least}" if matching < least else f"at most {most}"
         what = shown(place.schema[keyword])
@@ -225,21 +225,23 @@ class _Explainer:
         return found
 
     def some(self, place: _Place, keyword: str) -> list[Problem]:
-        branches = range(min(len(place.schema[keyword]), _MOST_BRANCHES))
-        failing = {i: self.into(place, (keyword, i), place.value) for i in branches}
-        if self._ask.exhausted:
+        branches = [(*place.location, keyword, i) for i in range(len(place.schema[keyword]))]
+        fitting = [
+            number
+            for number, branch in enumerate(branches, 1)
+            if not self._ask.fails(branch, place.value)
+        ]
+        if self._ask.exhausted() or len(fitting) == 1 or (fitting and keyword == "anyOf"):
             return []
-        fitting = [str(index + 1) for index, problems in failing.items() if not problems]
         if fitting:
-            if keyword == "anyOf" or len(fitting) == 1:
-                return []
-            which = " and ".join(fitting)
-            why = f"fits alternatives {which} of {len(failing)}, must fit exactly one"
+            which = " and ".join(str(number) for number in fitting)
+            why = f"fits alternatives {which} of {len(branches)}, must fit exactly one"
             return [place.problem(why, keyword=keyword)]
-        return best_of(dotted(place.path), place.value, list(failing.values()))
+        tried = [self.walk(branch, place.value, place.path) for branch in branches[:_MOST_BRANCHES]]
+        return [] if self._ask.exhausted() else best_of(dotted(place.path), place.value, tried)
 
     def none(self, place: _Place, keyword: str) -> list[Problem]:
-        if self._ask.fails((*place.location, keyword), place.value) or self._ask.exhausted:
+        if self._ask.fails((*place.location, keyword), place.value) or self._ask.exhausted():
             return []
         what = shown(place.schema[keyword])
         return [place.problem(f"must not match {what}", keyword=keyword)]

@@ -1,5 +1,6 @@
 """Which values a schema can be held against in good time."""
 
+from sys import maxsize
 from typing import Any
 
 from portico.definitions.patterns import WORK, pattern_cost, patterns_in
@@ -7,7 +8,7 @@ from portico.definitions.references import References
 
 MAX_DEPTH = 500
 """The validator follows a recursive schema down a value on its own stack."""
-_NO_LIMIT = 4_000_000
+_MOST_TEXT = 4_000_000
 """More text than a request body may hold by default."""
 
 
@@ -19,11 +20,11 @@ class Limits:
         cost = sum(pattern_cost(pattern) for pattern in {pattern for pattern, _ in found})
         fields = {field for _, field in found}
         refers = References(schema).any
-        self._text = WORK // cost if cost else _NO_LIMIT
+        self._text = WORK // cost if cost else maxsize
         # A reference can bring a pattern to any other field.
         self._fields = None if refers or None in fields else fields
         """The fields whose text meets a pattern; None for all."""
-        self.needed = refers or self._text < _NO_LIMIT
+        self.needed = refers or self._text < _MOST_TEXT
         """False if every value that can arrive is within the limits."""
 
     def excess(self, instance: Any) -> str:

@@ -61,10 +61,12 @@ def _class_length(pattern: str, start: int) -> int:
     return index - start
 
 
+_FANCY = ("(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k", *(f"\\{digit}" for digit in range(1, 10)))
+
+
 def _may_backtrack(pattern: str) -> bool:
-    return any(mark in pattern for mark in ("(?=", "(?!", "(?<", "\\k", "(?>")) or any(
-        f"\\{digit}" in pattern for digit in range(1, 10)
-    )
+    """Look-around, atomic groups and back-references need the other engine."""
+    return any(mark in pattern for mark in _FANCY)
 
 
 def patterns_in(root: Any) -> Iterator[tuple[str, str | None]]:

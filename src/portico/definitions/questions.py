@@ -30,16 +30,17 @@ class Questions:
         # CPU time, so that a busy machine does not change the answer.
         self._until = (thread_time() if started is None else started) + _MOST_SECONDS
 
-    @property
     def exhausted(self) -> bool:
         """True when there is no time for another question."""
         return thread_time() > self._until or len(self._validators) > _MOST_PARTS
 
     def fails(self, location: Location, value: Any) -> bool:
         """Does the value fail the schema at this location?"""
-        pointer = "".join(f"/{_escaped(part)}" for part in location)
-        part = {"$ref": f"{self._address}#{pointer}"}
-        return self._ask(("at", *location), part, value, registry=self._registry)
+        if location not in self._validators and not self.exhausted():
+            pointer = "".join(f"/{_escaped(part)}" for part in location)
+            part = {"$ref": f"{self._address}#{pointer}"}
+            self._validators[location] = self._compiled(part, registry=self._registry)
+        return self._ask(location, value)
 
     def breaks(self, schema: dict[str, Any], keyword: str, value: Any) -> bool:
         """Does the value break this one keyword, which holds no schemas?"""
@@ -47,19 +48,25 @@ class Questions:
         exclusive = "exclusive" + keyword.capitalize()
         if self._dialect == DRAFT_4 and exclusive in schema:
             part[exclusive] = schema[exclusive]  # where it is a flag that changes the keyword
-        return self._ask(tuple((name, id(asked)) for name, asked in part.items()), part, value)
+        key = tuple((name, id(asked)) for name, asked in part.items())
+        if key not in self._validators and not self.exhausted():
+            self._validators[key] = self._compiled(part)
+        return self._ask(key, value)
 
-    def _ask(self, key: tuple[Any, ...], part: dict[str, Any], value: Any, **options: Any) -> bool:
-        if self.exhausted:
+    def _ask(self, key: tuple[Any, ...], value: Any) -> bool:
+        validator = self._validators.get(key)
+        if validator is None or self.exhausted():
             return False
-        if key not in self._validators:
-            try:
-                whole = {"$schema": self._dialect, **part}
-                self._validators[key] = compiled(whole, **options)
-            except SchemaError:  # a part that cannot stand alone
-                self._validators[key] = None
-        validator = self._validators[key]
-        return validator is not None and not validator.is_valid(value)
+        try:
+            return not validator.is_valid(value)
+        except ValueError:  # not JSON, and then there is nothing to say of it
+            return False
+
+    def _compiled(self, part: dict[str, Any], **options: Any) -> "Validator | None":
+        try:
+            return compiled({"$schema": self._dialect, **part}, **options)
+        except SchemaError:  # a part that cannot stand alone
+            return None
 
 
 def _escaped(part: str | int) -> str:

@@ -71,7 +71,7 @@ def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObj
 
 
 def revive(kind: Any, value: Any) -> Any:
-    """What `msgspec.convert` does not know itself; `schema_of` lets only pydantic models pass."""
+    """What `msgspec.convert` does not know itself; `schemas_of` lets only pydantic models pass."""
     return kind.model_validate(value)
 
 

@@ -55,6 +55,8 @@ class Signature(Struct, frozen=True):
 
 def read_signature(function: Callable[..., Any]) -> Signature:
     """Read a function, or raise DefinitionError for one that cannot be called by name."""
+    if isinstance(function, type):
+        raise DefinitionError("is a class; give a function", source=function.__qualname__)
     target = _written(function)
     # An object that is called goes by the name of its class.
     name = type(function).__name__ if target.__name__ == "__call__" else target.__name__

@@ -74,7 +74,8 @@ class UriTemplate:
             if mark:
                 found[self._fragment] = value
         rest = self._take_query(uri, found)
-        if rest is None or not self._match_path(rest, found):
+        matched = None if rest is None else self._match_path(rest)
+        if matched is None or not _agree(found, matched):
             return None
         try:
             return {name: _decoded(value) for name, value in found.items()}
@@ -173,28 +174,28 @@ class UriTemplate:
             return None if pairs else rest
         return "&".join((rest, *pairs))
 
-    def _match_path(self, uri: str, found: dict[str, str]) -> bool:
+    def _match_path(self, uri: str) -> dict[str, str] | None:
         if self._explode:
-            return self._match_exploded(uri, found)
+            return self._match_exploded(uri)
         # `{/a,b}` may take none, one or both of the last segments.
         for count in range(len(self._segments), -1, -1):
             rest, *segments = uri.rsplit("/", count) if count else [uri]
             if len(segments) == count and all(map(_is_segment, segments)):
                 values = self._match_parts(rest)
                 taken = dict(zip(self._segments, segments, strict=False))
-                if values is not None and _agree(found, values, taken):
-                    return True
-        return False
+                if values is not None and _agree(values, taken):
+                    return values
+        return None
 
-    def _match_exploded(self, uri: str, found: dict[str, str]) -> bool:
+    def _match_exploded(self, uri: str) -> dict[str, str] | None:
         """`{/path*}` takes everything after the slashes of the text before it."""
         slashes = sum(part.count("/") for part in self._head if isinstance(part, str))
         pieces = uri.split("/", slashes + 1)
-        rest = "/".join(pieces[: slashes + 1])
-        taken = {self._segments[0]: pieces[-1]} if len(pieces) > slashes + 1 else {}
-        values = self._match_parts(rest)
-        fits = values is not None and all(map(_is_segment, taken.values()))
-        return fits and _agree(found, values or {}, taken)
+        values = self._match_parts("/".join(pieces[: slashes + 1]))
+        if values is None or len(pieces) <= slashes + 1:
+            return values
+        taken = {self._segments[0]: pieces[-1]}
+        return values if _is_segment(pieces[-1]) and _agree(values, taken) else None
 
     def _match_parts(self, uri: str) -> dict[str, str] | None:
         if self._wide is None:

@@ -96,11 +96,9 @@ def _decode(data: bytes) -> Envelope | list[bytes]:
         return _envelope(data)
     except msgspec.ValidationError as error:
         # It stopped at the first field that is wrong; what follows may not even be JSON.
-        id = b""
-        if isinstance(_anything(data), dict):
-            id = bytes(_salvage(data).id)
+        _anything(data)
         words = f"not a JSON-RPC message: {error}"
-        raise Malformed(INVALID_REQUEST, words, id if is_id(id) else b"") from None
+        raise Malformed(INVALID_REQUEST, words, _salvaged_id(data)) from None
 
 
 def is_id(raw: bytes) -> bool:
@@ -140,7 +138,8 @@ def _check_text(data: bytes) -> None:
             raise Malformed(PARSE_ERROR, f"not UTF-8 at byte {error.start}") from None
     # Counting is far cheaper than walking, and an honest message seldom comes near.
     if data.count(b"{") + data.count(b"[") > MAX_NESTING and _is_too_deep(data):
-        raise Malformed(INVALID_REQUEST, f"nested deeper than {MAX_NESTING} levels")
+        words = f"nested deeper than {MAX_NESTING} levels"
+        raise Malformed(INVALID_REQUEST, words, _salvaged_id(data))
 
 
 def _is_too_deep(data: bytes) -> bool:
@@ -154,3 +153,12 @@ def _is_too_deep(data: bytes) -> bool:
             return False  # nothing left, or not balanced: then the decoder has the word
         brackets = inner_gone
     return bool(brackets)
+
+
+def _salvaged_id(data: bytes) -> bytes:
+    """The id of a message that is wrong in some other way; empty if there is none to be read."""
+    try:
+        id = bytes(_salvage(data).id)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+    return id if is_id(id) else b""

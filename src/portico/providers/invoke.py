@@ -28,7 +28,11 @@ class Invocation:
         """Call it: on the loop if it is async, in a thread if it is not."""
         if self.is_async:
             args, kwargs = self._bind(arguments, context)
-            return await self.function(*args, **kwargs)
+            try:
+                return await self.function(*args, **kwargs)
+            except (SystemExit, KeyboardInterrupt) as error:
+                # They would end the event loop, and everybody else's calls with it.
+                raise RuntimeError(f"it raised {type(error).__name__}") from error
         blocking = BlockingContext(context, asyncio.get_running_loop())
         args, kwargs = self._bind(arguments, blocking)
         try:

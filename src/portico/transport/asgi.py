@@ -20,6 +20,8 @@ Headers = tuple[tuple[bytes, bytes], ...]
 JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 RETRY_AFTER = (b"retry-after", b"1")
+GONE = "portico.gone"
+"""In the scope of our own server: the functions to call when the connection is lost."""
 _LINGER_S = 5.0
 
 
@@ -146,10 +148,43 @@ class BodyReader:
                 task.cancel()
 
 
-async def disconnected(receive: Receive) -> None:
-    """Wait until the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class Client:
+    """The one who sent a request, once its body is read: all we still hear is that it leaves.
+
+    A server that can tell us by a call does so (`GONE` in the scope); with others, a task listens.
+    """
+
+    __slots__ = ("_callbacks", "_receive", "_told", "_watch")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._callbacks: set[Callable[[], None]] | None = scope.get(GONE)
+        self._receive = receive
+        self._watch: asyncio.Task[None] | None = None
+        self._told: Callable[[], None] | None = None
+
+    async def gone(self) -> None:
+        """Wait until the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Call this if the client leaves before `stay`."""
+        self._told = tell
+        if self._callbacks is not None:
+            self._callbacks.add(tell)
+        else:
+            self._watch = asyncio.create_task(self._listen(tell))
+
+    def stay(self) -> None:
+        """From now on it may leave when it likes."""
+        if self._watch is not None:
+            self._watch.cancel()
+        elif self._callbacks is not None and self._told is not None:
+            self._callbacks.discard(self._told)
+
+    async def _listen(self, tell: Callable[[], None]) -> None:
+        await self.gone()
+        tell()
 
 
 def declared_too_large(length: bytes, limits: Limits) -> Reply | None:

@@ -12,6 +12,7 @@ EVENT_STREAM: Headers = (
     (b"x-accel-buffering", b"no"),
 )
 _COMMENT = b":\n\n"
+_SLOTS = 16
 
 
 def event(message: bytes, id: str = "", name: bytes = b"message") -> bytes:
@@ -29,6 +30,38 @@ def priming_event(id: str, retry_ms: int) -> bytes:
     return b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), retry_ms)
 
 
+class Pulse:
+    """Keeps the quiet streams of one app alive, with one timer for all of them.
+
+    It looks at each twice in `quiet_s`, and at a part of them at a time, so that ten thousand
+    quiet streams do not all want the loop at once.
+    """
+
+    def __init__(self, quiet_s: float) -> None:
+        self._step_s = quiet_s / 2 / _SLOTS
+        self._slots: tuple[set[Exchange], ...] = tuple(set() for _ in range(_SLOTS))
+        self._next = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, exchange: "Exchange") -> "set[Exchange]":
+        """Look after an exchange until it is taken out of the set that comes back."""
+        self._next = (self._next + 1) % _SLOTS
+        slot = self._slots[self._next]
+        slot.add(exchange)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._step_s, self._beat, loop, 0)
+        return slot
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        for exchange in self._slots[number]:
+            exchange.beat(loop)
+        self._timer = None
+        if any(self._slots):
+            following = (number + 1) % _SLOTS
+            self._timer = loop.call_later(self._step_s, self._beat, loop, following)
+
+
 class Exchange:
     """The response to one HTTP request, written by whoever has something to say.
 
@@ -39,38 +72,46 @@ class Exchange:
     def __init__(
         self,
         send: Send,
+        pulse: Pulse,
         *,
-        quiet_s: float,
-        headers: Headers = (),
         prime: Callable[[], bytes] | None = None,
+        can_be_abandoned: bool = False,
     ) -> None:
         self._send = send
-        self._headers = headers
         self._prime = prime
-        self._quiet_s = quiet_s
         self._lock = asyncio.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self._timer = self._loop.call_later(quiet_s, self._beat)
+        self._slot = pulse.add(self)
+        self._quiet = False
         self._comment: asyncio.Task[None] | None = None
+        self._can_be_abandoned = can_be_abandoned
         self._writing: asyncio.Timeout | None = None
+        self._over: asyncio.Future[None] | None = None
         self.opened = False
         """True once it is a stream of events."""
         self.ended = False
+        self.closed = False
+        """True when nothing more will be said here."""
         self.abandoned = False
-        self.over: asyncio.Future[None] = self._loop.create_future()
-        """Done when nothing more will be said here."""
+
+    @property
+    def over(self) -> "asyncio.Future[None]":
+        """Done when closed."""
+        if self._over is None:
+            self._over = asyncio.get_running_loop().create_future()
+            if self.closed:
+                self._over.set_result(None)
+        return self._over
 
     async def open(self) -> None:
         """Become a stream of events now."""
         async with self._lock:
-            if not self.over.done():
+            if not self.closed:
                 await self._open()
 
     async def event(self, frame: bytes) -> bool:
         """Write one event; False if it did not get out."""
         async with self._lock:
-            return not self.over.done() and await self._open() and await self._write(frame)
+            return not self.closed and await self._open() and await self._write(frame)
 
     async def answer(self, body: bytes, status: int = 200, id: str = "") -> None:
         """Write the answer and end: as JSON, or as an event if this is a stream by now."""
@@ -94,13 +135,20 @@ class Exchange:
         self.abandoned = True
         self.close()
         if self._writing is not None:
-            self._writing.reschedule(self._loop.time())
+            self._writing.reschedule(asyncio.get_running_loop().time())
 
     def close(self) -> None:
         """Say nothing more here."""
-        self._timer.cancel()
-        if not self.over.done():
-            self.over.set_result(None)
+        self.closed = True
+        self._slot.discard(self)
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say nothing, audibly, if nothing was said since the last beat."""
+        if self._quiet and not self._lock.locked():
+            self._comment = loop.create_task(self._say_nothing())
+        self._quiet = not self._quiet
 
     async def _open(self) -> bool:
         if not self.opened:
@@ -111,20 +159,14 @@ class Exchange:
         return True
 
     async def _start(self, status: int, headers: Headers) -> None:
-        await self._put(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [*headers, *self._headers],
-            }
-        )
+        await self._put({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def _write(self, data: bytes, *, last: bool = False) -> bool:
         """Write, unless it is too late; the last write may still end what was given up on."""
-        if self.ended or (self.over.done() and not last):
+        if self.ended or (self.closed and not last):
             return False
         self.ended = last
-        self._last = self._loop.time()
+        self._quiet = False
         written = await self._put(
             {"type": "http.response.body", "body": data, "more_body": not last}
         )
@@ -134,6 +176,9 @@ class Exchange:
 
     async def _put(self, message: Message) -> bool:
         try:
+            if not self._can_be_abandoned:
+                await self._send(message)
+                return True
             async with asyncio.timeout(None) as self._writing:
                 await self._send(message)
         except TimeoutError:
@@ -144,14 +189,7 @@ class Exchange:
             self._writing = None
         return True
 
-    def _beat(self) -> None:
-        quiet = self._loop.time() - self._last
-        if quiet >= self._quiet_s and not self._lock.locked():
-            self._comment = self._loop.create_task(self._say_nothing())
-            quiet = 0.0
-        self._timer = self._loop.call_later(max(self._quiet_s - quiet, 0.001), self._beat)
-
     async def _say_nothing(self) -> None:
         async with self._lock:
-            if not self.over.done() and await self._open():
+            if not self.closed and await self._open():
                 await self._write(_COMMENT)

@@ -13,6 +13,7 @@ from portico.protocol.methods import TABLE, Kind
 from portico.transport.asgi import (
     JSON_TYPE,
     BodyReader,
+    Client,
     Receive,
     Reply,
     Scope,
@@ -23,6 +24,7 @@ from portico.transport.asgi import (
     send_response,
 )
 from portico.transport.connection import Endpoint
+from portico.transport.events import Pulse
 from portico.transport.guard import (
     EVENT_STREAM,
     JSON,
@@ -86,9 +88,10 @@ class HttpApp:
         """Where clients of `/mcp` aim, if it is not mounted below something."""
         self._bodies = BodyReader(self.limits)
         self._load = Load(self.limits)
-        self._modern = Modern(endpoint, self.limits, self._load)
-        self._legacy = Legacy(endpoint, self.limits, self._load)
-        self._sse = OldSse(endpoint, self.limits, self._load)
+        pulse = Pulse(self.limits.quiet_s)
+        self._modern = Modern(endpoint, self._load, pulse)
+        self._legacy = Legacy(endpoint, self.limits, self._load, pulse)
+        self._sse = OldSse(endpoint, self.limits, self._load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
         self._routes: dict[str, _Route] = {path: self._mcp}
         if path == "/":
@@ -99,7 +102,7 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
-            await _not_http(scope, receive, send)
+            await self._not_http(scope, receive, send)
             return
         head = self._guard.admit(scope)
         if isinstance(head, Reply):
@@ -126,17 +129,18 @@ class HttpApp:
         For a server that has the whole body and would rather not start a task. None, whatever the
         reason, sends the request down the usual way, where every refusal has its place.
         """
+        principal = self._principal
+        if self._load.draining or not isinstance(principal, str):
+            return None
         head = self._guard.admit(scope)
         if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
-            return None
-        if self._load.draining:
             return None
         if answer_type(head.raw.get(b"accept", b"")) != JSON:
             return None
         request = read(body, None, head)
         if not isinstance(request, Request) or not request.id or not request.version.modern:
             return None
-        context = Context(principal=self._principal_of(scope), headers=head)
+        context = Context(principal=principal, headers=head)
         response = self._endpoint.quick(request, context)
         return None if response is None or not response.result else response.parts
 
@@ -188,9 +192,10 @@ class HttpApp:
         streams = wanted == EVENT_STREAM
         context = Context(principal=principal, data=self._data_of(scope), headers=head)
         if request is not None and request.version.modern:
-            await self._modern.serve(request, context, receive, send, streams)
+            await self._modern.serve(request, context, Client(scope, receive), send, streams)
         elif session is not None:
-            await self._legacy.post(session, inbound, context, receive, send, streams)
+            client = Client(scope, receive)
+            await self._legacy.post(session, inbound, context, client, send, streams)
         elif request is not None and request.method == "initialize":
             # Also with a stale id: what else could the client begin with?
             await self._legacy.initialize(request, context, send)
@@ -214,7 +219,8 @@ class HttpApp:
         elif not accepts_stream(head.raw.get(b"accept", b"")):
             await send_reply(send, _not_acceptable(EVENT_STREAM))
         else:
-            await self._legacy.get(session, head.raw.get(b"last-event-id"), receive, send)
+            last_event = head.raw.get(b"last-event-id")
+            await self._legacy.get(session, last_event, Client(scope, receive), send)
 
     async def _sse_stream(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -223,7 +229,7 @@ class HttpApp:
             await send_reply(send, _not_acceptable(EVENT_STREAM))
         else:
             url = f"{scope.get('root_path', '')}/messages"
-            await self._sse.get(url, self._principal_of(scope), receive, send)
+            await self._sse.get(url, self._principal_of(scope), Client(scope, receive), send)
 
     async def _sse_message(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
@@ -247,6 +253,19 @@ class HttpApp:
 
     async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         await send_reply(send, _DRAINING if self._load.draining else _READY)
+
+    async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self.drain(0)
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close"})
+        else:
+            raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
 
     def _unwanted(self, head: Head) -> Reply | None:
         """Why a body is not even read."""
@@ -279,19 +298,6 @@ async def _refuse(refused: Refused, stale: bool, head: Head, send: Send) -> None
         await send_reply(send, missing_or_gone(True))
     else:
         await send_response(send, refused.response, 400)
-
-
-async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-    elif scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close"})
-    else:
-        raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
 
 
 def _path_in(scope: Scope) -> str:

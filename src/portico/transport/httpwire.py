@@ -1,6 +1,7 @@
 """One HTTP connection: uvicorn's, made patient only so far, and quicker with what is static."""
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, cast
 
@@ -8,7 +9,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from portico.transport.asgi import Scope
+from portico.transport.asgi import GONE, Scope
 from portico.transport.http import STATIC_HEADERS, HttpApp
 
 _BODY_GRACE_S = 5.0  # the app gives up on a body first, and says so
@@ -53,6 +54,7 @@ class HttpWire(HttpToolsProtocol):
         self._requests = self._seen = 0
         self._watch: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
+        self._gone: set[Callable[[], None]] = set()
         self._held = False  # is the request not yet given to the app?
         self._body = b""
         self._defaults: list[tuple[bytes, bytes]] = []
@@ -70,6 +72,8 @@ class HttpWire(HttpToolsProtocol):
                 timer.cancel()
         self._held = False
         super().connection_lost(exc)
+        for tell in tuple(self._gone):
+            tell()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still held back afterwards has no whole body, and goes its usual way."""
@@ -92,6 +96,7 @@ class HttpWire(HttpToolsProtocol):
         self._stage = Stage.HEAD
         self._head_size = 0
         super().on_message_begin()
+        self.scope[GONE] = self._gone  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """Hold back what may be answered on the spot; give the rest to the app."""

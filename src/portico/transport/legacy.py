@@ -1,6 +1,7 @@
 """Legacy streamable HTTP: sessions, streams that can be resumed, and questions to the client."""
 
 import asyncio
+from collections.abc import Callable
 
 from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
@@ -8,10 +9,9 @@ from portico.model.message import Request, Response
 from portico.model.version import Version
 from portico.protocol.inbound import Answer, Refused
 from portico.transport.asgi import (
-    Receive,
+    Client,
     Reply,
     Send,
-    disconnected,
     overloaded,
     refusal,
     send_reply,
@@ -21,7 +21,7 @@ from portico.transport.asgi import (
 )
 from portico.transport.batch import Batch
 from portico.transport.connection import Endpoint
-from portico.transport.events import Exchange
+from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id
 from portico.transport.sessions import HttpSession, Sessions
@@ -72,10 +72,11 @@ class LegacyPeer:
 class Legacy:
     """Answers legacy clients of `/mcp`."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load, pulse: Pulse) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
+        self._pulse = pulse
         self.sessions = Sessions(limits)
 
     async def initialize(self, request: Request, context: Context, send: Send) -> None:
@@ -103,7 +104,7 @@ class Legacy:
         session: HttpSession,
         inbound: Request | Answer | list[Request | Answer | Refused],
         context: Context,
-        receive: Receive,
+        client: Client,
         send: Send,
         streams: bool = False,
     ) -> None:
@@ -113,7 +114,7 @@ class Legacy:
             session.connection.settle(inbound)
             await send_reply(send, _ACCEPTED)
         elif isinstance(inbound, list):
-            await self._batch(session, inbound, context, receive, send)
+            await self._batch(session, inbound, context, client, send)
         elif not inbound.id:
             await self._notice(session, inbound, context)
             await send_reply(send, _ACCEPTED)
@@ -122,40 +123,27 @@ class Legacy:
         elif (clash := session.connection.clash(inbound)) is not None:
             await send_response(send, clash, 400)
         elif (response := self._endpoint.quick(inbound, context)) is None:
-            await self._call(session, inbound, context, receive, send, streams)
+            await self._call(session, inbound, context, client, send, streams)
         elif streams and response.result and (stream := session.open_stream()) is not None:
-            stream.complete(response.encode())
-            await self._respond(session, stream, receive, send, streams)
+            await self._respond(session, stream, client, send, streams, response.encode())
         else:
             await send_response(send, response, _status(response))
 
     async def get(
-        self, session: HttpSession, last_event: bytes | None, receive: Receive, send: Send
+        self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
     ) -> None:
         """Open a stream for what comes unasked, or take up the one that an event id names."""
-        place = None
-        if last_event is not None:
-            place = parse_event_id(last_event)
-            stream = session.streams.get(place[0]) if place is not None else None
-            if stream is None:
-                await send_reply(send, refusal(400, "nothing is kept for this Last-Event-ID"))
-                return
-        elif self._load.draining:
+        if last_event is None and self._load.draining:
             await send_reply(send, shutting_down())
             return
-        else:
-            stream = session.open_stream(listens=True)
-        if stream is None or not self._load.begin_stream():
+        if not self._load.begin_stream():
             await send_reply(send, overloaded("too many streams are open"))
             return
-        prime = stream.prime if place is None else None
-        exchange = Exchange(send, quiet_s=self._limits.quiet_s, prime=prime)
         try:
-            await exchange.open()
-            await stream.carry(exchange, place[1] if place is not None else 0)
-            if stream.listens:
-                session.listen(stream)
-            await self._carry(session, stream, exchange, receive)
+            if last_event is None:
+                await self._listen(session, client, send)
+            else:
+                await self._resume(session, last_event, client, send)
         finally:
             self._load.end_stream()
 
@@ -163,6 +151,25 @@ class Legacy:
         """End a session because its client says so."""
         self.sessions.end(session)
         await send_reply(send, Reply(204))
+
+    async def _listen(self, session: HttpSession, client: Client, send: Send) -> None:
+        stream = session.open_stream(listens=True)
+        if stream is None:
+            await send_reply(send, overloaded("too many streams are open in this session"))
+            return
+        exchange = self._exchange(send, stream.prime)
+        await self._carry(session, stream, exchange, client, opens=True)
+
+    async def _resume(
+        self, session: HttpSession, last_event: bytes, client: Client, send: Send
+    ) -> None:
+        place = parse_event_id(last_event)
+        stream = session.streams.get(place[0]) if place is not None else None
+        if place is None or stream is None:
+            await send_reply(send, refusal(400, "nothing is kept for this Last-Event-ID"))
+            return
+        exchange = self._exchange(send)
+        await self._carry(session, stream, exchange, client, opens=True, after=place[1])
 
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has taken too long."""
@@ -180,7 +187,7 @@ class Legacy:
         session: HttpSession,
         request: Request,
         context: Context,
-        receive: Receive,
+        client: Client,
         send: Send,
         streams: bool,
     ) -> None:
@@ -211,14 +218,14 @@ class Legacy:
             self._load.end_call()
             await send_response(send, refused, 400)
             return
-        await self._respond(session, stream, receive, send, streams)
+        await self._respond(session, stream, client, send, streams)
 
     async def _batch(
         self,
         session: HttpSession,
         members: list[Request | Answer | Refused],
         context: Context,
-        receive: Receive,
+        client: Client,
         send: Send,
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
@@ -242,7 +249,7 @@ class Legacy:
         batch = Batch(deliver)
         batch.serve(members, self._endpoint, session.connection, context)
         if waiting:
-            await self._respond(session, stream, receive, send)
+            await self._respond(session, stream, client, send)
         else:
             await send_reply(send, _ACCEPTED)
 
@@ -257,31 +264,47 @@ class Legacy:
         context.peer = LegacyPeer(session, stream)
         return stream
 
+    def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> Exchange:
+        return Exchange(send, self._pulse, prime=prime, can_be_abandoned=True)
+
     async def _respond(
         self,
         session: HttpSession,
         stream: Stream,
-        receive: Receive,
+        client: Client,
         send: Send,
         streams: bool = False,
+        answer: bytes = b"",
     ) -> None:
-        exchange = Exchange(send, quiet_s=self._limits.quiet_s, prime=stream.prime)
-        if streams:
-            await exchange.open()
-        await stream.carry(exchange)
-        await self._carry(session, stream, exchange, receive)
+        exchange = self._exchange(send, stream.prime)
+        await self._carry(session, stream, exchange, client, opens=streams, answer=answer)
 
     async def _carry(
-        self, session: HttpSession, stream: Stream, exchange: Exchange, receive: Receive
+        self,
+        session: HttpSession,
+        stream: Stream,
+        exchange: Exchange,
+        client: Client,
+        *,
+        opens: bool = False,
+        after: int = 0,
+        answer: bytes = b"",
     ) -> None:
-        """Hold the response open while it carries the stream.
+        """Let a response carry the stream, until one of them is over or the client leaves.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        gone = asyncio.create_task(disconnected(receive))
+        gone = asyncio.create_task(client.gone())
         ending: asyncio.Task[None] | None = None
         session.exchanges += 1
         try:
+            await stream.carry(exchange, after)
+            if opens:
+                await exchange.open()
+            if stream.listens:
+                session.listen(stream)
+            if answer:
+                stream.complete(answer)
             await _first_of(gone, stream.over, exchange.over)
             if not gone.done() and not exchange.ended:
                 last = exchange.end() if exchange.abandoned else stream.finish(exchange)

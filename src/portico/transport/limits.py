@@ -58,11 +58,6 @@ class Load:
         self.tasks: set[asyncio.Task[None]] = set()
         """The modern calls, each in the task of its own HTTP request."""
 
-    @property
-    def is_idle(self) -> bool:
-        """True if nothing is under way."""
-        return self._idle.is_set()
-
     def begin_call(self) -> bool:
         """Count one more call; False if there are too many."""
         if self._calls >= self._limits.running:
@@ -96,6 +91,8 @@ class Load:
 
     async def idle(self, within_s: float) -> bool:
         """Wait until nothing is under way; False if that took too long."""
+        if self._idle.is_set():
+            return True
         try:
             await asyncio.wait_for(self._idle.wait(), within_s)
         except TimeoutError:

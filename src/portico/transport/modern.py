@@ -15,9 +15,8 @@ from portico.model.errors import (
 )
 from portico.model.message import Request, Response
 from portico.transport.asgi import (
-    Receive,
+    Client,
     Send,
-    disconnected,
     overloaded,
     send_reply,
     send_response,
@@ -25,8 +24,8 @@ from portico.transport.asgi import (
     stopped,
 )
 from portico.transport.connection import Endpoint
-from portico.transport.events import Exchange, event
-from portico.transport.limits import Limits, Load
+from portico.transport.events import Exchange, Pulse, event
+from portico.transport.limits import Load
 
 STATUS = {
     PARSE_ERROR: 400,
@@ -65,16 +64,16 @@ class ModernPeer:
 class Modern:
     """Answers modern requests, one HTTP request each."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+    def __init__(self, endpoint: Endpoint, load: Load, pulse: Pulse) -> None:
         self._endpoint = endpoint
-        self._limits = limits
         self._load = load
+        self._pulse = pulse
 
     async def serve(
         self,
         request: Request,
         context: Context,
-        receive: Receive,
+        client: Client,
         send: Send,
         streams: bool = False,
     ) -> None:
@@ -101,32 +100,41 @@ class Modern:
             why = "too many streams are open" if listens else "too many calls are running"
             await send_reply(send, overloaded(why, request.id))
             return
-        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
+        exchange = Exchange(send, self._pulse)
         try:
             if streams:
                 await exchange.open()
-            await self._call(request, context, exchange, receive)
+            await self._call(request, context, exchange, client)
         finally:
             exchange.close()
             end()
 
     async def _stream(self, response: Response, send: Send) -> None:
-        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
-        await exchange.open()
-        await exchange.answer(response.encode())
+        exchange = Exchange(send, self._pulse)
+        try:
+            await exchange.open()
+            await exchange.answer(response.encode())
+        finally:
+            exchange.close()
 
     async def _call(
-        self, request: Request, context: Context, exchange: Exchange, receive: Receive
+        self, request: Request, context: Context, exchange: Exchange, client: Client
     ) -> None:
         context.peer = ModernPeer(exchange, self._load)
         task = asyncio.current_task()
         assert task is not None
         self._load.tasks.add(task)
-        watch = asyncio.create_task(_cancel_when_gone(receive, task, exchange))
+
+        def leave() -> None:
+            # Closing the response "MUST be treated by the server as cancellation".
+            exchange.close()
+            task.cancel()
+
+        client.when_gone(leave)
         try:
             response = await self._endpoint.handle(request, context)
         except asyncio.CancelledError:
-            if exchange.over.done():
+            if exchange.closed:
                 task.uncancel()
                 return  # the client has left
             if not self._load.gave_up:
@@ -134,16 +142,6 @@ class Modern:
             task.uncancel()
             response = stopped(request.id)
         finally:
-            watch.cancel()
+            client.stay()
             self._load.tasks.discard(task)
         await exchange.answer(response.encode(), STATUS.get(response.code, 200))
-
-
-async def _cancel_when_gone(
-    receive: Receive, task: "asyncio.Task[None]", exchange: Exchange
-) -> None:
-    """Closing the response "MUST be treated by the server as cancellation of that request"."""
-    await disconnected(receive)
-    if not exchange.over.done():
-        exchange.close()
-        task.cancel()

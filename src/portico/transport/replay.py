@@ -37,9 +37,8 @@ class Stream:
         self._lock = asyncio.Lock()
         self._known = False  # has the client an id of ours, so that it can come back?
         self._dropped = False
-        self._answer = b""
+        self._answer = b""  # one that nobody could come back for, so it is not among the events
         self._status = 200
-        self._answer_kept = False
         self.prime = (lambda: priming_event(f"{key}-0", limits.retry_ms)) if primes else None
         """The first event of a response that carries it from its start, where clients know it."""
         self.exchange: Exchange | None = None
@@ -58,10 +57,10 @@ class Stream:
         """The answer is there, or none will come; whoever carries us ends its response next."""
         if self.over.done():
             return
-        self._answer, self._status = answer, status
         if answer and self.can_resume:
             self._keep(answer)
-            self._answer_kept = True
+        else:
+            self._answer, self._status = answer, status
         self.over.set_result(None)
 
     @property
@@ -88,9 +87,9 @@ class Stream:
             await self._flush()
             if self.exchange is not exchange:
                 return
-            if self._answer and not self._answer_kept:
-                id = f"{self.key}-{self._number + 1}"
-                await exchange.answer(self._answer, self._status, id)
+            answer, self._answer = self._answer, b""
+            if answer:
+                await exchange.answer(answer, self._status, f"{self.key}-{self._number + 1}")
             else:
                 await exchange.end(prime=False)
 

@@ -10,11 +10,10 @@ from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
 from portico.transport.asgi import (
-    Receive,
+    Client,
     Reply,
     Send,
     busy,
-    disconnected,
     overloaded,
     refusal,
     send_reply,
@@ -24,7 +23,7 @@ from portico.transport.asgi import (
 )
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint
-from portico.transport.events import Exchange, event
+from portico.transport.events import Exchange, Pulse, event
 from portico.transport.limits import Limits, Load
 from portico.transport.sessions import Notices
 
@@ -51,7 +50,7 @@ class SsePeer:
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
-        if self.exchange.over.done():
+        if self.exchange.closed:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         await self.notify(question.message)
@@ -89,13 +88,14 @@ class SsePeer:
 class OldSse:
     """Answers clients that know nothing newer."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load) -> None:
+    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load, pulse: Pulse) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
+        self._pulse = pulse
         self._peers: dict[str, SsePeer] = {}
 
-    async def get(self, url: str, principal: str, receive: Receive, send: Send) -> None:
+    async def get(self, url: str, principal: str, client: Client, send: Send) -> None:
         """Open a stream, say where to post, and hold it until the client leaves."""
         if self._load.draining:
             await send_reply(send, shutting_down())
@@ -104,9 +104,9 @@ class OldSse:
             await send_reply(send, overloaded("too many streams are open"))
             return
         id = secrets.token_urlsafe(24)
-        exchange = Exchange(send, quiet_s=self._limits.quiet_s)
+        exchange = Exchange(send, self._pulse)
         peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
-        gone = asyncio.create_task(disconnected(receive))
+        gone = asyncio.create_task(client.gone())
         draining = asyncio.create_task(self._drain(peer))
         try:
             endpoint = f"{url}?session_id={id}".encode()
