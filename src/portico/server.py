@@ -135,7 +135,7 @@ class Server(Registration):
         if not isinstance(request, Request):
             inbound = read(_bytes_of(request), _assumed(context), context.headers)
             if isinstance(inbound, Refused):
-                return inbound.response
+                return NOTHING if inbound.is_notice else inbound.response
             if not isinstance(inbound, Request):
                 return (
                     error_response(b"", INVALID_REQUEST, "batches are a transport's business")

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -168,6 +168,30 @@ async def test_data_is_structured_and_also_shown_as_text() -> None:
         answer = await call(server, "point", version=version)
         assert "structuredContent" not in answer
         assert json.loads(text_of(answer)) == {"x": 1, "y": 2}
+
+
+async def test_words_out_of_an_enumeration_are_data() -> None:
+    server = Server("t")
+
+    @server.tool
+    def season() -> Literal["summer", "winter"]:
+        return "winter"
+
+    answer = await call(server, "season")
+    assert answer["structuredContent"] == {"result": "winter"}
+    assert "isError" not in answer
+
+
+async def test_output_schemas_are_shown_to_the_versions_that_have_them() -> None:
+    server = Server("t")
+
+    @server.tool
+    def point() -> Point:
+        return Point(1, 2)
+
+    for version in LEGACY:
+        (tool,) = (await result(server, request("tools/list"), at(version)))["tools"]
+        assert ("outputSchema" in tool) is (version >= "2025-06-18")
 
 
 async def test_a_value_that_is_no_object_is_structured_in_the_modern_era_only() -> None:

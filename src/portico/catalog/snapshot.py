@@ -110,7 +110,7 @@ class Catalog:
         items: tuple[Item, ...] = getattr(self.offer, kind)
         size = self._identity.page_size or len(items)
         shown = items[start : start + size]
-        bodies = [item.modern if version.modern else item.legacy for item in shown]
+        bodies = [item.form(version) for item in shown]
         parts = [b"{", _FIELDS[kind], b",".join(bodies), b"]"]
         end = start + len(shown)
         if shown and end < len(items):

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from portico.model.version import Version
+
 
 class HeaderParam(Struct, frozen=True):
     """A tool parameter that modern HTTP clients mirror into an `Mcp-Param-*` header."""
@@ -23,7 +25,17 @@ class Item(Struct, frozen=True):
     """Its definition as JSON, every field kept."""
     legacy: bytes
     """The same object unless a legacy version cannot carry it as it is."""
+    early: bytes = b""
+    """How versions before 2025-06-18 get it, if that differs from the other legacy ones."""
     header_params: tuple[HeaderParam, ...] = ()
+
+    def form(self, version: Version) -> bytes:
+        """Its definition as a version carries it."""
+        if version.modern:
+            return self.modern
+        if version < Version.V2025_06_18 and self.early:
+            return self.early
+        return self.legacy
 
 
 class Offer(Struct, frozen=True):

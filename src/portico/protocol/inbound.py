@@ -20,11 +20,14 @@ class Answer(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """A message that goes no further, with its answer and whether HTTP sends a body."""
+    """A message that goes no further, and its answer."""
 
     response: Response
     version: Version
     bare: bool = False
+    """True if HTTP says it by a status without a body."""
+    is_notice: bool = False
+    """True for a notification: only HTTP, where every message is answered, says what was wrong."""
 
 
 Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
@@ -54,12 +57,12 @@ def _member(
 ) -> Request | Answer | Refused:
     inbound = read(raw, assumed, headers)
     if isinstance(inbound, list):
-        refusal = "a batch inside a batch"
+        id, refusal = b"", "a batch inside a batch"
     elif isinstance(inbound, Request) and inbound.method == "initialize":
-        refusal = "initialize must not be part of a batch"
+        id, refusal = inbound.id, "initialize must not be part of a batch"
     else:
         return inbound
-    return Refused(error_response(b"", INVALID_REQUEST, refusal, version=assumed), assumed)
+    return Refused(error_response(id, INVALID_REQUEST, refusal, version=assumed), assumed)
 
 
 def _sort(
@@ -69,17 +72,18 @@ def _sort(
         return Answer(bytes(envelope.id), bytes(envelope.result), bytes(envelope.error))
     admitted = admit(envelope, assumed, headers)
     if isinstance(admitted, Rejection):
-        return refuse(bytes(envelope.id), admitted)
+        return refuse(bytes(envelope.id), admitted, assumed, bool(envelope.method))
     return admitted
 
 
-def refuse(id: bytes, rejection: Rejection) -> Refused:
+def refuse(
+    id: bytes, rejection: Rejection, assumed: Version | None = None, is_call: bool = True
+) -> Refused:
     """A rejection as the answer to send."""
+    version = rejection.version
+    if assumed is not None and not version.modern:
+        version = assumed
     response = error_response(
-        id if is_id(id) else b"",
-        rejection.code,
-        rejection.message,
-        rejection.data,
-        rejection.version,
+        id if is_id(id) else b"", rejection.code, rejection.message, rejection.data, version
     )
-    return Refused(response, rejection.version, rejection.bare)
+    return Refused(response, version, rejection.bare, is_call and not id)

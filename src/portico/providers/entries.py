@@ -25,14 +25,7 @@ class Tool:
         self.output = (
             None if output is None else Schema(output, where=f"tool {self.name}: outputSchema")
         )
-        modern = msgspec.json.encode(definition)
-        self.item = Item(
-            self.name,
-            self.name,
-            modern,
-            _legacy_tool(definition) or modern,
-            header_params(definition["inputSchema"]),
-        )
+        self.item = _tool_item(definition)
 
 
 class Resource:
@@ -75,9 +68,14 @@ class Prompt:
         self.item = Item(self.name, self.name, raw, raw)
 
 
-def _legacy_tool(definition: dict[str, Any]) -> bytes | None:
-    """Up to 2025-11-25 an output schema must describe an object; another one is left out."""
+def _tool_item(definition: dict[str, Any]) -> Item:
+    """Output schemas came with 2025-06-18, and described objects only until 2026-07-28."""
+    name: str = definition["name"]
+    modern = legacy = msgspec.json.encode(definition)
+    early = b""
     output = definition.get("outputSchema")
-    if output is None or (isinstance(output, dict) and output.get("type") == "object"):
-        return None
-    return msgspec.json.encode({k: v for k, v in definition.items() if k != "outputSchema"})
+    if output is not None:
+        early = msgspec.json.encode({k: v for k, v in definition.items() if k != "outputSchema"})
+        if not isinstance(output, dict) or output.get("type") != "object":
+            legacy = early
+    return Item(name, name, modern, legacy, early, header_params(definition["inputSchema"]))

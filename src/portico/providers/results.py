@@ -21,7 +21,7 @@ def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version
     whole = value if isinstance(value, ToolResult) else ToolResult(content=value)
     data = whole.structured
     content = whole.content
-    if not isinstance(value, ToolResult) and _is_data(value):
+    if not isinstance(value, ToolResult) and _is_data(value, wrapped):
         data = _plain(value)
         if wrapped:
             data = {"result": data}
@@ -75,10 +75,15 @@ def block_for(block: Content, version: Version) -> dict[str, Any]:
     return wire
 
 
-def _is_data(value: Any) -> bool:
-    """True for a value that is not content already and has a JSON form of its own."""
-    if value is None or isinstance(value, str | bytes | bytearray):
+def _is_data(value: Any, wrapped: bool) -> bool:
+    """True for a value that is not content already and has a JSON form of its own.
+
+    Text is content, unless the tool promised it as data: an enumeration of words, say.
+    """
+    if value is None or isinstance(value, bytes | bytearray):
         return False
+    if isinstance(value, str):
+        return wrapped
     if getattr(type(value), "__mcp_content__", False):
         return False
     if isinstance(value, list | tuple):

@@ -98,8 +98,10 @@ class BodyReader:
         self._late: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def read(self, receive: Receive) -> bytes | Reply | None:
+    async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
         """The body, or why not; None if the client left meanwhile."""
+        if GONE in scope:  # our own server bounds the time itself
+            return await self._all(receive)
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -107,11 +109,7 @@ class BodyReader:
         if self._timer is None:
             self._timer = loop.call_later(self._limits.body_s, self._look, loop)
         try:
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body"):
-                body: bytes = message.get("body", b"")
-                return body if len(body) <= self._limits.body_bytes else _too_large(self._limits)
-            return await self._rest(message, receive)
+            return await self._all(receive)
         except asyncio.CancelledError:
             if task not in self._late or task.uncancel():
                 raise
@@ -121,7 +119,11 @@ class BodyReader:
             del self._since[task]
             self._late.discard(task)
 
-    async def _rest(self, message: Message, receive: Receive) -> bytes | Reply | None:
+    async def _all(self, receive: Receive) -> bytes | Reply | None:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            body: bytes = message.get("body", b"")
+            return body if len(body) <= self._limits.body_bytes else _too_large(self._limits)
         parts: list[bytes] = []
         size = 0
         while message["type"] == "http.request":

@@ -28,7 +28,8 @@ class Batch:
             if isinstance(member, Answer):
                 connection.settle(member)
             elif isinstance(member, Refused):
-                self._answers.append(member.response.encode())
+                if not member.is_notice:
+                    self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:
                 connection.cancel(member)
             elif member.id:

@@ -1,6 +1,7 @@
 """One HTTP response that is JSON if nothing was said before the answer, else a stream of events."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from portico.transport.asgi import JSON_TYPE, Headers, Message, Send
@@ -115,12 +116,19 @@ class Exchange:
 
     async def answer(self, body: bytes, status: int = 200, id: str = "") -> None:
         """Write the answer and end: as JSON, or as an event if this is a stream by now."""
-        async with self._lock:
-            if self.opened:
-                await self._write(event(body, id), last=True)
-            elif not self.ended:
-                await self._start(status, (JSON_TYPE, (b"content-length", b"%d" % len(body))))
-                await self._write(body, last=True)
+        if self.opened or self._lock.locked():
+            async with self._lock:
+                if self.opened:
+                    await self._write(event(body, id), last=True)
+                    return
+        if self.ended:
+            return
+        self.ended = True
+        self.close()
+        headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+        with contextlib.suppress(OSError):  # the client has left (ASGI 2.4)
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": body})
 
     async def end(self, *, prime: bool = True) -> None:
         """End the stream without another word, but for what lets the client come back."""
@@ -152,14 +160,12 @@ class Exchange:
 
     async def _open(self) -> bool:
         if not self.opened:
-            await self._start(200, EVENT_STREAM)
+            headers = list(EVENT_STREAM)
+            await self._put({"type": "http.response.start", "status": 200, "headers": headers})
             self.opened = True
             if self._prime is not None:
                 return await self._write(self._prime())
         return True
-
-    async def _start(self, status: int, headers: Headers) -> None:
-        await self._put({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def _write(self, data: bytes, *, last: bool = False) -> bool:
         """Write, unless it is too late; the last write may still end what was given up on."""

@@ -170,7 +170,7 @@ class HttpApp:
         return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
 
     async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._unwanted(head) or await self._bodies.read(receive)
+        body = self._unwanted(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
@@ -235,7 +235,7 @@ class HttpApp:
         if scope["method"] != "POST":
             await send_reply(send, _not_allowed(b"POST"))
             return
-        body = self._unwanted(head) or await self._bodies.read(receive)
+        body = self._unwanted(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)

@@ -12,7 +12,6 @@ from uvicorn.server import ServerState
 from portico.transport.asgi import GONE, Scope
 from portico.transport.http import STATIC_HEADERS, HttpApp
 
-_BODY_GRACE_S = 5.0  # the app gives up on a body first, and says so
 _OK = b"HTTP/1.1 200 OK\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_LONG = (
@@ -49,7 +48,6 @@ class HttpWire(HttpToolsProtocol):
         self._http = config.app
         self._limits = config.app.limits
         self._stage = Stage.NEW
-        self._since = self.loop.time()  # when the stage was first seen to last
         self._head_size = 0
         self._requests = self._seen = 0
         self._watch: asyncio.TimerHandle | None = None
@@ -63,7 +61,7 @@ class HttpWire(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected; it does not have for ever."""
         super().connection_made(transport)
-        self._watch = self.loop.call_later(self._limits.header_s, self._look)
+        self._arm(self._limits.header_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
@@ -85,7 +83,7 @@ class HttpWire(HttpToolsProtocol):
         if stage is Stage.IDLE:
             return
         if stage is not before:
-            self._since = self.loop.time()
+            self._arm(self._limits.body_s if stage is Stage.BODY else self._limits.header_s)
         if stage is Stage.HEAD:
             self._head_size += len(data)
             if self._head_size > self._limits.header_bytes:
@@ -96,7 +94,7 @@ class HttpWire(HttpToolsProtocol):
         self._stage = Stage.HEAD
         self._head_size = 0
         super().on_message_begin()
-        self.scope[GONE] = self._gone  # type: ignore[typeddict-unknown-key]
+        cast(Scope, self.scope)[GONE] = self._gone
 
     def on_headers_complete(self) -> None:
         """Hold back what may be answered on the spot; give the rest to the app."""
@@ -170,24 +168,25 @@ class HttpWire(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
+    def _arm(self, within_s: float) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self.loop.call_later(within_s, self._look)
+
     def _look(self) -> None:
-        """Close what has kept us waiting for too long; look again when that may be."""
-        limits = self._limits
+        """Close what has kept us waiting for too long."""
         if self._stage is Stage.IDLE:
-            # No clock is read for every request, so an idle connection gets up to twice its time.
+            # No clock is set for every request, so an idle connection gets up to twice its time.
             idle = self._requests == self._seen and not self._busy
             self._seen = self._requests
-            due = 0.0 if idle else limits.keep_alive_s
-        else:
-            in_body = self._stage is Stage.BODY
-            patience = limits.body_s + _BODY_GRACE_S if in_body else limits.header_s
-            due = self._since + patience - self.loop.time()
-        if due > 0:
-            self._watch = self.loop.call_later(due, self._look)
-        elif self._stage is Stage.HEAD:
-            self._refuse(_TOO_LATE)
-        else:
+            if idle:
+                self.transport.close()
+            else:
+                self._arm(self._limits.keep_alive_s)
+        elif self._stage is Stage.NEW or (self._busy and self.cycle.response_started):
             self.transport.close()
+        else:
+            self._refuse(_TOO_LATE)
 
     def _refuse(self, response: bytes) -> None:
         if not self.transport.is_closing():

@@ -105,7 +105,8 @@ class StdioServer:
         if isinstance(inbound, Request):
             self._serve(inbound)
         elif isinstance(inbound, Refused):
-            self._reply(inbound.response)
+            if not inbound.is_notice:
+                self._reply(inbound.response)
         elif isinstance(inbound, Answer):
             self.connection.settle(inbound)
         else:
