@@ -342,6 +342,12 @@ def test_wrong_arguments_of_a_prompt_are_refused(arguments: Any, message: str) -
     assert message in error_of(load_prompts, [{**PROMPT, "arguments": arguments}])
 
 
+def test_a_pattern_that_is_no_regular_expression_is_refused_when_loaded() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}
+    with pytest.raises(DefinitionError, match=r"inputSchema\.properties\.a\.pattern"):
+        load_tools([{"name": "x", "inputSchema": schema}])
+
+
 def test_a_name_can_be_used_once() -> None:
     assert error_of(load_tools, [TOOL, tool(name="other"), TOOL]) == (
         'tool 3 ("get_weather"): name: "get_weather" is already tool 1'

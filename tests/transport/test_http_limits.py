@@ -86,6 +86,15 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     assert after.status_code == 200
 
 
+async def test_a_body_that_is_not_wanted_is_not_waited_for_either() -> None:
+    async with staged(Limits(body_s=0.05)) as (_, site):
+        data = post_bytes(LIST, mirrored(LIST) | {"content-type": "text/plain"})
+        answer = await site.raw(data[:-10])
+
+    assert answer.startswith(b"HTTP/1.1 415")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 async def test_headers_that_do_not_come_are_not_waited_for() -> None:
     async with staged(Limits(header_s=0.05)) as (_, site):
         silent = await site.raw(b"")

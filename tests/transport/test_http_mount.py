@@ -1,5 +1,7 @@
 """The app is a bare ASGI callable: mounted anywhere, more than once, or served alone."""
 
+import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,9 +16,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from portico import Only, Server
+from portico.transport.limits import Limits
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import Stage, staged
-from tests.support.web import HEADERS, mirrored
+from tests.support.web import HEADERS, mirrored, modern_call, soon
 
 LIST = modern("tools/list")
 
@@ -148,6 +151,63 @@ async def test_the_lifespan_of_the_host_is_lived_and_websockets_are_turned_away(
     await app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
 
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
+
+
+class Foreign:
+    """A server that is not ours: it tells only by messages that a client has left."""
+
+    def __init__(self, body: bytes | None, headers: dict[str, str]) -> None:
+        self.body = body
+        self.left = asyncio.Event()
+        self.sent: list[Any] = []
+        lines = {"host": "localhost", "content-type": "application/json", **headers}
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/mcp",
+            "headers": [(name.encode(), value.encode()) for name, value in lines.items()],
+        }
+
+    async def receive(self) -> Any:
+        if self.body is not None:
+            body, self.body = self.body, None
+            return {"type": "http.request", "body": body}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+async def test_on_a_foreign_server_a_client_that_leaves_cancels_its_call_too() -> None:
+    stage = Stage()
+    call = modern_call("wait")
+    foreign = Foreign(json.dumps(call).encode(), mirrored(call))
+    serving = asyncio.create_task(stage.server.asgi()(foreign.scope, foreign.receive, foreign.send))
+    await soon(stage.entered)
+    foreign.left.set()
+    await soon(stage.cancelled)
+    await serving
+
+    assert foreign.sent == []
+
+
+async def test_on_a_foreign_server_a_body_is_not_waited_for_either() -> None:
+    foreign = Foreign(None, mirrored(LIST))
+    app = Server("x").asgi(limits=Limits(body_s=0.02))
+
+    await app(foreign.scope, foreign.receive, foreign.send)
+
+    assert foreign.sent[0]["status"] == 408
+
+
+async def test_a_client_that_leaves_before_its_body_came_is_not_answered() -> None:
+    foreign = Foreign(None, mirrored(LIST))
+    foreign.left.set()
+
+    await Server("x").asgi()(foreign.scope, foreign.receive, foreign.send)
+
+    assert foreign.sent == []
 
 
 def test_an_app_can_be_mounted_without_loading_a_server() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from string import ascii_letters, digits
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from portico.definitions.errors import DefinitionError
@@ -125,6 +126,11 @@ def _schema(value: Any, field: str) -> None:
     _object(value, field)
     try:
         structural_check(value)
+        if b'"pattern' in msgspec.json.encode(value):
+            # Only the compiler knows a broken expression. It is slow to import, and few need it.
+            from portico.definitions.schema import Schema
+
+            Schema(value).check()
     except DefinitionError as error:
         raise error.inside(field=field) from None
 

@@ -183,10 +183,13 @@ class HttpWire(HttpToolsProtocol):
                 self.transport.close()
             else:
                 self._arm(self._limits.keep_alive_s)
-        elif self._stage is Stage.NEW or (self._busy and self.cycle.response_started):
-            self.transport.close()
-        else:
+            return
+        # What is being answered, or was, must not get a second status in between.
+        unanswered = self._busy and not self.cycle.response_started
+        if self._stage is (Stage.BODY if unanswered else Stage.HEAD):
             self._refuse(_TOO_LATE)
+        else:
+            self.transport.close()
 
     def _refuse(self, response: bytes) -> None:
         if not self.transport.is_closing():
