@@ -146,3 +146,11 @@ def test_a_batch_is_read_member_by_member_in_2025_03_26_only() -> None:
 def test_a_clients_answer_is_told_from_a_request() -> None:
     answer = read(b'{"jsonrpc":"2.0","id":"portico-1","result":{"roots":[]}}', None)
     assert answer == Answer(b'"portico-1"', b'{"roots":[]}', b"")
+
+
+def test_a_batch_has_its_limit() -> None:
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    assert isinstance(read(b"[" + b",".join([ping] * 100) + b"]", Version.V2025_03_26), list)
+    refused = read(b"[" + b",".join([ping] * 101) + b"]", Version.V2025_03_26)
+    assert isinstance(refused, Refused)
+    assert refused.response.code == -32600

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -168,6 +168,25 @@ async def test_data_is_structured_and_also_shown_as_text() -> None:
         answer = await call(server, "point", version=version)
         assert "structuredContent" not in answer
         assert json.loads(text_of(answer)) == {"x": 1, "y": 2}
+
+
+@dataclass
+class Trip:
+    city: str
+    days: int = 1
+    stops: list["Trip"] = field(default_factory=list)
+
+
+async def test_a_dataclass_comes_back_with_its_defaults() -> None:
+    server = Server("t")
+
+    @server.tool
+    def same(trip: Trip) -> list[Trip]:
+        return [trip]
+
+    answer = await call(server, "same", {"trip": {"city": "Oslo", "stops": [{"city": "Rome"}]}})
+    stop = {"city": "Rome", "days": 1, "stops": []}
+    assert answer["structuredContent"] == {"result": [{"city": "Oslo", "days": 1, "stops": [stop]}]}
 
 
 async def test_words_out_of_an_enumeration_are_data() -> None:

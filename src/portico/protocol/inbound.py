@@ -11,6 +11,9 @@ from portico.protocol.codec import Envelope, Malformed, error_response, is_id, r
 from portico.protocol.ladder import Rejection, admit
 
 
+MAX_BATCH = 100
+
+
 class Answer(Struct, frozen=True):
     """A client's answer to a question of ours."""
 
@@ -46,6 +49,8 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
         refusal = "a batch is only allowed in protocol version 2025-03-26"
     elif not message:
         refusal = "an empty batch"
+    elif len(message) > MAX_BATCH:
+        refusal = f"a batch of more than {MAX_BATCH} messages"
     else:
         return [_member(raw, assumed, headers) for raw in message]
     version = assumed or LATEST_LEGACY

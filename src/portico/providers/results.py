@@ -95,9 +95,21 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):  # a pydantic model, if its owner uses them
         return value.model_dump(mode="json", by_alias=True)
     try:
-        return msgspec.to_builtins(value, str_keys=True)
+        return msgspec.to_builtins(_spelled_out(value), str_keys=True)
     except (TypeError, ValueError) as error:
         raise WrongReturn(f"it returned a {type(value).__name__}: {error}") from None
+
+
+def _spelled_out(value: Any) -> Any:
+    """The same with dataclasses as dicts: msgspec does not see fields that have their default."""
+    if isinstance(value, list | tuple):
+        return [_spelled_out(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _spelled_out(item) for key, item in value.items()}
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        return value
+    return {name: _spelled_out(getattr(value, name)) for name in fields}
 
 
 def _blocks(content: Any) -> Iterable[Content]:

@@ -184,9 +184,12 @@ class HttpWire(HttpToolsProtocol):
             else:
                 self._arm(self._limits.keep_alive_s)
             return
-        # What is being answered, or was, must not get a second status in between.
-        unanswered = self._busy and not self.cycle.response_started
-        if self._stage is (Stage.BODY if unanswered else Stage.HEAD):
+        # No second status for what is being answered, or was.
+        if self._stage is Stage.HEAD:
+            may_speak = not self._busy
+        else:
+            may_speak = self._busy and not self.cycle.response_started
+        if may_speak:
             self._refuse(_TOO_LATE)
         else:
             self.transport.close()
