@@ -14,7 +14,9 @@ _INTRO = """\
 `make bench` measures Portico beside its peers and beside floors (programs that do the least
 possible and check nothing), in interleaved rounds of one run; the figures are medians. CPU is
 user and system time of the contender alone. Compare ratios, not figures of different machines,
-and take anything below 1.5x for noise. Each part below is what the last run of it wrote.
+and take anything below 1.5x for noise. `python -m bench --quick` is a smoke run that keeps
+nothing; `python -m bench http stdio` measures only these. Each part below is what the last run
+of it wrote.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.transport.limits import Limits
+from portico.protocol.inbound import MAX_BATCH
 from tests.support.messages import LEGACY, initialize, modern, request
 from tests.support.stage import staged
 from tests.support.web import post_bytes, serving, soon, tool_call
@@ -330,9 +330,9 @@ async def test_a_batch_whose_members_talk_becomes_a_stream() -> None:
 
 
 async def test_a_batch_may_not_be_too_long_nor_contain_initialize() -> None:
-    async with staged(Limits(batch=2)) as (_, site):
+    async with staged() as (_, site):
         headers = await site.session("2025-03-26")
-        long = await site.post([request("ping", id=n) for n in range(3)], headers)
+        long = await site.post([request("ping", id=n) for n in range(MAX_BATCH + 1)], headers)
         nested = await site.post([initialize("2025-03-26")], headers)
 
     assert long.status_code == 400

@@ -10,7 +10,6 @@ from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import Envelope, Malformed, error_response, is_id, read_message
 from portico.protocol.ladder import Rejection, admit
 
-
 MAX_BATCH = 100
 
 

@@ -230,9 +230,6 @@ class Legacy:
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
         waiting = any(isinstance(m, Refused) or (isinstance(m, Request) and m.id) for m in members)
-        if len(members) > self._limits.batch:
-            await send_reply(send, refusal(400, f"a batch may have {self._limits.batch} messages"))
-            return
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())
             return

@@ -31,8 +31,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Streams and calls at work at once in one legacy session."""
     notices: int = 256
     """Unsolicited notifications that wait for one session's reader."""
-    batch: int = 100
-    """Messages in one batch (2025-03-26)."""
     replay_events: int = 256
     """Events kept of one legacy stream for a client that comes back."""
     replay_bytes: int = 1024 * 1024

@@ -145,8 +145,7 @@ class OldSse:
         elif isinstance(inbound, Answer):
             peer.connection.settle(inbound)
         elif isinstance(inbound, list):
-            batch = Batch(lambda answers: peer.say(answers) if answers else None)
-            batch.serve(inbound, self._endpoint, peer.connection, context)
+            self._batch(peer, inbound, context)
         elif inbound.id:
             refused = self._request(peer, inbound, context)
             if refused is not None:
@@ -160,6 +159,22 @@ class OldSse:
         """Cancel every call, because a drain has taken too long."""
         for peer in tuple(self._peers.values()):
             peer.connection.close()
+
+    def _batch(
+        self, peer: SsePeer, members: list[Request | Answer | Refused], context: Context
+    ) -> None:
+        """Answer an array with an array, as one call (2025-03-26)."""
+        if self._load.draining or not self._load.begin_call():
+            why = stopped(b"null") if self._load.draining else busy(b"null")
+            peer.say(why.encode())
+            return
+
+        def deliver(answers: bytes) -> None:
+            if answers:
+                peer.say(answers)
+            self._load.end_call()
+
+        Batch(deliver).serve(members, self._endpoint, peer.connection, context)
 
     def _request(self, peer: SsePeer, request: Request, context: Context) -> Response | None:
         """Start a call; the answer comes back if it must not be."""
