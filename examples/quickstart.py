@@ -1,6 +1,6 @@
 """A small server with one of each: a tool, a resource, a prompt.
 
-    portico run examples/quickstart.py
+portico run examples/quickstart.py
 """
 
 from portico import Context, Server
