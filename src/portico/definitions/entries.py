@@ -140,6 +140,8 @@ def _input_schema(value: Any, field: str) -> None:
     if value.get("type") != "object":
         why = f'must be "object" (arguments are named), not {_got(value.get("type"))}'
         raise DefinitionError(why, field=f"{field}.type")
+    if b'"x-mcp-header"' not in msgspec.json.encode(value):
+        return
     try:
         header_params(value)
     except DefinitionError as error:

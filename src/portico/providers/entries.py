@@ -78,4 +78,6 @@ def _tool_item(definition: dict[str, Any]) -> Item:
         early = msgspec.json.encode({k: v for k, v in definition.items() if k != "outputSchema"})
         if not isinstance(output, dict) or output.get("type") != "object":
             legacy = early
-    return Item(name, name, modern, legacy, early, header_params(definition["inputSchema"]))
+    # Few tools have any, and looking for the word is far quicker than walking the schema.
+    mirrored = header_params(definition["inputSchema"]) if b'"x-mcp-header"' in modern else ()
+    return Item(name, name, modern, legacy, early, mirrored)

@@ -241,21 +241,16 @@ class FunctionProvider:
         return None
 
     def _tool_value(self, tool: Tool, value: Any, request: Request) -> dict[str, Any]:
-        # Checked in full before the version's shape may leave some of it out.
-        result = tool_result(
-            value,
-            structured=tool.output is not None,
-            wrapped=tool.wrapped,
-            version=Version.V2026_07_28,
-        )
-        if tool.output is not None and not result.get("isError"):
-            problems = tool.output.problems(result.get("structuredContent"))
-            if problems:
+        if tool.output is not None:
+            # Checked in full before the version's shape may leave some of it out.
+            full = tool_result(
+                value, structured=True, wrapped=tool.wrapped, version=Version.V2026_07_28
+            )
+            problems = tool.output.problems(full.get("structuredContent"))
+            if problems and not full.get("isError"):
                 raise WrongReturn(
                     f"its answer does not match its output schema: {tool.output.describe(problems)}"
                 )
-        if request.version.modern:
-            return result
         return tool_result(
             value,
             structured=tool.output is not None,

@@ -13,6 +13,7 @@ from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 Source = str | PathLike[str] | bytes | Sequence[Any]
 _KINDS = ("tool", "resource", "template", "prompt")
 _LISTS = {
@@ -59,6 +60,10 @@ class Registration:
         self._add("templates", map(Template, found.templates))
         self._add("prompts", map(Prompt, found.prompts))
 
+    @overload
+    def handler(self, name: str, *, kind: str = "tool") -> Callable[[F], F]: ...
+    @overload
+    def handler(self, name: str, target: T, *, kind: str = "tool") -> T: ...
     def handler(self, name: str, target: Any = None, *, kind: str = "tool") -> Any:
         """Give a defined tool (or resource, template, prompt) its function: `(arguments, context)`.
 

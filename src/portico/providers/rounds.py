@@ -53,6 +53,16 @@ _SHAPES: dict[str, type[Struct]] = {
 }
 
 
+class _Retry(Struct):
+    """What a retry brings along; a first request has neither."""
+
+    inputResponses: dict[str, Any] = {}  # noqa: N815  (fields of the wire)
+    requestState: str | None = None  # noqa: N815
+
+
+_retry_of = msgspec.json.Decoder(_Retry).decode
+
+
 class Suspended(BaseException):
     """Ends a round: the client has to answer these first. Not an Exception, so that a handler's
     own `except Exception` cannot swallow it."""
@@ -163,15 +173,13 @@ class Rounds:
         return {"resultType": "input_required", "inputRequests": asks, "requestState": state}
 
     def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
-        params = request.decode()
-        given = params.get("inputResponses", {})
-        if not isinstance(given, dict):
-            raise InvalidParams("inputResponses must be an object")
-        sealed = params.get("requestState")
+        try:
+            retry = _retry_of(request.params or b"{}")
+        except msgspec.DecodeError as error:
+            raise InvalidParams(f"params of {request.method}: {error}") from None
+        given, sealed = retry.inputResponses, retry.requestState
         if sealed is None:
             return given, {"answers": {}, "state": {}}
-        if not isinstance(sealed, str):
-            raise InvalidParams("requestState must be a string")
         from portico.protocol.seal import SealBroken
 
         try:
