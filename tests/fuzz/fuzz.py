@@ -28,7 +28,7 @@ def fuzz(seconds: float, seed: int, keep: Path, names: list[str]) -> int:
     while time.monotonic() - began < seconds:
         for name in names:
             left = seconds - (time.monotonic() - began)
-            taken, failed = _one_round(name, seed + round, min(_ROUND_S[name], left), keep)
+            taken, failed = one_round(name, seed + round, min(_ROUND_S[name], left), keep)
             inputs[name] += taken
             failures += failed
             round += 1
@@ -37,7 +37,7 @@ def fuzz(seconds: float, seed: int, keep: Path, names: list[str]) -> int:
     return failures
 
 
-def _one_round(name: str, seed: int, seconds: float, keep: Path) -> tuple[int, int]:
+def one_round(name: str, seed: int, seconds: float, keep: Path) -> tuple[int, int]:
     """A fresh target with inputs of its own; how many it took, and whether it broke."""
     target = TARGETS[name](Random(seed))
     mutator = Mutator(seed)

@@ -50,7 +50,8 @@ def test_a_failure_is_found_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pass
 
     monkeypatch.setitem(TARGETS, "core", Fragile)
-    assert fuzz.fuzz(0.01, 1, tmp_path, ["core"]) == 1
+    _, failed = fuzz.one_round("core", 1, 10, tmp_path)
+    assert failed == 1
     (kept,) = tmp_path.iterdir()
     assert b"\\" in kept.read_bytes()
     assert fuzz.replay(tmp_path, ["core"]) == 1
