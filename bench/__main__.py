@@ -26,7 +26,7 @@ def main() -> int:
         print("the benchmarks need Linux (for /proc) and wrk (apt-get install wrk)")
         return 1
     budgets: list[Budget] = []
-    for name in options.table or TABLES:
+    for name in TABLES if "all" in options.table else options.table:
         table = import_module(TABLES[name])
         facts, started = machine.facts(), time.monotonic()
         section: Section = table.measure(QUICK if options.quick else FULL)
@@ -49,7 +49,9 @@ def _keep(name: str, heading: str, text: str, budgets: list[Budget]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("table", nargs="*", choices=TABLES, help="which (default: all)")
+    parser.add_argument(
+        "table", nargs="*", choices=(*TABLES, "all"), default="all", help="which (default: all)"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="a smoke run: small counts, nothing kept"
     )

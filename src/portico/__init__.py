@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
     from portico.model.version import Version as Version
+    from portico.providers.blocking import BlockingContext as BlockingContext
     from portico.server import Server as Server
 
 __version__ = "0.1.0"
@@ -69,6 +70,7 @@ _HOMES = {
     ),
     "portico.model.message": ("Request", "Response"),
     "portico.model.version": ("Version",),
+    "portico.providers.blocking": ("BlockingContext",),
     "portico.server": ("Server",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

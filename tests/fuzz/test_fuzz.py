@@ -16,11 +16,14 @@ INPUTS = {"core": 1500, "stdio": 600, "http": 300}
 def test_no_input_breaks_it(name: str) -> None:
     mutator = Mutator(seed=20260728)
     target = TARGETS[name](Random(1))
+    fed = 0
     try:
         for _ in range(INPUTS[name] // target.group):
-            target.feed([mutator.next() for _ in range(target.group)])
+            target.feed([mutator.next() for _ in range(target.group)])  # raises Broken
+            fed += target.group
     finally:
         target.close()
+    assert fed == INPUTS[name]
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:

@@ -187,6 +187,8 @@ def test_an_id_already_in_flight_is_refused_and_free_again_afterwards(server: St
 )
 def test_what_wants_no_answer_gets_none(server: StdioServer, notice: dict[str, Any]) -> None:
     server.send({"jsonrpc": "2.0", **notice})
+    assert server.ask("ping")["result"] == {}
+    assert server.received_before() == []
 
 
 def test_a_second_handshake_is_refused(server: StdioServer) -> None:

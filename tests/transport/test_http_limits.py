@@ -326,6 +326,8 @@ async def test_a_reader_that_has_stopped_is_let_go() -> None:
         await soon(cancelled)
         writer.transport.abort()
 
+    assert cancelled.is_set()
+
 
 async def _stuck(site: Site, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client that sends a request and never reads the answer."""

@@ -216,6 +216,8 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     await server.started.wait()  # type: ignore[attr-defined]
     await asyncio.wait_for(wire.server.drain(0.01), 5)
     await server.stopped.wait()  # type: ignore[attr-defined]
+    await wire.server.connection.idle()
+    assert wire.server.connection.running == 0
 
 
 async def test_a_client_that_leaves_cancels_its_calls_and_hears_nothing_more(

@@ -91,7 +91,7 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
     try:
-        if data.lstrip(b" \t\r\n")[:1] == b"[":
+        if not data.startswith(b"{") and data.lstrip(b" \t\r\n").startswith(b"["):
             return [bytes(member) for member in _members(data)]
         return _envelope(data)
     except msgspec.ValidationError as error:

@@ -69,8 +69,14 @@ def admit(
             return Rejection(INVALID_PARAMS, f"params of {envelope.method}: {error}")
 
     # 3. The era: what the body says, then the header, then the method's own name.
-    request = Request(method=envelope.method, id=id, params=raw, version=LATEST_LEGACY)
-    request.name, request.uri, request.cursor = params.name, params.uri, params.cursor
+    request = Request(
+        method=envelope.method,
+        id=id,
+        params=raw,
+        name=params.name,
+        uri=params.uri,
+        cursor=params.cursor,
+    )
     meta = params.meta
     stated = UNSET if meta is UNSET else meta.version
     if stated is UNSET and not _opens_modern(envelope.method, headers):

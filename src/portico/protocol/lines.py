@@ -16,9 +16,12 @@ class LineReader:
 
     def feed(self, data: bytes) -> list[bytes | None]:
         """The lines that these bytes complete."""
-        if b"\n" not in data:
+        end = data.find(b"\n")
+        if end < 0:
             self._keep(data)
             return []
+        if end == len(data) - 1 <= self.limit and not self.pending:
+            return [data[:end]]  # one whole line, as clients mostly send it
         first, *rest = data.split(b"\n")
         tail = rest.pop()
         self._parts.append(first)

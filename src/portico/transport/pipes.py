@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import stat
@@ -19,6 +20,7 @@ HIGH_WATER = 1024 * 1024
 MOST_UNREAD = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _LAST_WORDS_S = 5.0
+_PIPE_SIZE = 1024 * 1024
 
 
 async def serve_stdio(
@@ -123,6 +125,9 @@ class _PipeWriter:
         self._loop = asyncio.get_running_loop()
         self._server, self._stop = server, stop
         os.set_blocking(self._fd, False)
+        # Room for a few large lists at once: a pipe that is full costs more than writing to it.
+        with contextlib.suppress(AttributeError, OSError):  # Linux only, and pipes only
+            fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         """Write the parts of one line, or keep what the client does not take yet."""

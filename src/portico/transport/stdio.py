@@ -42,6 +42,8 @@ class StdioServer:
         self._room.set()
         self.session = Session(self._send, principal=LOCAL)
         self.connection = Connection(self.session)
+        self._at_once = self._context()
+        """For answers that need no waiting, all the same one: they keep nothing of it."""
 
     def received(self, data: bytes) -> None:
         """Take in what was read, and answer at once what can be."""
@@ -120,17 +122,16 @@ class StdioServer:
         if self._draining and request.id:
             self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
             return
-        context = self._context()
-        response = self.connection.clash(request) or self._endpoint.quick(request, context)
+        response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
         if response is None and self.connection.running >= MOST_RUNNING:
             response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
         if response is None:
-            response = self.connection.start(request, lambda: self._answer(request, context))
+            response = self.connection.start(request, lambda: self._answer(request))
         if response is not None:
             self._reply(response)
 
-    async def _answer(self, request: Request, context: Context) -> None:
-        self._reply(await self.connection.answer(self._endpoint, request, context))
+    async def _answer(self, request: Request) -> None:
+        self._reply(await self.connection.answer(self._endpoint, request, self._context()))
 
     def _context(self) -> Context:
         return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)

@@ -4,8 +4,7 @@ import asyncio
 import threading
 from typing import Any
 
-from portico import Context, Server
-from portico.providers.blocking import BlockingContext
+from portico import BlockingContext, Context, Server
 
 server = Server("hostile", "1")
 _never = threading.Event()
