@@ -17,6 +17,11 @@ user and system time of the contender alone. Compare ratios, not figures of diff
 and take anything below 1.5x for noise. `python -m bench --quick` is a smoke run that keeps
 nothing; `python -m bench http stdio` measures only these. Each part below is what the last run
 of it wrote.
+
+The budget for lists over stdio counts eight in flight, as many as HTTP gets. One at a time, waking
+an idle core is most of the cost on a small virtual machine, for the floor as well; that figure
+stands beside it. The Python SDK is measured as it comes, with sessions, and once more in its
+fastest mode, which has no budget: a fiftieth of that is less than bare uvicorn.
 """
 
 
