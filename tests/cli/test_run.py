@@ -1,0 +1,247 @@
+"""`portico run`: components in, a server out, and every failure in words."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.messages import initialize, modern, request
+
+DEFINITIONS = {
+    "tools": [
+        {
+            "name": "get-weather",
+            "description": "The weather of a city.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        }
+    ],
+    "resources": [{"uri": "city://all", "name": "cities"}],
+    "prompts": [{"name": "pack", "arguments": [{"name": "city", "required": True}]}],
+}
+HANDLERS = """
+async def get_weather(arguments, context):
+    return f"sunny in {arguments['city']}"
+
+def cities(arguments, context):
+    return "Oslo, Rome"
+
+def pack(arguments, context):
+    return f"Pack for {arguments['city']}"
+"""
+ADDER = """
+from portico import Server
+server = Server("adder")
+
+@server.tool
+def add(a: int, b: int) -> int:
+    \"\"\"Add.\"\"\"
+    return a + b
+
+other = Server("other")
+"""
+
+
+def run(*arguments: str | Path, send: tuple[Any, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end with these messages as its input."""
+    return subprocess.run(
+        [sys.executable, "-m", "portico", "run", *map(str, arguments)],
+        input="".join(json.dumps(message) + "\n" for message in send),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def answers(ran: subprocess.CompletedProcess[str]) -> dict[Any, Any]:
+    assert ran.returncode == 0, ran.stderr
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {answer["id"]: answer for answer in found}
+
+
+def called(name: str, id: int = 1, **arguments: Any) -> dict[str, Any]:
+    return modern("tools/call", {"name": name, "arguments": arguments}, id=id)
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps(DEFINITIONS))
+    return file
+
+
+@pytest.fixture
+def handlers(tmp_path: Path) -> Path:
+    file = tmp_path / "handlers.py"
+    file.write_text(HANDLERS)
+    return file
+
+
+@pytest.fixture
+def adder(tmp_path: Path) -> Path:
+    file = tmp_path / "adder.py"
+    file.write_text(ADDER)
+    return file
+
+
+def test_definitions_are_answered_by_the_functions_of_the_same_name(
+    definitions: Path, handlers: Path
+) -> None:
+    ran = run(
+        *(definitions, "--handlers", handlers),
+        send=(
+            called("get-weather", 1, city="Oslo"),
+            modern("resources/read", {"uri": "city://all"}, id=2),
+            modern("prompts/get", {"name": "pack", "arguments": {"city": "Rome"}}, id=3),
+            modern("tools/list", id=4),
+        ),
+    )
+    got = answers(ran)
+    assert got[1]["result"]["content"][0]["text"] == "sunny in Oslo"
+    assert got[2]["result"]["contents"][0]["text"] == "Oslo, Rome"
+    assert got[3]["result"]["messages"][0]["content"]["text"] == "Pack for Rome"
+    assert got[4]["result"]["tools"] == DEFINITIONS["tools"]
+    assert ran.stderr == ""
+
+
+def test_definitions_without_functions_are_served_and_said(definitions: Path) -> None:
+    ran = run(definitions, send=(called("get-weather", city="Oslo"),))
+    assert answers(ran)[1]["error"]["code"] == -32603
+    assert "no handler for get-weather, city://all, pack" in ran.stderr
+    assert "--handlers" in ran.stderr
+
+
+def test_a_python_file_is_served_and_may_name_its_server(adder: Path) -> None:
+    assert answers(run(adder, send=(called("add", a=1, b=2),)))[1]["result"]["content"]
+    named = run(f"{adder}:other", send=(initialize(),))
+    assert answers(named)[0]["result"]["serverInfo"]["name"] == "other"
+
+
+def test_several_components_are_one_server(adder: Path, definitions: Path, handlers: Path) -> None:
+    listed = run(
+        *(adder, definitions, "--handlers", handlers, "--name", "both"),
+        send=(modern("tools/list"), initialize(id=2)),
+    )
+    tools = answers(listed)[1]["result"]["tools"]
+    assert [tool["name"] for tool in tools] == ["add", "get-weather"]
+    assert answers(listed)[2]["result"]["serverInfo"]["name"] == "both"
+
+
+def test_a_clash_of_components_names_both(tmp_path: Path, adder: Path) -> None:
+    twin = tmp_path / "twin.py"
+    twin.write_text(ADDER.replace('Server("adder")', 'Server("twin")'))
+    ran = run(adder, twin)
+    assert ran.returncode == 1
+    assert "tool 'add' is offered by both 'adder' and 'twin'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("x.json", "{", "x.json"),
+        ("x.json", '[{"name": "a"}]', 'tool 1 ("a"): inputSchema'),
+        ("x.json", '{"tools": [{"name": "a", "inputSchema": {"type": "objct"}}]}', "inputSchema"),
+        ("x.py", "x = 1", "no Server in it"),
+        ("x.py", "from portico import Server\na, b = Server('a'), Server('b')", "say which"),
+        ("x.py", "import nonsense_that_is_not_there", "nonsense_that_is_not_there"),
+        ("x.py", "raise SystemError('by design')", "by design"),
+        ("x.txt", "", "not a component"),
+    ],
+)
+def test_what_cannot_be_served_is_said_with_exit_1(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    ran = run(tmp_path / name)
+    assert ran.returncode == 1
+    assert words in ran.stderr
+    assert ran.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "required"),
+        (("x.py", "--nonsense"), "nonsense"),
+        (("{file}", "--http", "nowhere"), "no address"),
+        (("{file}", "--http", "0.0.0.0:0", "--auth", "none"), "loopback only"),
+        (("{file}", "--auth", "maybe"), "choose from"),
+    ],
+)
+def test_wrong_usage_is_said_with_exit_2(
+    adder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    ran = run(*(argument.format(file=adder) for argument in arguments))
+    assert ran.returncode == 2
+    assert words in ran.stderr
+
+
+def test_missing_files_are_named(tmp_path: Path, definitions: Path) -> None:
+    for arguments in (["nope.py"], [definitions, "--handlers", "nope.py"]):
+        ran = run(*arguments)
+        assert ran.returncode == 1
+        assert "nope.py: no such file" in ran.stderr
+
+
+def test_a_taken_port_is_said(adder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ran = run(adder, "--http", str(taken.getsockname()[1]), "--auth", "none")
+    assert ran.returncode == 2
+    assert "cannot serve at" in ran.stderr
+
+
+def test_http_wants_the_token_that_it_keeps(adder: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PORTICO_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "portico", "run", str(adder), "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        url = said.split()[2]
+        token = (tmp_path / "home" / "state" / "token").read_text().strip()
+        assert token not in said
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            post(url, None)
+        refused.value.close()
+        answer = post(url, token)
+        process.terminate()
+        assert process.wait(60) == 0
+    assert refused.value.code == 401
+    assert [tool["name"] for tool in answer["result"]["tools"]] == ["add"]
+
+
+def post(url: str, token: str | None) -> Any:
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/list",
+    }
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    body = json.dumps(modern("tools/list")).encode()
+    asked = urllib.request.Request(url, body, headers)
+    with urllib.request.urlopen(asked, timeout=30) as response:
+        return json.load(response)
+
+
+def test_requests_in_both_eras_may_share_one_connection(adder: Path) -> None:
+    ran = run(
+        adder,
+        send=(initialize("2025-06-18"), request("tools/list", id=1), modern("tools/list", id=2)),
+    )
+    got = answers(ran)
+    assert "resultType" not in got[1]["result"]
+    assert got[2]["result"]["resultType"] == "complete"

@@ -1,0 +1,56 @@
+"""What users may rely on, and how little it takes to import."""
+
+import subprocess
+import sys
+
+import pytest
+
+import portico
+
+NAMES = """
+    AskError Audio BlockingContext Contents Context DefinitionError Elicited Embedded Image
+    InvalidParams McpError Message MissingCapability Only PorticoError ROOTS RegistrationError
+    Request ResourceLink Response Server Text ToolError ToolResult Version __version__ elicitation
+    sampling url_elicitation
+"""
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(portico.__all__) == sorted(NAMES.split())
+    for name in portico.__all__:
+        assert getattr(portico, name) is not None
+    assert set(dir(portico)) == set(portico.__all__)
+
+
+def test_any_other_name_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = portico.nonsense
+
+
+def test_the_version_is_the_packages() -> None:
+    from importlib.metadata import version
+
+    assert portico.__version__ == version("portico")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after running this."""
+    script = f"{code}\nimport sys; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(ran.stdout.split())
+
+
+def test_importing_the_package_imports_nothing_else_of_it() -> None:
+    assert {name for name in loaded_by("import portico") if name.startswith("portico.")} == set()
+
+
+def test_a_server_needs_neither_the_validator_nor_http_to_start() -> None:
+    heavy = {"jsonschema_rs", "uvicorn", "httpx2", "uvloop", "rich", "argparse", "pathlib"}
+    code = """
+from portico import Server
+import portico.transport.pipes
+Server("x").add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: "")
+"""
+    assert heavy & loaded_by(code) == set()
