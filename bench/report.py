@@ -18,10 +18,9 @@ and take anything below 1.5x for noise. `python -m bench --quick` is a smoke run
 nothing; `python -m bench http stdio` measures only these. Each part below is what the last run
 of it wrote.
 
-The budget for lists over stdio counts eight in flight, as many as HTTP gets. One at a time, waking
-an idle core is most of the cost on a small virtual machine, for the floor as well; that figure
-stands beside it. The Python SDK is measured as it comes, with sessions, and once more in its
-fastest mode, which has no budget: a fiftieth of that is less than bare uvicorn.
+Lists over stdio are measured one at a time, which the budget counts, and with eight in flight. The
+Python SDK is measured as it comes, with sessions, which the budget counts, and in its fastest mode
+(stateless, JSON, modern), which would miss it: a fiftieth of that is less than bare uvicorn.
 """
 
 
