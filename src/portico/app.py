@@ -29,9 +29,11 @@ def serve_stdio(
     drain_s: float = DRAIN_S,
 ) -> None:
     """Serve one client over stdin and stdout until it leaves or SIGTERM comes."""
+    from portico.transport.doorway import new_event_loop
     from portico.transport.pipes import serve_stdio as over_pipes
 
-    asyncio.run(_to_the_end(over_pipes(server.endpoint(links), out=out, drain_s=drain_s)))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_to_the_end(over_pipes(server.endpoint(links), out=out, drain_s=drain_s)))
 
 
 def serve_http(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.transport.connection import Endpoint
+from portico.transport.doorway import attend
 from portico.transport.stdio import MAX_LINE, StdioServer
 
 DRAIN_S = 30.0
@@ -75,25 +76,30 @@ async def _read_stdin(server: StdioServer, stop: asyncio.Event) -> Callable[[], 
         threading.Thread(target=_pump_file, args=(loop, server, stop), daemon=True).start()
         return lambda: None
 
-    def take() -> None:
+    def take() -> bool:
         try:
             data = os.read(0, _CHUNK)
         except (BlockingIOError, InterruptedError):
-            return
+            return True
         except OSError:
             data = b""  # a terminal that is gone
         if data:
-            server.received(data)
-        else:
-            loop.remove_reader(0)
-            stop.set()
+            return server.received(data)
+        close_input()
+        stop.set()
+        return False
+
+    def close_input() -> None:
+        attend(0, None)
+        loop.remove_reader(0)
 
     def close() -> None:
-        loop.remove_reader(0)
+        close_input()
         os.set_blocking(0, True)  # a terminal is the shell's again
 
     os.set_blocking(0, False)
     loop.add_reader(0, take)
+    attend(0, take)
     return close
 
 

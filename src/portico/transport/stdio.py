@@ -9,9 +9,11 @@ from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY
+from portico.protocol.again import Again
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Answer, Inbound, Refused, read
+from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import LineReader
+from portico.protocol.methods import LISTS
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint
 
@@ -34,6 +36,7 @@ class StdioServer:
         self._endpoint = endpoint
         self._write = write
         self._lines = LineReader(max_line)
+        self._again = Again()
         self._data = data
         self._left = False
         self._draining = False
@@ -45,15 +48,20 @@ class StdioServer:
         self._at_once = self._context()
         """For answers that need no waiting, all the same one: they keep nothing of it."""
 
-    def received(self, data: bytes) -> None:
-        """Take in what was read, and answer at once what can be."""
+    def received(self, data: bytes) -> bool:
+        """Take in what was read, and answer at once what can be.
+
+        True if that was all: lists only, which leave the event loop nothing to do.
+        """
+        at_rest = True
         for line in self._lines.feed(data):
             if line is None:
                 why = f"a line longer than {self._lines.limit} bytes"
                 version = self.session.version or LATEST_LEGACY
                 self._reply(error_response(b"", INVALID_REQUEST, why, version=version))
             elif line and not line.isspace():
-                self._take(read(line, self.session.version))
+                at_rest &= self._take(self._again.read(line, self.session.version))
+        return at_rest
 
     def ended(self) -> None:
         """The client closed its end: whatever is in flight is cancelled."""
@@ -103,10 +111,11 @@ class StdioServer:
         """Wait until the client leaves or we drain."""
         await self._over.wait()
 
-    def _take(self, inbound: Inbound) -> None:
+    def _take(self, inbound: Inbound) -> bool:
+        """True if it was a list and is answered."""
         if isinstance(inbound, Request):
-            self._serve(inbound)
-        elif isinstance(inbound, Refused):
+            return self._serve(inbound)
+        if isinstance(inbound, Refused):
             if not inbound.is_notice:
                 self._reply(inbound.response)
         elif isinstance(inbound, Answer):
@@ -114,21 +123,24 @@ class StdioServer:
         else:
             batch = Batch(lambda answers: self._send(answers) if answers else None)
             batch.serve(inbound, self._endpoint, self.connection, self._context())
+        return False
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: Request) -> bool:
         if request.method == "notifications/cancelled" and not request.id:
             self.connection.cancel(request)
-            return
+            return False
         if self._draining and request.id:
             self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
-            return
+            return False
         response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
         if response is None and self.connection.running >= MOST_RUNNING:
             response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
         if response is None:
             response = self.connection.start(request, lambda: self._answer(request))
-        if response is not None:
-            self._reply(response)
+        if response is None:
+            return False
+        self._reply(response)
+        return request.method in LISTS
 
     async def _answer(self, request: Request) -> None:
         self._reply(await self.connection.answer(self._endpoint, request, self._context()))
