@@ -7,8 +7,9 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.model.version import Version
-from portico.upstream.client import Client, Limits
+from portico.upstream.client import Client
 from portico.upstream.connect import connect
+from portico.upstream.opening import Limits
 from portico.upstream.wire import Failure
 from tests.upstream.fakes import (
     LEGACY,

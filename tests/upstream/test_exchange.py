@@ -1,6 +1,7 @@
 """Who waits for what: answers find their call, and every call comes to an end."""
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 LOST = Failure(server="fake", why="exited with code 1", kind="exited", exit_code=1, stderr="oh no")
 
 
-async def refuse(method: str, _: bytes) -> bytes:
+async def refuse(method: str, _: bytes, about: bytes) -> bytes:
     raise McpError(f"no {method} here", -32601)
 
 
@@ -24,7 +25,7 @@ class Heard:
     def __init__(self) -> None:
         self.notices: list[str] = []
 
-    def __call__(self, method: str, _: bytes) -> None:
+    def __call__(self, method: str, params: bytes, about: bytes) -> None:
         self.notices.append(method)
 
 
@@ -150,7 +151,11 @@ async def test_a_handshake_is_never_cancelled() -> None:
 async def test_progress_gives_a_call_more_time() -> None:
     wire = FakeWire(lambda _: None)
     seen: list[float] = []
-    call = asked(await opened(wire), timeout=0.3, progress=lambda p: seen.append(p["progress"]))
+    call = asked(
+        await opened(wire),
+        timeout=0.3,
+        progress=lambda raw: seen.append(json.loads(raw)["progress"]),
+    )
     await wire.until("work")
     loop = asyncio.get_running_loop()
     beyond = loop.time() + 0.6
@@ -179,7 +184,7 @@ async def test_progress_of_somebody_else_changes_nothing() -> None:
 
 
 async def test_a_question_of_the_upstream_is_answered() -> None:
-    async def serve(method: str, params: bytes) -> bytes:
+    async def serve(method: str, params: bytes, about: bytes) -> bytes:
         return msgspec.json.encode({"asked": method, "with": msgspec.json.decode(params)})
 
     wire = FakeWire(lambda _: None)
@@ -214,7 +219,7 @@ async def test_a_modern_upstream_gets_no_answer_to_a_question() -> None:
 async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
     thought = asyncio.Event()
 
-    async def think(_: str, __: bytes) -> bytes:
+    async def think(_: str, __: bytes, about: bytes) -> bytes:
         await thought.wait()
         return b"{}"
 
@@ -233,7 +238,7 @@ async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
 async def test_a_question_can_be_taken_back() -> None:
     begun, dropped = asyncio.Event(), asyncio.Event()
 
-    async def think(_: str, __: bytes) -> bytes:
+    async def think(_: str, __: bytes, about: bytes) -> bytes:
         begun.set()
         try:
             await asyncio.Event().wait()

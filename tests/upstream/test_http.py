@@ -8,9 +8,9 @@ import pytest
 
 from portico.model.errors import McpError, TargetError
 from portico.upstream.answers import Answers
-from portico.upstream.client import Limits
 from portico.upstream.connect import connect
 from portico.upstream.http import Url
+from portico.upstream.opening import Limits
 from tests.upstream.fakes import WAIT_S, legacy, modern, result
 from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server
 

@@ -15,7 +15,8 @@ from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
     from portico.upstream.answers import Answers
-    from portico.upstream.client import Client, Limits, Log
+    from portico.upstream.client import Client, Log
+    from portico.upstream.opening import Limits
     from portico.upstream.wire import Address
 
 _PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
@@ -81,7 +82,7 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 def limits_of(options: argparse.Namespace) -> "Limits":
     """How long things may take."""
-    from portico.upstream.client import Limits
+    from portico.upstream.opening import Limits
 
     if options.timeout is None:
         return Limits()

@@ -44,7 +44,7 @@ class Answers(Struct, frozen=True):
             raise InvalidParams(f"this client does not offer elicitation of mode {mode!r:.40}")
         return await answer(params)
 
-    async def serve(self, method: str, params: bytes) -> bytes:
+    async def serve(self, method: str, params: bytes, about: bytes = b"") -> bytes:
         """The same for raw bytes, as an exchange has them."""
         try:
             decoded = msgspec.json.decode(params or b"{}", type=dict[str, Any])

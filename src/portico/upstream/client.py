@@ -9,40 +9,21 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
 from portico.model.offer import HeaderParam
-from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.methods import TABLE
 from portico.upstream.answers import NO_ANSWERS, Answers
-from portico.upstream.exchange import Exchange, Progress
+from portico.upstream.exchange import Exchange
 from portico.upstream.listing import Listing, list_all
 from portico.upstream.mirror import mirrored_headers
+from portico.upstream.opening import META, Introduction, Limits, modern_meta
 
 MAX_ROUNDS = 10
 """How often one request may come back with questions."""
-_META = "io.modelcontextprotocol/"
 
 Log = Callable[[dict[str, Any]], None]
 """Takes the params of a log message."""
-
-
-class Limits(Struct, frozen=True):
-    """How long things may take, in seconds."""
-
-    probe_s: float = 3.0
-    """How long a stdio server may be silent before it is also greeted the legacy way."""
-    init_s: float = 30.0
-    list_s: float = 30.0
-    call_s: float = 120.0
-    """Counted anew with each sign of progress."""
-
-
-class Introduction(Struct, frozen=True):
-    """What a server says of itself when the conversation begins."""
-
-    version: Version
-    info: dict[str, Any]
-    capabilities: dict[str, Any]
-    instructions: str = ""
+Progress = Callable[[dict[str, Any]], None]
+"""Takes the params of a progress notification."""
 
 
 class Client:
@@ -161,7 +142,7 @@ class Client:
             encode(self._with_meta(params, id if progress is not None else b"")),
             timeout=self.limits.call_s if timeout is None else timeout,
             headers=headers,
-            progress=progress,
+            progress=None if progress is None else lambda raw: progress(msgspec.json.decode(raw)),
         )
 
     async def call_tool(
@@ -209,7 +190,7 @@ class Client:
         """End the conversation, and the server if we started it."""
         await self._exchange.close()
 
-    def noticed(self, method: str, params: bytes) -> None:
+    def noticed(self, method: str, params: bytes, about: bytes = b"") -> None:
         """Take a notification of the server's."""
         if method != "notifications/message" or self._log is None:
             return
@@ -224,7 +205,7 @@ class Client:
             version = self.server.version
             meta |= modern_meta(version, self._info, self._answers.capabilities)
             if self._log_level:
-                meta[f"{_META}logLevel"] = self._log_level
+                meta[f"{META}logLevel"] = self._log_level
         if token:
             meta["progressToken"] = Raw(token)
         return {**params, "_meta": meta} if meta else dict(params)
@@ -284,14 +265,3 @@ def _wants_input(raw: bytes) -> bool:
         return msgspec.json.decode(raw, type=_Peek).resultType == "input_required"
     except (msgspec.DecodeError, RecursionError):
         return False  # whoever decodes it will say what is wrong
-
-
-def modern_meta(
-    version: Version, info: Mapping[str, Any], capabilities: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What every modern request says of its sender."""
-    return {
-        f"{_META}protocolVersion": version.text,
-        f"{_META}clientInfo": info,
-        f"{_META}clientCapabilities": capabilities,
-    }

@@ -24,23 +24,31 @@ _BOM = b"\xef\xbb\xbf"
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
 _NO_HEADERS: Mapping[str, str] = {}
 
-Serve = Callable[[str, bytes], Awaitable[bytes]]
-"""Answers a request of the upstream's: method and raw params in, raw result out, or McpError."""
-Notice = Callable[[str, bytes], None]
-"""Takes a notification: method and raw params."""
-Progress = Callable[[dict[str, Any]], None]
-"""Takes the params of a progress notification."""
+Serve = Callable[[str, bytes, bytes], Awaitable[bytes]]
+"""Answers a request of the upstream's: method, raw params and the id of the request of ours whose
+stream it came on, if it came on one; raw result out, or McpError."""
+Notice = Callable[[str, bytes, bytes], None]
+"""Takes a notification: method, raw params, and the id as above."""
+Progress = Callable[[bytes], None]
+"""Takes the raw params of a progress notification."""
 
 
 _CLOSED_DOORS = (401, 403)
 """Statuses that speak for themselves, whatever the body adds."""
 
 
-class HttpError(McpError):
+class ServerError(McpError):
+    """The upstream's own error, and its very bytes."""
+
+    raw: bytes = b""
+
+
+class HttpError(ServerError):
     """The upstream's own error, which came with an HTTP status."""
 
-    def __init__(self, error: McpError, status: int) -> None:
+    def __init__(self, error: ServerError, status: int) -> None:
         super().__init__(error.message, error.code, error.data)
+        self.raw = error.raw
         self.status = status
 
 
@@ -74,7 +82,7 @@ class _Pending:
         """It makes progress: give it more time, and say so."""
         self.extend()
         if self._progress is not None:
-            self._progress(msgspec.json.decode(params))
+            self._progress(params)
 
     def extend(self, our_turn: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
@@ -174,7 +182,7 @@ class Exchange:
 
     # The receiver, as a wire knows it.
 
-    def received(self, message: bytes) -> None:
+    def received(self, message: bytes, about: bytes = b"") -> None:
         """Sort one message."""
         if self.failure is not None:
             return
@@ -185,10 +193,10 @@ class Exchange:
             return
         self._garbage_lines = self._garbage_bytes = 0
         if isinstance(found, Envelope):
-            self._sort(found)
+            self._sort(found, about)
         else:
             for member in found:  # a batch, which 2025-03-26 allows
-                self.received(member)
+                self.received(member, about)
 
     def spoiled(self, remains: bytes, why: str) -> None:
         """A message could not even be read."""
@@ -210,16 +218,16 @@ class Exchange:
         pending = self._pending.get(id)
         return pending is not None and not pending.answer.done()
 
-    def _sort(self, envelope: Envelope) -> None:
+    def _sort(self, envelope: Envelope, about: bytes) -> None:
         id = bytes(envelope.id)
         if envelope.method and id:
-            self._asked_by_upstream(id, envelope.method, bytes(envelope.params))
+            self._asked_by_upstream(id, envelope.method, bytes(envelope.params), about)
         elif envelope.method == "notifications/progress":
             self._progressed(bytes(envelope.params))
         elif envelope.method == "notifications/cancelled":
             self._cancelled_by_upstream(bytes(envelope.params))
         elif envelope.method:
-            self._notice(envelope.method, bytes(envelope.params))
+            self._notice(envelope.method, bytes(envelope.params), about)
         else:
             self._answered(id, envelope)
 
@@ -267,11 +275,11 @@ class Exchange:
         known = {id for id in _ID.findall(ends) if id in self._pending}
         return known.pop() if len(known) == 1 else b""
 
-    def _asked_by_upstream(self, id: bytes, method: str, params: bytes) -> None:
+    def _asked_by_upstream(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         if self.modern or not is_id(id) or id in self._asked:
             self.strays += 1  # a modern client never writes a response (2026-07-28, transports)
             return
-        task = self._spawn(self._answer(id, method, params))
+        task = self._spawn(self._answer(id, method, params, about))
         self._asked[id] = task
         task.add_done_callback(lambda _: self._answered_upstream(id))
         self._extend_all()
@@ -286,9 +294,9 @@ class Exchange:
             if not pending.answer.done():
                 pending.extend(our_turn=bool(self._asked))
 
-    async def _answer(self, id: bytes, method: str, params: bytes) -> None:
+    async def _answer(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         try:
-            response = Response(id=id, result=await self._serve(method, params))
+            response = Response(id=id, result=await self._serve(method, params, about))
         except McpError as error:
             data = msgspec.UNSET if error.data is None else error.data
             response = error_response(id, error.code, error.message, data)
@@ -351,12 +359,14 @@ def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
     return encode(message)
 
 
-def _error_of(raw: bytes) -> McpError:
+def _error_of(raw: bytes) -> ServerError:
     try:
         error = msgspec.json.decode(raw, type=_WireError)
     except (msgspec.DecodeError, RecursionError):
-        return McpError("an error that cannot be read")
-    return McpError(error.message or "an error without a message", error.code, error.data)
+        return ServerError("an error that cannot be read")
+    known = ServerError(error.message or "an error without a message", error.code, error.data)
+    known.raw = raw
+    return known
 
 
 def _error_in(failure: Failure) -> HttpError | None:

@@ -109,7 +109,7 @@ class StreamableHttp:
                 else:
                     body = await web.body(response)
                     if body.strip():
-                        receiver.received(body)
+                        receiver.received(body, message.id)
                     reader = None
             if reader is not None and not (self._version and self._version.modern):
                 await self._resume(reader, message.id)
@@ -126,7 +126,7 @@ class StreamableHttp:
                 async for chunk in response.aiter_raw():
                     for event in reader.feed(chunk):
                         if event.kind == "message":
-                            receiver.received(event.data)
+                            receiver.received(event.data, id)
                     if id and limit.when() is None and not receiver.waits(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
 

@@ -64,8 +64,8 @@ def _quoted(stderr: str) -> str:
 class Receiver(Protocol):
     """Who gets what comes in. All calls are made on the event loop, in order of arrival."""
 
-    def received(self, message: bytes) -> None:
-        """One message came."""
+    def received(self, message: bytes, about: bytes = b"") -> None:
+        """One message came; `about` is the request on whose own stream it came, if it did."""
         ...
 
     def spoiled(self, remains: bytes, why: str) -> None:

@@ -1,0 +1,306 @@
+"""Opens a conversation: probes the era as the spec says, and falls back where it may."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from portico.model.errors import (
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+    McpError,
+    TargetError,
+)
+from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
+from portico.protocol.codec import encode
+from portico.protocol.ladder import VERSION_HEADER
+from portico.upstream.exchange import Exchange, HttpError, Notice, Serve
+from portico.upstream.mirror import mirrored_headers
+from portico.upstream.wire import Address, Wire
+
+ERAS = ("auto", "modern", "legacy")
+META = "io.modelcontextprotocol/"
+_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+_NOT_SPOKEN = (400, 404, 405)
+"""Statuses with which a server of the old transport meets a POST (backward compatibility)."""
+
+
+class Limits(Struct, frozen=True):
+    """How long things may take, in seconds."""
+
+    probe_s: float = 3.0
+    """How long a stdio server may be silent before it is also greeted the legacy way."""
+    init_s: float = 30.0
+    list_s: float = 30.0
+    call_s: float = 120.0
+    """Counted anew with each sign of progress."""
+
+
+class Introduction(Struct, frozen=True):
+    """What a server says of itself when the conversation begins."""
+
+    version: Version
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    instructions: str = ""
+    raw: bytes = b""
+    """Its very words: the result of `initialize` or `server/discover`."""
+
+
+class Hello(Struct, frozen=True):
+    """How we introduce ourselves, and who takes what the server sends unasked."""
+
+    info: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    serve: Serve
+    notice: Notice
+    limits: Limits = Limits()
+    era: str = "auto"
+
+
+async def open_conversation(address: Address, hello: Hello) -> tuple[Exchange, Introduction]:
+    """An open exchange with a server, and what it says of itself; raises TargetError."""
+    try:
+        return await _Opening(address, hello).open()
+    except McpError as error:
+        raise TargetError(
+            f"{address.name} refused the conversation: {error.message} ({error.code})",
+            kind="refused",
+            server=address.name,
+        ) from None
+
+
+class _Handshake(Struct):
+    protocolVersion: str  # noqa: N815  (a field of the wire)
+    capabilities: dict[str, Any] = {}
+    serverInfo: dict[str, Any] = {}  # noqa: N815  (a field of the wire)
+    instructions: str | None = None
+
+
+class _Discovery(Struct):
+    supportedVersions: list[str]  # noqa: N815  (a field of the wire)
+    capabilities: dict[str, Any] = {}
+    instructions: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict, name="_meta")
+
+
+class _Opening:
+    """One attempt to get into conversation, over one wire after the other if need be."""
+
+    def __init__(self, address: Address, hello: Hello) -> None:
+        self._address = address
+        self._hello = hello
+        self._limits = hello.limits
+        self._exchange: Exchange | None = None
+
+    async def open(self) -> tuple[Exchange, Introduction]:
+        """The exchange over the first wire on which the two understand each other."""
+        era = self._hello.era
+        try:
+            exchange = await self._dial(self._address.wire())
+            server = await self._probe(exchange, era) if era != "legacy" else None
+            if server is None:
+                exchange, server = await self._fall_back(exchange)
+        except BaseException:
+            if self._exchange is not None:
+                await self._exchange.close()
+            raise
+        exchange.modern = server.version.modern
+        exchange.wire.settle(server.version)
+        return exchange, server
+
+    async def _dial(self, wire: Wire) -> Exchange:
+        if self._exchange is not None:
+            await self._exchange.close()
+        hello = self._hello
+        self._exchange = Exchange(wire, self._address.name, hello.serve, hello.notice)
+        await self._exchange.open()
+        return self._exchange
+
+    async def _fall_back(self, exchange: Exchange) -> tuple[Exchange, Introduction]:
+        """Greet the legacy way; where even that is not understood, by the older transport."""
+        if exchange.failure is not None:  # some legacy servers leave when asked to discover
+            exchange = await self._dial(self._address.wire())
+        try:
+            return exchange, await self._handshake(exchange)
+        except (HttpError, TargetError) as error:
+            older = self._address.older()
+            status = error.status if isinstance(error, HttpError) else error.details.get("status")
+            if older is None or status not in _NOT_SPOKEN:
+                raise
+            try:
+                exchange = await self._dial(older)
+            except TargetError:
+                raise error from None  # what the current transport met is the better reason
+        return exchange, await self._handshake(exchange)
+
+    async def _probe(self, exchange: Exchange, era: str) -> Introduction | None:
+        """The server's own words if it is modern, or greeted the legacy way while it was silent.
+
+        None says legacy. A server that does not answer may be slow or may drop what it does not
+        know, so after a while it is greeted the other way too, and whichever answer is the first
+        to be good decides.
+        """
+        if era == "modern":
+            return await self._discover(exchange, strict=True)
+        probe = asyncio.create_task(self._discover(exchange))
+        try:
+            await asyncio.wait({probe}, timeout=self._limits.probe_s)
+            if probe.done():
+                return probe.result()
+            return await self._race(probe, asyncio.create_task(self._handshake(exchange)))
+        finally:
+            await _stop(probe)
+
+    async def _race(
+        self,
+        probe: "asyncio.Task[Introduction | None]",
+        handshake: "asyncio.Task[Introduction]",
+    ) -> Introduction:
+        try:
+            running: set[asyncio.Task[Any]] = {probe, handshake}
+            while running:
+                done, running = await asyncio.wait(running, return_when="FIRST_COMPLETED")
+                for task in done:
+                    if task.exception() is None and task.result() is not None:
+                        server: Introduction = task.result()
+                        return server
+            return handshake.result()
+        finally:
+            await _stop(handshake)
+
+    async def _discover(self, exchange: Exchange, strict: bool = False) -> Introduction | None:
+        """Ask in the modern way; None if the answer is no sign of a modern server."""
+        version = MODERN[-1]
+        try:
+            try:
+                raw = await self._ask_discover(exchange, version)
+            except McpError as error:
+                if error.code != UNSUPPORTED_VERSION:
+                    raise
+                version = self._another_version(error)
+                raw = await self._ask_discover(exchange, version)
+            return self._discovered(raw, version)
+        except _NotModern as reason:
+            if strict:
+                raise self._misspoke(f"is not modern: {reason}", "version") from None
+            return None
+        except (McpError, TargetError) as error:
+            if strict or _says_nothing_of_the_era(error):
+                raise
+            return None
+
+    async def _ask_discover(self, exchange: Exchange, version: Version) -> bytes:
+        meta = modern_meta(version, self._hello.info, self._hello.capabilities)
+        method = "server/discover"
+        return await exchange.ask(
+            exchange.next_id(),
+            method,
+            encode({"_meta": meta}),
+            timeout=self._limits.init_s,
+            headers=mirrored_headers(method, {}, version) if exchange.wire.mirrors else {},
+            cancellable=False,
+        )
+
+    def _discovered(self, raw: bytes, version: Version) -> Introduction:
+        try:
+            found = msgspec.json.decode(raw, type=_Discovery)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _NotModern(f"its answer to server/discover cannot be read: {error}") from None
+        if version.text not in found.supportedVersions:
+            raise _NotModern(f"it offers only {_listed(found.supportedVersions)}")
+        info = found.meta.get(_INFO_KEY)
+        return Introduction(
+            version=version,
+            info=info if isinstance(info, dict) else {},
+            capabilities=found.capabilities,
+            instructions=found.instructions or "",
+            raw=raw,
+        )
+
+    def _another_version(self, error: McpError) -> Version:
+        """The version to ask with instead, of those the server says it supports."""
+        data = error.data if isinstance(error.data, dict) else {}
+        supported = [text for text in data.get("supported") or [] if isinstance(text, str)]
+        known = [BY_TEXT[text] for text in supported if text in BY_TEXT]
+        for version in reversed(MODERN):
+            if version in known:
+                return version
+        if known:
+            raise _NotModern(f"it offers only {_listed(supported)}")
+        why = f"speaks only {_listed(supported)}, and Portico only {_listed(list(BY_TEXT))}"
+        raise self._misspoke(why, "version")
+
+    async def _handshake(self, exchange: Exchange) -> Introduction:
+        """Greet in the legacy way."""
+        params = {
+            "protocolVersion": LATEST_LEGACY.text,
+            "capabilities": self._hello.capabilities,
+            "clientInfo": self._hello.info,
+        }
+        raw = await exchange.ask(
+            exchange.next_id(),
+            "initialize",
+            encode(params),
+            timeout=self._limits.init_s,
+            cancellable=False,  # initialize must not be cancelled (2025-11-25, cancellation)
+        )
+        try:
+            found = msgspec.json.decode(raw, type=_Handshake)
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = f"sent an answer to initialize that cannot be read: {error}"
+            raise self._misspoke(why, "protocol") from None
+        version = BY_TEXT.get(found.protocolVersion)
+        if version is None or version.modern:
+            why = (
+                f"answers with version {found.protocolVersion[:40]!r}, which Portico does not speak"
+            )
+            raise self._misspoke(why, "version")
+        await exchange.tell("notifications/initialized", headers={VERSION_HEADER: version.text})
+        return Introduction(
+            version=version,
+            info=found.serverInfo,
+            capabilities=found.capabilities,
+            instructions=found.instructions or "",
+            raw=raw,
+        )
+
+    def _misspoke(self, why: str, kind: str) -> TargetError:
+        return TargetError(f"{self._address.name} {why}", kind=kind, server=self._address.name)
+
+
+class _NotModern(Exception):
+    """The server answered, but not as one of the modern era."""
+
+
+def _says_nothing_of_the_era(error: McpError | TargetError) -> bool:
+    """True for a modern server's complaint, a closed door, and a server that is not there."""
+    if isinstance(error, McpError):
+        return error.code in (HEADER_MISMATCH, MISSING_CAPABILITY)
+    status = error.details.get("status")
+    if status is not None:
+        return status in (401, 403)
+    return error.kind in ("network", "start", "version")
+
+
+def _listed(versions: list[str]) -> str:
+    return ", ".join(version[:20] for version in versions[:8]) or "no version at all"
+
+
+async def _stop(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def modern_meta(
+    version: Version, info: Mapping[str, Any], capabilities: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What every modern request says of its sender."""
+    return {
+        f"{META}protocolVersion": version.text,
+        f"{META}clientInfo": info,
+        f"{META}clientCapabilities": capabilities,
+    }
