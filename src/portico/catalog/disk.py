@@ -1,0 +1,390 @@
+"""What is known of each upstream, kept on disk: one file each, whole or not there.
+
+Nothing here raises: a catalog that cannot be read or kept is asked for anew.
+"""
+
+import errno
+import os
+import stat
+import sys
+import time
+
+# What `hashlib` hands out too, but without the millisecond that it takes to import.
+from _blake2 import blake2b
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.catalog.facts import KINDS, Facts, Listed
+from portico.model.version import BY_TEXT
+
+FORMAT = 1
+_KEPT_ASIDE = 3
+_STALE_S = 3600
+"""A draft this old has no writer any more: writing one takes milliseconds."""
+_MAX_SIZE = 1 << 28
+_OTHERS_WRITE = 0o022
+# A link could point to a file that others write to; a pipe would make us wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class Seen(Struct, frozen=True):
+    """Since when a definition is known as it is now, in seconds since the epoch."""
+
+    digest: str
+    first_seen: float
+    last_seen: float
+
+
+class _Header(Struct):
+    """The first line. `portico` and `format` stay in every format to come."""
+
+    portico: str
+    format: int
+    digest: str = ""
+    length: int = 0
+
+
+class _Entry(Struct, gc=False):
+    key: str
+    digest: str
+    first_seen: float
+    last_seen: float
+    definition: Raw
+
+
+class _List(Struct):
+    entries: list[_Entry]
+    more: Raw
+    page_size: int
+
+
+class _Document(Struct):
+    version: str
+    taken: float
+    introduction: Raw
+    lists: dict[str, _List]
+
+
+class _Refused(Struct):
+    why: str
+    newer: bool = False
+
+
+_header = msgspec.json.Decoder(_Header).decode
+_READERS: dict[int, Callable[[memoryview], _Document]] = {
+    FORMAT: msgspec.json.Decoder(_Document).decode,
+}
+"""By format; the reader of an older one returns what the current one would have."""
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"portico: {text}\n")
+
+
+class Store:
+    """The catalogs in one folder, shared with other instances: the last writer wins.
+
+    Keys are safe as file names. Saving waits for the disk, so keep it off the event loop.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float] = time.time,
+        report: Callable[[str], None] = _to_stderr,
+    ) -> None:
+        self._folder = os.fspath(folder)
+        self._clock = clock
+        self._report = report
+        self._said: dict[str, str] = {}
+        self._swept = False
+
+    def load(self, key: str) -> Facts | None:
+        """What was saved last; None if there is nothing that can be used."""
+        document = self._find(key)
+        return _facts(document) if isinstance(document, _Document) else None
+
+    def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
+        """By kind and key, since when each definition is known."""
+        document = self._find(key)
+        if not isinstance(document, _Document):
+            return {}
+        return {
+            kind: {e.key: Seen(e.digest, e.first_seen, e.last_seen) for e in listed.entries}
+            for kind, listed in document.lists.items()
+        }
+
+    def save(self, key: str, facts: Facts) -> bool:
+        """True if it is on disk now; if not, what was there still is, and it was reported why."""
+        older = self._find(key)
+        if isinstance(older, _Refused):
+            return False
+        try:
+            data = _written(facts, older, self._clock())
+            self._write(key, data)
+        except (OSError, *_BAD_JSON) as error:
+            self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
+            return False
+        self._said.pop(key, None)
+        return True
+
+    def forget(self, key: str) -> None:
+        """Remove all that is kept under this key."""
+        try:
+            for path in (self._path(key), *self._aside(key)):
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self._say(key, f"{self._path(key)} cannot be removed: {_reason(error)}")
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._folder, f"{key}.catalog")
+
+    def _say(self, key: str, text: str) -> None:
+        """Report it, unless it was the last thing said of this key."""
+        if self._said.get(key) != text:
+            self._said[key] = text
+            self._report(text)
+
+    def _find(self, key: str) -> _Document | _Refused | None:
+        """The document; refused if it must stay as it is; None if there is none of any use."""
+        path = self._path(key)
+        try:
+            data, status = _read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._say(key, f"{path} is not used: {_reason(error)}")
+            return None
+        document = _opened(data)
+        if isinstance(document, _Document):
+            return document
+        if document.newer:
+            self._say(
+                key,
+                f"{path} is neither used nor changed: {document.why}; update Portico, or remove "
+                "the file to have it made anew",
+            )
+            return document
+        self._set_aside(key, status, document.why)
+        return None
+
+    def _set_aside(self, key: str, status: os.stat_result, why: str) -> None:
+        path = self._path(key)
+        aside = path + time.strftime(".corrupt-%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
+        try:
+            now = os.lstat(path)
+            if (now.st_ino, now.st_mtime_ns) != (status.st_ino, status.st_mtime_ns):
+                return  # another instance has written a new one
+            os.rename(path, aside)
+            self._say(key, f"{path} is damaged ({why}); it was set aside as {aside}")
+            for old in self._aside(key)[:-_KEPT_ASIDE]:
+                os.unlink(old)
+        except FileNotFoundError:
+            pass  # another instance was faster
+        except OSError as error:
+            self._say(key, f"{path} is damaged ({why}) and cannot be set aside: {_reason(error)}")
+
+    def _aside(self, key: str) -> list[str]:
+        """What was set aside, oldest first."""
+        start = f"{key}.catalog.corrupt-"
+        names = sorted(name for name in os.listdir(self._folder) if name.startswith(start))
+        return [os.path.join(self._folder, name) for name in names]
+
+    def _write(self, key: str, data: bytes) -> None:
+        make_private(self._folder)
+        self._sweep()
+        draft = os.path.join(self._folder, f".{key}.{os.urandom(8).hex()}.draft")
+        try:
+            write_new(draft, data)
+            os.replace(draft, self._path(key))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+        # The file is in place. Some file systems cannot sync a folder, and it is whole anyway.
+        with suppress(OSError):
+            handle = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def _sweep(self) -> None:
+        """Remove the drafts of writers that were killed."""
+        if self._swept:
+            return
+        self._swept = True
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if not (entry.name.startswith(".") and entry.name.endswith(".draft")):
+                    continue
+                with suppress(OSError):
+                    if self._clock() - entry.stat(follow_symlinks=False).st_mtime > _STALE_S:
+                        os.unlink(entry.path)
+
+
+def make_private(folder: str) -> None:
+    """Make the folder if need be, and close it to others; OSError if that is not possible."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.name == "posix" and os.stat(folder).st_mode & 0o077:
+        os.chmod(folder, 0o700)
+
+
+def write_new(path: str, data: bytes) -> None:
+    """A new file, for the user alone, on disk when this returns."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: str) -> tuple[bytes, os.stat_result]:
+    with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE):
+            raise OSError(errno.EPERM, "others may have written to it")
+        if status.st_size > _MAX_SIZE:
+            raise OSError(errno.EFBIG, "it is too large")
+        return file.read(), status
+
+
+def _opened(data: bytes) -> _Document | _Refused:
+    """The document in these bytes, once everything about them was found to be right."""
+    end = data.find(b"\n", 0, 1024)
+    try:
+        header = _header(data[: max(end, 0)])
+    except _BAD_JSON:
+        return _Refused("it has no header")
+    if header.portico != "catalog":
+        return _Refused("it has another header")
+    if header.format > FORMAT:
+        return _Refused(f"it has format {header.format}, of a newer Portico", newer=True)
+    read = _READERS.get(header.format)
+    if read is None:
+        return _Refused(f"there never was a format {header.format}")
+    rest = memoryview(data)[end + 1 :]
+    if len(rest) != header.length:
+        return _Refused(f"it has {len(rest)} bytes instead of {header.length}")
+    if blake2b(rest).hexdigest() != header.digest:
+        return _Refused("its digest is another")
+    try:
+        document = read(rest)
+    except _BAD_JSON as error:
+        return _Refused(f"it has another shape: {error}")
+    return _misshapen(document) or document
+
+
+def _misshapen(document: _Document) -> _Refused | None:
+    """What types cannot say."""
+    if document.version not in BY_TEXT:
+        return _Refused(f"it has version {document.version!r:.40}, of a newer Portico", newer=True)
+    for kind, listed in document.lists.items():
+        if kind not in KINDS:
+            return _Refused(f"there is no kind {kind!r:.40}")
+        if len({entry.key for entry in listed.entries}) != len(listed.entries):
+            return _Refused(f"two {kind} have the same key")
+    return None
+
+
+def _facts(document: _Document) -> Facts:
+    return Facts(
+        version=BY_TEXT[document.version],
+        introduction=bytes(document.introduction),
+        lists={
+            kind: Listed(
+                items=tuple([bytes(entry.definition) for entry in listed.entries]),
+                keys=tuple([entry.key for entry in listed.entries]),
+                more=bytes(listed.more),
+                page_size=listed.page_size,
+            )
+            for kind, listed in document.lists.items()
+        },
+        taken=document.taken,
+    )
+
+
+def _written(facts: Facts, older: _Document | None, now: float) -> bytes:
+    """The whole file; ValueError if the same facts would not come back from it."""
+    lists = {
+        kind: _List(
+            _entries(listed, older.lists.get(kind) if older else None, now),
+            Raw(listed.more),
+            listed.page_size,
+        )
+        for kind, listed in facts.lists.items()
+    }
+    rest = msgspec.json.encode(
+        _Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
+    )
+    header = _Header("catalog", FORMAT, blake2b(rest).hexdigest(), len(rest))
+    data = msgspec.json.encode(header) + b"\n" + rest
+    if len(data) > _MAX_SIZE:
+        raise ValueError(f"it would have more than {_MAX_SIZE} bytes")
+    again = _opened(data)
+    if isinstance(again, _Refused):
+        raise ValueError(again.why)
+    if _facts(again) != facts:
+        raise ValueError("what the upstream sent is no plain JSON")
+    return data
+
+
+def _entries(listed: Listed, older: _List | None, now: float) -> list[_Entry]:
+    known = {entry.key: entry for entry in older.entries} if older else {}
+    entries: list[_Entry] = []
+    for key, item in zip(listed.keys, listed.items, strict=True):
+        old = known.get(key)
+        same = old is not None and bytes(old.definition) == item
+        digest = old.digest if old and same else fingerprint(item)
+        first = old.first_seen if old and old.digest == digest else now
+        entries.append(_Entry(key, digest, first, now, Raw(item)))
+    return entries
+
+
+def fingerprint(definition: bytes) -> str:
+    """A digest that stays when only spaces, escapes or the order of keys change."""
+    import json
+
+    try:
+        value = json.loads(
+            definition.decode(),
+            object_pairs_hook=_object,
+            parse_float=_as_written,
+            parse_int=_as_written,
+            parse_constant=_refuse,
+        )
+        canonical = msgspec.json.encode(value, order="sorted")
+    except _BAD_JSON:
+        # Readers may differ on what it says, so its very bytes count.
+        return blake2b(definition, digest_size=16, person=b"as written").hexdigest()
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
+
+
+def _as_written(number: str) -> Raw:
+    """Numbers keep their text: no float or integer type holds them all."""
+    return Raw(number.encode())
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
