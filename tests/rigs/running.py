@@ -1,0 +1,45 @@
+"""Starts the rigs: as a command for a client, or as a server on a port of its own."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+
+from tests.support.running import Child
+
+HERE = Path(__file__).parent
+
+
+def everything(*options: str) -> list[str]:
+    """The command line of the everything server on the SDK."""
+    return [sys.executable, str(HERE / "everything_sdk.py"), *options]
+
+
+def bad(*options: str) -> list[str]:
+    """The command line of the misbehaving server; the first option is stdio or http."""
+    return [sys.executable, "-I", "-S", str(HERE / "badserver.py"), *options]
+
+
+def recorder(*options: str) -> list[str]:
+    """The command line of the recorder; the first option is stdio or http."""
+    return [sys.executable, "-I", "-S", str(HERE / "recorder.py"), *options]
+
+
+@contextmanager
+def listening(command: list[str]) -> Iterator[str]:
+    """The URL of a server that prints its port first, for as long as the block runs."""
+    child = Child(command, PIPE)
+    stdin, stdout = child.process.stdin, child.process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    try:
+        port = stdout.readline().strip()
+        if not port:
+            child.ended()
+            raise RuntimeError(f"it named no port:\n{child.stderr()}")
+        yield f"http://127.0.0.1:{port.decode()}/mcp"
+    finally:
+        child.stop()
+        stdin.close()
+        stdout.close()
