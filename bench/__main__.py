@@ -15,6 +15,7 @@ TABLES = {
     "http": "bench.tables.web",
     "stdio": "bench.tables.stdio",
     "memory": "bench.tables.memory",
+    "wrap": "bench.tables.wrap",
     "parts": "bench.tables.parts",
 }
 
