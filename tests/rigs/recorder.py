@@ -1,0 +1,98 @@
+"""An upstream that keeps what it hears and says what it was told to, both byte for byte.
+
+    python -I -S tests/rigs/recorder.py (stdio | http) RECORDING SCRIPT [--json]
+
+RECORDING gets every line or body that came; RECORDING.sent what was answered, and over HTTP
+RECORDING.heads the heads of the requests. A line of SCRIPT is `METHOD result JSON`,
+`METHOD error JSON`, or `METHOD before MESSAGE`, which goes out before the answer. When a method
+has several answers they are given in turn, and the last one again.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+# Isolated, Python looks for imports nowhere near this file.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.rigs.door import Door
+from tests.rigs.wire import Call, serve_stdio
+
+HELLO = (
+    b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+    b'"serverInfo":{"name":"recorder","version":"1"}}'
+)
+
+
+def recorded(path: Path) -> list[bytes]:
+    """What a recording holds, in order."""
+    found, rest = [], path.read_bytes() if path.exists() else b""
+    while rest:
+        size, _, rest = rest.partition(b"\n")
+        found.append(rest[: int(size)])
+        rest = rest[int(size) + 1 :]
+    return found
+
+
+def writer(path: Path) -> Callable[[bytes], None]:
+    """A function that adds to a recording; lengths tell its parts apart."""
+    file = path.open("ab", buffering=0)
+    lock = threading.Lock()
+
+    def write(raw: bytes) -> None:
+        with lock:
+            file.write(b"%d\n%s\n" % (len(raw), raw))
+
+    return write
+
+
+class Script:
+    """What to say, by method."""
+
+    def __init__(self, path: Path) -> None:
+        self._answers: dict[str, list[tuple[bytes, bytes]]] = {"initialize": []}
+        self._before: dict[str, list[bytes]] = {}
+        for line in path.read_bytes().split(b"\n"):
+            if not line.strip() or line.startswith(b"#"):
+                continue
+            method, kind, raw = line.split(b" ", 2)
+            if kind == b"before":
+                self._before.setdefault(method.decode(), []).append(raw)
+            else:
+                self._answers.setdefault(method.decode(), []).append((kind, raw))
+
+    def messages(self, call: Call) -> list[bytes]:
+        """All that goes out for a request, the answer last."""
+        answers = self._answers.get(call.method)
+        if answers is None:
+            kind, raw = b"error", b'{"code":-32601,"message":"Method not found"}'
+        elif not answers:
+            kind, raw = b"result", HELLO
+        else:
+            kind, raw = answers.pop(0) if len(answers) > 1 else answers[0]
+        answer = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (call.id, kind, raw)
+        return [*self._before.get(call.method, ()), answer]
+
+
+def main() -> None:
+    """Serve as the arguments say."""
+    over, recording = sys.argv[1], Path(sys.argv[2])
+    script = Script(Path(sys.argv[3]))
+    sent = writer(Path(f"{recording}.sent"))
+
+    def handle(call: Call) -> None:
+        if call.id is not None:
+            for message in script.messages(call):
+                sent(message)
+                call.emit(message)
+
+    if over == "stdio":
+        serve_stdio(handle, heard=writer(recording))
+    else:
+        heads = writer(Path(f"{recording}.heads"))
+        Door(handle, writer(recording), heads=heads, json="--json" in sys.argv).serve()
+
+
+if __name__ == "__main__":
+    main()
