@@ -128,8 +128,11 @@ def call_tool(call: Call) -> None:
     tool = TOOLS.get(call.params.get("name", ""))
     if tool is None:
         call.error(-32602, "no such tool")
-    else:
+        return
+    try:
         tool(call, **call.params.get("arguments") or {})
+    except TypeError as problem:
+        call.error(-32602, str(problem))
 
 
 # What the other methods give.

@@ -254,6 +254,14 @@ def test_bad_takes_its_mode_as_an_argument() -> None:
         assert it.said() == "well"
 
 
+def test_what_does_not_exist_is_refused() -> None:
+    with server("plain") as it:
+        for tool, arguments in (("none", {}), ("echo", {"x": 1}), ("bad", {"mode": "none"})):
+            it.call(tool, **arguments)
+            assert it.hear()["error"]["code"] == -32602
+        assert it.echoes()
+
+
 def test_extra_fields_are_at_every_level() -> None:
     with server("extra") as it:
         it.send("initialize", protocolVersion="2025-11-25")
