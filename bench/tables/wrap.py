@@ -18,7 +18,8 @@ _ABOUT = (
 
 def measure(scale: Scale) -> Section:
     """Everything about proxies, over stdio and HTTP."""
-    section = Section(notes=[*_ABOUT, *peers.install()])
+    versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers.PEERS)
+    section = Section(notes=[*_ABOUT, f"Peers: {versions}.", *peers.install()])
     for part in (wrap_stdio, wrap_web, wrap_growth):
         part.measure(scale, section)
     return section

@@ -152,7 +152,8 @@ class ProxyWeb(WebServer):
         try:
             super().open()
         except WrongAnswer:
-            if self.process.popen.poll() is not None:
+            sessionless = self.contender.asked is Asked.SESSION and self._session is None
+            if sessionless or self.process.popen.poll() is not None:
                 raise
             faithful(self.ask(self.list_post()), ID, self._tools, self.contender)
 
