@@ -4,11 +4,17 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from portico.model.errors import PorticoError
+from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
-from portico.server import Server
+
+if TYPE_CHECKING:
+    from portico.server import Server
+    from portico.transport.connection import Endpoint
+    from portico.wrapping import Wrapping
+
+T = TypeVar("T")
 
 DRAIN_S = 30.0
 _LEAVE_S = 1.0
@@ -22,7 +28,7 @@ class UsageError(PorticoError):
 
 
 def serve_stdio(
-    server: Server,
+    server: "Server",
     *,
     links: Sequence[Link] = (),
     out: int | None = None,
@@ -37,7 +43,7 @@ def serve_stdio(
 
 
 def serve_http(
-    server: Server,
+    server: "Server",
     address: str,
     *,
     auth: str = "token",
@@ -47,29 +53,95 @@ def serve_http(
     ready: Callable[[str, str | None], None] | None = None,
 ) -> None:
     """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes; `ready` gets the URL and the token."""
-    host, port = parse_address(address)
-    if auth == "none" and host not in _LOOPBACK:
-        raise UsageError(f"--auth none is for loopback only, and {host} is not: leave the token on")
-    token = None
-    if auth != "none":
-        from portico.auth.token import door_token
-        from portico.config.paths import state_dir
+    door = _Door(address, auth, hosts)
 
-        token = door_token(state_dir())
-    # Whoever binds to an address means to be reached by it.
-    named = [host] if host not in (*_LOOPBACK, "", "0.0.0.0", "::") else []
-    app = server.asgi(links, token=token, hosts=[*named, *hosts])
+    async def serve() -> None:
+        await door.serve(server.endpoint(links), drain_s=drain_s, ready=ready)
 
-    def told(bound: int) -> None:
-        shown = f"[{host}]" if ":" in host else host
-        (ready or _say)(f"http://{shown}:{bound}/mcp", token)
+    _run(serve())
 
-    from portico.transport.web import serve_http as over_http
 
-    try:
-        _run(over_http(app, host, port, drain_s=drain_s, ready=told))
-    except OSError as error:
-        raise UsageError(f"cannot serve at {address}: {error.strerror or error}") from None
+def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
+    """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
+    from portico.transport.doorway import new_event_loop
+    from portico.transport.pipes import serve_stdio as over_pipes
+    from portico.wrapping import Wrapped
+
+    async def serve() -> int:
+        wrapped = Wrapped(wrapping, alone=True)
+        async with wrapped.running():
+            await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
+        return _said(wrapped.failure)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_to_the_end(serve()))
+
+
+def wrap_http(
+    wrapping: "Wrapping",
+    address: str,
+    *,
+    auth: str = "token",
+    hosts: Sequence[str] = (),
+    drain_s: float = DRAIN_S,
+    ready: Callable[[str, str | None], None] | None = None,
+) -> int:
+    """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
+    from portico.wrapping import Wrapped
+
+    door = _Door(address, auth, hosts)
+
+    async def serve() -> int:
+        wrapped = Wrapped(wrapping, alone=False)
+        async with wrapped.running():
+            await door.serve(wrapped.endpoint, drain_s=drain_s, ready=ready)
+        return 0
+
+    return _run(serve())
+
+
+class _Door:
+    """An address to serve at, and who may come in."""
+
+    def __init__(self, address: str, auth: str, hosts: Sequence[str]) -> None:
+        self._address = address
+        self._host, self._port = host, _ = parse_address(address)
+        if auth == "none" and host not in _LOOPBACK:
+            raise UsageError(
+                f"--auth none is for loopback only, and {host} is not: leave the token on"
+            )
+        self._token = None
+        if auth != "none":
+            from portico.auth.token import door_token
+            from portico.config.paths import state_dir
+
+            self._token = door_token(state_dir())
+        # Whoever binds to an address means to be reached by it.
+        named = [host] if host not in (*_LOOPBACK, "", "0.0.0.0", "::") else []
+        self._hosts = [*named, *hosts]
+
+    async def serve(
+        self,
+        endpoint: "Endpoint",
+        *,
+        drain_s: float,
+        ready: Callable[[str, str | None], None] | None,
+    ) -> None:
+        """Serve until SIGTERM comes."""
+        from portico.transport.http import HttpApp
+        from portico.transport.web import serve_http as over_http
+
+        def told(bound: int) -> None:
+            shown = f"[{self._host}]" if ":" in self._host else self._host
+            (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
+
+        app = HttpApp(endpoint, token=self._token, hosts=self._hosts)
+        try:
+            await over_http(app, self._host, self._port, drain_s=drain_s, ready=told)
+        except OSError as error:
+            raise UsageError(
+                f"cannot serve at {self._address}: {error.strerror or error}"
+            ) from None
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -86,18 +158,26 @@ def _say(url: str, token: str | None) -> None:
     sys.stderr.flush()
 
 
-def _run(serving: Coroutine[Any, Any, None]) -> None:
+def _said(failure: McpError | None) -> int:
+    """Tell the person at the terminal why there was nothing to serve; the exit code."""
+    if failure is None:
+        return 0
+    sys.stderr.write(f"portico: {failure.message}\n")
+    return 1
+
+
+def _run(serving: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_to_the_end(serving))
+        return asyncio.run(_to_the_end(serving))
     else:
-        uvloop.run(_to_the_end(serving))
+        return uvloop.run(_to_the_end(serving))
 
 
-async def _to_the_end(serving: Coroutine[Any, Any, None]) -> None:
+async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:
     """Serve, then leave: a handler that takes no notice of being cancelled cannot keep us."""
-    await serving
+    outcome = await serving
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -105,3 +185,4 @@ async def _to_the_end(serving: Coroutine[Any, Any, None]) -> None:
         sys.stderr.write("portico: a handler does not stop; leaving without it\n")
         sys.stderr.flush()
         os._exit(0)
+    return outcome

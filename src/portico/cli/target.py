@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from portico.cli.words import header, pair, seconds
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--header",
         action="append",
         default=[],
-        type=_header,
+        type=header,
         metavar="'K: V'",
         help="a header to send to a URL; repeatable",
     )
@@ -38,13 +39,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--env",
         action="append",
         default=[],
-        type=_pair,
+        type=pair,
         metavar="K=V",
         help="a variable for a command, beside our own environment; repeatable",
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help="how long the server may take to start, to list and to answer (30, 30 and 120)",
     )
@@ -183,27 +184,3 @@ def _title(argv: list[str]) -> str:
     """A command as people would say it: without the paths."""
     said = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
     return said if len(said) <= 60 else f"{said[:57]}..."
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise argparse.ArgumentTypeError("give it as 'NAME: VALUE'")
-    return name.strip(), value.strip()
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
-    return name, value
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds

@@ -63,9 +63,10 @@ class ToolError(PorticoError):
 class AskError(PorticoError):
     """A question to the client came back as an error, or not at all."""
 
-    def __init__(self, message: str, code: int = INTERNAL_ERROR) -> None:
+    def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
+        self.data = data
 
 
 class RegistrationError(PorticoError, ValueError):

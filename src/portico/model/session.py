@@ -1,6 +1,6 @@
 """What a legacy connection agreed on and asked for; a modern request carries its own."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from portico.model.version import Version
@@ -13,6 +13,8 @@ class Session:
 
     __slots__ = (
         "__weakref__",
+        "_parting",
+        "ask",
         "capabilities",
         "client_info",
         "id",
@@ -34,3 +36,19 @@ class Session:
         self.client_info: dict[str, Any] = {}
         self.log_level = "info"
         self.subscriptions: set[str] = set()
+        self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
+        """Puts a question that belongs to no call, where the transport can carry one."""
+        self._parting: list[Callable[[], None]] | None = []
+
+    def when_over(self, act: Callable[[], None]) -> None:
+        """Have this done when the session ends; at once if it has ended."""
+        if self._parting is None:
+            act()
+        else:
+            self._parting.append(act)
+
+    def end(self) -> None:
+        """The transport says that the client is gone for good."""
+        parting, self._parting = self._parting or [], None
+        for act in parting:
+            act()

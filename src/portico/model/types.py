@@ -17,11 +17,13 @@ Link = Callable[[Handler], Handler]
 class Change:
     """What changed: a list (`tools`, `resources`, `prompts`), or one resource if a URI is given."""
 
-    __slots__ = ("kind", "uri")
+    __slots__ = ("kind", "params", "uri")
 
-    def __init__(self, kind: str, uri: str = "") -> None:
+    def __init__(self, kind: str, uri: str = "", params: bytes = b"") -> None:
         self.kind = kind
         self.uri = uri
+        self.params = params
+        """The raw params in which an upstream said so, which may say more."""
 
 
 class Provider(Protocol):

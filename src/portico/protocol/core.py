@@ -179,16 +179,18 @@ class Core:
         if context.peer is None:
             raise McpError("this way in cannot carry a stream of notifications")
         asked = wanted_of(request, self._catalog().kinds)
-        wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, context)])
-        await self._hub.follow(wanted, context, acknowledged(wanted))
+        listener = Session(_hear_nothing)
+        asker = Context(principal=context.principal, data=context.data, session=listener)
+        try:
+            wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
+            await self._hub.follow(wanted, context, acknowledged(wanted))
+        finally:
+            listener.end()  # whoever subscribed on its behalf no longer needs to
         return Response(id=request.id, result=ended(request.id))
 
-    async def _may_follow(self, uri: str, context: Context) -> bool:
+    async def _may_follow(self, uri: str, asker: Context) -> bool:
         """Ask for one resource as a legacy client would: links guard, and providers know, that."""
         ask = Request(method="resources/subscribe", id=b"0", params=encode({"uri": uri}), uri=uri)
-        asker = Context(
-            principal=context.principal, data=context.data, session=Session(_hear_nothing)
-        )
         try:
             return not (await self.door(ask, asker)).error
         except McpError:

@@ -10,6 +10,7 @@ from portico.model.errors import InvalidParams
 from portico.model.message import Request
 from portico.model.types import Change
 from portico.protocol.codec import encode
+from portico.protocol.eras import members
 
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 LIST_KINDS = ("tools", "prompts", "resources")
@@ -69,7 +70,15 @@ def acknowledged(wanted: Wanted) -> bytes:
 def change_message(change: Change, subscription: bytes = b"") -> bytes:
     """A change as its notification; a modern one names the subscription it belongs to."""
     if change.uri:
-        return _message("notifications/resources/updated", {"uri": change.uri}, subscription)
+        params: dict[str, Any] = {"uri": change.uri}
+        if change.params:
+            params = dict(members(change.params))
+            # The subscription it came by is between us and the upstream.
+            meta = members(params.pop("_meta", b""))
+            meta.pop(SUBSCRIPTION_KEY, None)
+            if meta or subscription:
+                params["_meta"] = meta
+        return _message("notifications/resources/updated", params, subscription)
     return _message(f"notifications/{change.kind}/list_changed", {}, subscription)
 
 
@@ -78,9 +87,14 @@ def ended(subscription: bytes) -> bytes:
     return encode({"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: Raw(subscription)}})
 
 
+def _without(params: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in params.items() if key != "_meta"}
+
+
 def _message(method: str, params: dict[str, Any], subscription: bytes) -> bytes:
     if subscription:
-        params = {"_meta": {SUBSCRIPTION_KEY: Raw(subscription)}, **params}
+        own = params.get("_meta", {})
+        params = {"_meta": {**own, SUBSCRIPTION_KEY: Raw(subscription)}, **_without(params)}
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params:
         message["params"] = params

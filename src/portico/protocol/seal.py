@@ -12,10 +12,15 @@ from typing import Any
 
 import msgspec
 
+from portico.model.message import Request
+
 KEY_SIZE = 32
 NONCE_SIZE = 16
 _TAG_SIZE = 32
 _BLOCK = 64
+
+
+_NOT_SALIENT = ("_meta", "inputResponses", "requestState")
 
 
 class SealBroken(Exception):
@@ -65,3 +70,11 @@ class Seal:
     def _tag(self, nonce: bytes, binding: bytes, body: bytes) -> bytes:
         framed = len(binding).to_bytes(8, "big") + binding + nonce + body
         return blake2b(framed, key=self._tag_key, digest_size=_TAG_SIZE).digest()
+
+
+def binding(request: Request, principal: str) -> bytes:
+    """What the state of a request in several rounds is good for: one asker, one request."""
+    params = msgspec.json.decode(request.params or b"{}", type=dict[str, Any])
+    salient = {key: value for key, value in params.items() if key not in _NOT_SALIENT}
+    digest = blake2b(msgspec.json.encode(salient, order="sorted"), digest_size=32).digest()
+    return b"\0".join((principal.encode(), request.method.encode(), digest))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ROUND_TTL_S = 600.0
 KEY_SIZE = 32
-_NOT_SALIENT = ("_meta", "inputResponses", "requestState")
 
 
 class _ElicitAnswer(Struct):
@@ -157,12 +156,12 @@ class Rounds:
         self, request: Request, context: Context, replay: Replay, suspended: Suspended
     ) -> dict[str, Any]:
         """The `input_required` result that asks what is open and seals what is known."""
-        from portico.protocol.seal import NONCE_SIZE
+        from portico.protocol.seal import NONCE_SIZE, binding
 
         kept = {"answers": replay.answers, "state": context.state}
         state = self._seal.close(
             kept,
-            binding=_binding(request, context),
+            binding=binding(request, context.principal),
             expires=self._clock() + self._ttl_s,
             nonce=os.urandom(NONCE_SIZE),
         )
@@ -180,25 +179,15 @@ class Rounds:
         given, sealed = retry.inputResponses, retry.requestState
         if sealed is None:
             return given, {"answers": {}, "state": {}}
-        from portico.protocol.seal import SealBroken
+        from portico.protocol.seal import SealBroken, binding
 
         try:
             kept: dict[str, Any] = self._seal.open(
-                sealed, binding=_binding(request, context), now=self._clock()
+                sealed, binding=binding(request, context.principal), now=self._clock()
             )
         except SealBroken as broken:
             raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
         return given, kept
-
-
-def _binding(request: Request, context: Context) -> bytes:
-    """What a sealed state is good for: one asker, one request."""
-    from hashlib import blake2b
-
-    params = msgspec.json.decode(request.params or b"{}", type=dict[str, Any])
-    salient = {key: value for key, value in params.items() if key not in _NOT_SALIENT}
-    digest = blake2b(msgspec.json.encode(salient, order="sorted"), digest_size=32).digest()
-    return b"\0".join((context.principal.encode(), request.method.encode(), digest))
 
 
 def _checked(ask: Ask, answer: Any) -> Any:

@@ -34,6 +34,7 @@ class _CancelParams(Struct):
 class _WireError(Struct):
     code: int = 0
     message: str = ""
+    data: Any = None
 
 
 class Question(Struct, frozen=True):
@@ -133,7 +134,7 @@ class Connection:
             error = msgspec.json.decode(answer.error, type=_WireError)
         except msgspec.DecodeError:
             error = _WireError(message="the client answered with an unreadable error")
-        future.set_exception(AskError(error.message or "the client refused", error.code))
+        future.set_exception(AskError(error.message or "the client refused", error.code, error.data))
 
     async def idle(self) -> None:
         """Wait until no call is in flight."""

@@ -24,7 +24,7 @@ from portico.transport.connection import Endpoint
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id
-from portico.transport.sessions import HttpSession, Sessions
+from portico.transport.sessions import HttpSession, Sessions, ask_on
 
 SESSION_HEADER = b"mcp-session-id"
 _ACCEPTED = Reply(202)
@@ -44,16 +44,10 @@ class LegacyPeer:
         await self._stream.say(message)
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        """Send a question and wait for its answer, which comes by a POST of its own."""
+        """Send a question and wait for its answer."""
         if self._session.is_closed:
             raise AskError("the client is gone")
-        question = self._session.connection.question(method, params)
-        await self._stream.say(question.message)
-        try:
-            return await question.answer
-        except asyncio.CancelledError:
-            await self._stream.say(question.taken_back)
-            raise
+        return await ask_on(self._stream, self._session.connection, method, params)
 
     async def closed(self) -> None:
         """Wait until the session ends or we drain; a dropped connection is neither."""

@@ -30,13 +30,14 @@ async def serve_stdio(
     out: int | None = None,
     max_line: int = MAX_LINE,
     drain_s: float = DRAIN_S,
+    stop: asyncio.Event | None = None,
 ) -> None:
     """Serve one client on this process's stdin and stdout until it leaves or SIGTERM comes.
 
-    `out` is what `take_stdout` gave, if it was called already.
+    `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     out = take_stdout() if out is None else out

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 
+from portico.model.errors import AskError
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.transport.connection import Connection
@@ -57,6 +58,7 @@ class HttpSession:
         self._numbers = 0
         self.notices = Notices(limits.notices, self._tell)
         self.session = Session(self.notices.add, id=id, principal=principal)
+        self.session.ask = self._ask
         self.connection = Connection(self.session)
         self.streams: dict[str, Stream] = {}
         """By key, oldest first."""
@@ -130,6 +132,13 @@ class HttpSession:
         for stream in tuple(self.streams.values()):
             stream.complete()
         self.session.send = _discard  # the hub may know the session a while longer
+        self.session.end()
+
+    async def _ask(self, method: str, params: bytes) -> bytes:
+        """Put a question that belongs to no call, on the stream for what comes unasked."""
+        if self.is_closed or not self._listeners:
+            raise AskError("the client has no stream open to be asked on")
+        return await ask_on(self._listeners[-1], self.connection, method, params)
 
     async def _tell(self, message: bytes) -> None:
         if self._listeners:
@@ -146,6 +155,17 @@ class HttpSession:
             if stream.exchange is None:
                 size -= stream.size
                 self.close_stream(stream)
+
+
+async def ask_on(stream: Stream, connection: Connection, method: str, params: bytes) -> bytes:
+    """Send a question on a stream and wait for its answer, which comes by a POST of its own."""
+    question = connection.question(method, params)
+    await stream.say(question.message)
+    try:
+        return await question.answer
+    except asyncio.CancelledError:
+        await stream.say(question.taken_back)
+        raise
 
 
 class Sessions:

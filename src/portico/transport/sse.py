@@ -40,6 +40,7 @@ class SsePeer:
         self.notices = Notices(limits.notices, self.notify)
         self.notices.reader = True
         self.session = Session(self.notices.add, id=id, principal=principal)
+        self.session.ask = self.ask
         self.connection = Connection(self.session)
         self.over = asyncio.Event()
         self._saying: set[asyncio.Task[None]] = set()
@@ -83,6 +84,7 @@ class SsePeer:
         self.connection.close()
         self.exchange.close()
         self.session.send = lambda _: None
+        self.session.end()
 
 
 class OldSse:

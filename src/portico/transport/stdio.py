@@ -44,6 +44,7 @@ class StdioServer:
         self._room = asyncio.Event()
         self._room.set()
         self.session = Session(self._send, principal=LOCAL)
+        self.session.ask = self.ask
         self.connection = Connection(self.session)
         self._at_once = self._context()
         """For answers that need no waiting, all the same one: they keep nothing of it."""
@@ -69,6 +70,7 @@ class StdioServer:
         self._over.set()
         self._room.set()
         self.connection.close()
+        self.session.end()
 
     async def drain(self, within_s: float) -> None:
         """Take no new work, end streams, and let running calls finish for so long."""

@@ -4,15 +4,21 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.lines import LineReader
-from portico.upstream.process import Process
+from portico.upstream.environment import secrets
+from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver
+
+HIGH_WATER = 1024 * 1024
+"""How much may wait for a child to read before those who send wait too."""
+MOST_UNREAD = 64 * 1024 * 1024
+"""How much may wait in all, before it is refused."""
 
 _NO_ENV: Mapping[str, str] = {}
 _LAST_WORDS_S = 0.2
@@ -25,13 +31,21 @@ class Command(Struct, frozen=True):
     argv: tuple[str, ...]
     title: str = ""
     env: Mapping[str, str] = _NO_ENV
-    """Added to our own environment. Its values are kept out of error messages."""
+    """Added to the environment. Its values are kept out of error messages."""
     cwd: str | None = None
+    environment: Mapping[str, str] | None = None
+    """The whole environment; None for our own."""
     max_line: int = MAX_MESSAGE
     stdin_grace_s: float = 2.0
     """How long it may take to leave once its input is closed."""
     term_grace_s: float = 1.0
     """How long it may take to leave after SIGTERM."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All that the child will find in its environment."""
+        whole = os.environ if self.environment is None else self.environment
+        return {**whole, **self.env}
 
     @property
     def name(self) -> str:
@@ -56,16 +70,12 @@ class ChildProcess:
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines = LineReader(command.max_line)
-        self._ring = Ring(secrets=command.env.values())
+        self._ring = Ring()
         self._process: Process | None = None
-        self._stdin: asyncio.WriteTransport | None = None
-        self._reading: list[asyncio.ReadTransport] = []
+        self._stdin: Sink | None = None
+        self._sources: list[Source] = []
         self._receiver: Receiver | None = None
-        self._room = asyncio.Event()
-        self._room.set()
-        self._in_ended = asyncio.Event()
-        self._out_ended = asyncio.Event()
-        self._err_ended = asyncio.Event()
+        self._waiting = 0
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
@@ -76,27 +86,41 @@ class ChildProcess:
         self._receiver = receiver
         if os.name != "posix":
             raise self._fail("cannot start: child processes need Linux or macOS", "start").error()
+        variables = command.variables
+        self._ring = Ring(secrets=[*command.env.values(), *secrets(variables)])
         try:
-            self._process = Process(command.argv, {**os.environ, **command.env}, command.cwd)
+            process = self._process = Process(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(_no_start(command, error), "start").error() from None
-        connecting = asyncio.create_task(self._connect(self._process))
-        try:
-            await asyncio.shield(connecting)
-        finally:
-            # Only a few turns of the event loop, and half of it could not be undone.
-            await asyncio.wait({connecting})
-        self._watcher = asyncio.create_task(self._watch(self._process))
+        self._stdin = Sink(process.stdin, HIGH_WATER)
+        out, err = Source(process.stdout, self._take), Source(process.stderr, self._ring.add)
+        self._sources = [out, err]
+        self._watcher = asyncio.create_task(self._watch(process, out, err))
 
     async def send(self, message: Outgoing) -> None:
         """Write one line; waits while the child does not read."""
-        if not self._room.is_set():
-            await self._room.wait()
+        stdin = self._stdin
+        assert stdin is not None
+        if not stdin.room.is_set():
+            await self._turn(stdin, len(message.data))
         if self._failure is not None:
             raise self._failure.error()
-        assert self._stdin is not None
-        if not self._stdin.is_closing():  # closed: its end is being looked into, and will be told
-            self._stdin.writelines((message.data, b"\n"))
+        # If it is closed, its end is being looked into, and will be told.
+        stdin.write(message.data)
+
+    async def _turn(self, stdin: Sink, size: int) -> None:
+        if stdin.size + self._waiting + size > MOST_UNREAD:
+            raise Failure(
+                server=self._command.name,
+                why=f"has stopped reading, and more than {MOST_UNREAD} bytes wait for it",
+                kind="full",
+            ).error()
+        self._waiting += size
+        try:
+            while not stdin.room.is_set():
+                await stdin.room.wait()
+        finally:
+            self._waiting -= size
 
     def abandon(self, id: bytes) -> None:
         """All requests share the two pipes: there is nothing to close."""
@@ -111,36 +135,16 @@ class ChildProcess:
             return
         if self._watcher is not None:
             self._watcher.cancel()
+        self._process.look()
         if self._stdin is not None:
             self._stdin.close()
         try:
             await self._process.end(self._command.stdin_grace_s, self._command.term_grace_s)
         finally:
-            await self._let_go()
-
-    async def _connect(self, process: Process) -> None:
-        loop = asyncio.get_running_loop()
-        err, _ = await loop.connect_read_pipe(
-            lambda: _Reading(self._ring.add, self._err_ended), process.stderr
-        )
-        out, _ = await loop.connect_read_pipe(
-            lambda: _Reading(self._take, self._out_ended), process.stdout
-        )
-        self._stdin, _ = await loop.connect_write_pipe(
-            lambda: _Writing(self._room, self._in_ended), process.stdin
-        )
-        self._reading = [err, out]
-
-    async def _let_go(self) -> None:
-        """Close our ends of the pipes, and wait until the event loop has done so."""
-        for transport in self._reading:
-            transport.close()
-        if self._stdin is not None and not self._in_ended.is_set():
-            self._stdin.abort()  # what it never read is not waited for
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                for end in (self._in_ended, self._out_ended, self._err_ended):
-                    await end.wait()
+            for source in self._sources:
+                source.close()
+            if self._stdin is not None:
+                self._stdin.abort()  # what it never read is not waited for
 
     def _take(self, data: bytes) -> None:
         if self._closing or self._failure is not None:
@@ -158,14 +162,14 @@ class ChildProcess:
             assert self._process is not None
             self._process.signal(signal.SIGKILL)
 
-    async def _watch(self, process: Process) -> None:
+    async def _watch(self, process: Process, out: Source, err: Source) -> None:
         """Report the child's end as soon as its last words are in."""
-        over = [asyncio.create_task(event.wait()) for event in (process.exited, self._out_ended)]
+        over = [asyncio.create_task(event.wait()) for event in (process.exited, out.ended)]
         try:
             await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_S):
-                    for event in (process.exited, self._out_ended, self._err_ended):
+                    for event in (process.exited, out.ended, err.ended):
                         await event.wait()
         finally:
             for task in over:
@@ -175,7 +179,8 @@ class ChildProcess:
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
-        self._room.set()
+        if self._stdin is not None:
+            self._stdin.abort()  # whoever waits to write is told too
         assert self._receiver is not None
         self._receiver.lost(failure)
 
@@ -188,38 +193,6 @@ class ChildProcess:
             stderr=self._ring.tail(),
         )
         return self._failure
-
-
-class _Reading(asyncio.Protocol):
-    """One pipe of the child's, passed on as it comes."""
-
-    def __init__(self, take: Callable[[bytes], None], ended: asyncio.Event) -> None:
-        self._take = take
-        self._ended = ended
-
-    def data_received(self, data: bytes) -> None:
-        self._take(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended.set()
-
-
-class _Writing(asyncio.BaseProtocol):
-    """The child's stdin: while it does not read, senders wait."""
-
-    def __init__(self, room: asyncio.Event, ended: asyncio.Event) -> None:
-        self._room = room
-        self._ended = ended
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended.set()
-        self._room.set()
-
-    def pause_writing(self) -> None:
-        self._room.clear()
-
-    def resume_writing(self) -> None:
-        self._room.set()
 
 
 def _no_start(command: Command, error: OSError | ValueError) -> str:

@@ -15,6 +15,8 @@ from portico.upstream.wire import Failure, Outgoing, Wire
 
 MAX_CALL_S = 3600.0
 """However much progress it makes, a request takes no longer."""
+FOREVER = float("inf")
+"""For a request that ends when either side has had enough of it."""
 MAX_GARBAGE_LINES = 1000
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 """What an upstream may write that is no message, between two that are."""
@@ -72,7 +74,7 @@ class _Pending:
     def __init__(self, timeout: float, progress: Progress | None) -> None:
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[bytes] = loop.create_future()
-        self.limit = asyncio.timeout(timeout)
+        self.limit = asyncio.timeout(None if timeout == FOREVER else timeout)
         self._loop = loop
         self._timeout = timeout
         self._latest = loop.time() + max(timeout, MAX_CALL_S)
@@ -86,7 +88,7 @@ class _Pending:
 
     def extend(self, our_turn: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
-        if not self.limit.expired():
+        if self._timeout != FOREVER and not self.limit.expired():
             when = self._latest if our_turn else self._loop.time() + self._timeout
             self.limit.reschedule(min(when, self._latest))
 
@@ -110,6 +112,8 @@ class Exchange:
         """Lines that were no messages."""
         self.strays = 0
         """Answers that nobody waited for."""
+        self.when_lost: Callable[[Failure], None] | None = None
+        """Told when the wire ends by itself."""
         self._serve = serve
         self._notice = notice
         self._pending: dict[bytes, _Pending] = {}
@@ -122,6 +126,10 @@ class Exchange:
     async def open(self) -> None:
         """Open the wire."""
         await self.wire.open(self)
+
+    def is_over(self) -> bool:
+        """True if the wire has ended by itself, or was closed."""
+        return self.failure is not None
 
     def next_id(self) -> bytes:
         """An id that was never used before."""
@@ -212,6 +220,8 @@ class Exchange:
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
         self._end(failure)
+        if self.when_lost is not None:
+            self.when_lost(failure)
 
     def waits(self, id: bytes) -> bool:
         """True while somebody waits for this answer."""
@@ -263,7 +273,7 @@ class Exchange:
             pending.fail(error)
         if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
             why = f"wrote {self._garbage_lines} lines in a row that are no messages"
-            self._end(Failure(server=self.server, why=why, kind="garbage"))
+            self.lost(Failure(server=self.server, why=why, kind="garbage"))
             self._spawn(self.wire.close())
 
     def _salvage(self, message: bytes) -> bytes:

@@ -100,8 +100,9 @@ class StreamableHttp:
 
     async def _request(self, message: Outgoing) -> None:
         web, receiver = self._open_parts()
+        sent = self._headers(message)
         try:
-            async with web.send("POST", web.url, self._headers(message), message.data) as response:
+            async with web.send("POST", web.url, sent, message.data) as response:
                 self._remember_session(response)
                 if is_stream(response):
                     reader = EventReader(self._site.max_message)
@@ -115,7 +116,14 @@ class StreamableHttp:
                 await self._resume(reader, message.id)
             receiver.failed(message.id, web.failure("ended its answer before its result", "closed"))
         except Broken as broken:
-            receiver.failed(message.id, broken.failure)
+            failure = broken.failure
+            if failure.status == 404 and self._session and SESSION_HEADER in sent:
+                # The server has forgotten the session, and with it all that was said in it.
+                failure = web.failure("has ended the session (HTTP 404)", "session", 404)
+                receiver.failed(message.id, failure)
+                receiver.lost(failure)
+            else:
+                receiver.failed(message.id, failure)
 
     async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> None:
         """Take in a stream until it ends, or soon after its request has been answered."""

@@ -1,5 +1,6 @@
 """Whole lists of an upstream: all pages, within bounds."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,19 +19,38 @@ MAX_PAGES = 1000
 MAX_ITEMS = 100_000
 MAX_BYTES = 64 * 1024 * 1024
 
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[bytes]]
+"""Sends a list request: method and params in, raw result out."""
 
-class _Kind(Struct, frozen=True):
+
+class Kind(Struct, frozen=True):
+    """One of the lists that servers have."""
+
     method: str
     field: str
     key: str
 
 
-_KINDS = {
-    "tools": _Kind("tools/list", "tools", "name"),
-    "resources": _Kind("resources/list", "resources", "uri"),
-    "templates": _Kind("resources/templates/list", "resourceTemplates", "uriTemplate"),
-    "prompts": _Kind("prompts/list", "prompts", "name"),
+KINDS = {
+    "tools": Kind("tools/list", "tools", "name"),
+    "resources": Kind("resources/list", "resources", "uri"),
+    "templates": Kind("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    "prompts": Kind("prompts/list", "prompts", "name"),
 }
+
+
+class Pages(Struct):
+    """The items of all pages, each in its own bytes."""
+
+    items: list[bytes]
+    count: int = 0
+    """How many pages there were."""
+    first: int = 0
+    """How many items were on the first."""
+    more: dict[str, Raw] = {}
+    """The other fields of the first page."""
+    size: int = 0
+    """The bytes of all items."""
 
 
 class Listing(Struct):
@@ -46,51 +66,73 @@ class Listing(Struct):
     """By tool, the arguments to mirror into HTTP headers."""
 
 
-async def list_all(client: "Client", kind: str) -> Listing:
-    """All items of a kind; none if the server does not offer the kind."""
-    wanted = _KINDS[kind]
-    meaning = TABLE[wanted.method, client.server.version]
-    listing = Listing([])
-    if meaning.capability not in client.server.capabilities:
-        return listing
+async def all_pages(ask: Ask, server: str, kind: Kind) -> Pages:
+    """All pages of a list; raises TargetError if they cannot be read or do not end."""
+    pages = Pages([])
     cursor: str | None = None
     seen: set[str] = set()
     while True:
         params = {} if cursor is None else {"cursor": cursor}
         try:
-            raw = await client.ask(wanted.method, params, timeout=client.limits.list_s)
+            raw = await ask(kind.method, params)
         except McpError as error:
-            if error.code == METHOD_NOT_FOUND and not listing.pages:
-                return listing  # declared, but not there: templates of many servers
+            if error.code == METHOD_NOT_FOUND and not pages.count:
+                return pages  # declared, but not there: templates of many servers
             raise
-        cursor = _take(client, wanted, raw, listing)
+        cursor = _take(server, kind, raw, pages)
         if cursor is None:
-            return listing
-        why = _endless(cursor, seen, listing)
+            return pages
+        why = _endless(cursor, seen, pages)
         if why:
-            raise TargetError(
-                f"{client.name} {why} in {wanted.method}", kind="protocol", server=client.name
-            )
+            raise TargetError(f"{server} {why} in {kind.method}", kind="protocol", server=server)
         seen.add(cursor)
 
 
-def _take(client: "Client", kind: _Kind, raw: bytes, listing: Listing) -> str | None:
+async def list_all(client: "Client", kind: str) -> Listing:
+    """All items of a kind; none if the server does not offer the kind."""
+    wanted = KINDS[kind]
+    meaning = TABLE[wanted.method, client.server.version]
+    listing = Listing([])
+    if meaning.capability not in client.server.capabilities:
+        return listing
+
+    async def ask(method: str, params: Mapping[str, Any]) -> bytes:
+        return await client.ask(method, params, timeout=client.limits.list_s)
+
+    pages = await all_pages(ask, client.name, wanted)
+    listing.pages, listing.size = pages.count, pages.size
+    for raw in pages.items:
+        try:
+            item = msgspec.json.decode(raw, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _unreadable(client.name, wanted, error) from None
+        _add(client, wanted, item, listing)
+    return listing
+
+
+def _take(server: str, kind: Kind, raw: bytes, pages: Pages) -> str | None:
     """Add a page; the cursor of the next one."""
     try:
         page = msgspec.json.decode(raw, type=dict[str, Raw])
-        items = msgspec.json.decode(page.get(kind.field, Raw(b"null")), type=list[Raw])
-        cursor = msgspec.json.decode(page.get("nextCursor", Raw(b"null")), type=str | None)
-        listing.pages += 1
-        for item in items:
-            _add(client, kind, msgspec.json.decode(item, type=dict[str, Any]), listing)
-            listing.size += len(bytes(item))
+        items = msgspec.json.decode(page.pop(kind.field, Raw(b"null")), type=list[Raw])
+        cursor = msgspec.json.decode(page.pop("nextCursor", Raw(b"null")), type=str | None)
     except (msgspec.DecodeError, RecursionError) as error:
-        why = f"sent a page of {kind.method} that cannot be read: {error}"
-        raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
+        raise _unreadable(server, kind, error) from None
+    if not pages.count:
+        pages.first, pages.more = len(items), page
+    pages.count += 1
+    for item in items:
+        pages.items.append(bytes(item))
+        pages.size += len(pages.items[-1])
     return cursor
 
 
-def _add(client: "Client", kind: _Kind, item: dict[str, Any], listing: Listing) -> None:
+def _unreadable(server: str, kind: Kind, error: Exception) -> TargetError:
+    why = f"sent a page of {kind.method} that cannot be read: {error}"
+    return TargetError(f"{server} {why}", kind="protocol", server=server)
+
+
+def _add(client: "Client", kind: Kind, item: dict[str, Any], listing: Listing) -> None:
     key = item.get(kind.key)
     if not isinstance(key, str):
         listing.rejected.append(f"an entry of {kind.method} without {kind.key}")
@@ -105,13 +147,13 @@ def _add(client: "Client", kind: _Kind, item: dict[str, Any], listing: Listing) 
     listing.items.append(item)
 
 
-def _endless(cursor: str, seen: set[str], listing: Listing) -> str:
+def _endless(cursor: str, seen: set[str], pages: Pages) -> str:
     if cursor in seen:
         return "repeats a cursor"
-    if listing.pages >= MAX_PAGES:
+    if pages.count >= MAX_PAGES:
         return f"has more than {MAX_PAGES} pages"
-    if len(listing.items) > MAX_ITEMS:
+    if len(pages.items) > MAX_ITEMS:
         return f"has more than {MAX_ITEMS} entries"
-    if listing.size > MAX_BYTES:
+    if pages.size > MAX_BYTES:
         return f"has more than {MAX_BYTES} bytes"
     return ""

@@ -22,8 +22,12 @@ from portico.upstream.mirror import mirrored_headers
 from portico.upstream.wire import Address, Wire
 
 ERAS = ("auto", "modern", "legacy")
+"""Which eras to try: both, or only one; `legacy-first` tries both the other way round."""
+LEGACY_FIRST = "legacy-first"
 META = "io.modelcontextprotocol/"
 _INFO_KEY = "io.modelcontextprotocol/serverInfo"
+_NOT_THERE = ("start", "network", "timeout", "exited")
+"""Failures that say nothing of what the server would understand."""
 _NOT_SPOKEN = (400, 404, 405)
 """Statuses with which a server of the old transport meets a POST (backward compatibility)."""
 
@@ -101,9 +105,11 @@ class _Opening:
         era = self._hello.era
         try:
             exchange = await self._dial(self._address.wire())
-            server = await self._probe(exchange, era) if era != "legacy" else None
-            if server is None:
-                exchange, server = await self._fall_back(exchange)
+            if era == LEGACY_FIRST:
+                exchange, server = await self._legacy_first(exchange)
+            else:
+                found = await self._probe(exchange, era) if era != "legacy" else None
+                exchange, server = await self._fall_back(exchange, found)
         except BaseException:
             if self._exchange is not None:
                 await self._exchange.close()
@@ -120,8 +126,28 @@ class _Opening:
         await self._exchange.open()
         return self._exchange
 
-    async def _fall_back(self, exchange: Exchange) -> tuple[Exchange, Introduction]:
+    async def _legacy_first(self, exchange: Exchange) -> tuple[Exchange, Introduction]:
+        """Greet the legacy way; a server that will not have it may be modern."""
+        try:
+            return exchange, await self._handshake(exchange)
+        except (McpError, TargetError) as error:
+            if isinstance(error, TargetError) and error.kind in _NOT_THERE:
+                raise
+            if exchange.failure is not None:
+                exchange = await self._dial(self._address.wire())
+            server = await self._discover(exchange)
+            if server is not None:
+                return exchange, server
+            if self._address.older() is None:
+                raise
+        return await self._fall_back(exchange, None)
+
+    async def _fall_back(
+        self, exchange: Exchange, found: Introduction | None
+    ) -> tuple[Exchange, Introduction]:
         """Greet the legacy way; where even that is not understood, by the older transport."""
+        if found is not None:
+            return exchange, found
         if exchange.failure is not None:  # some legacy servers leave when asked to discover
             exchange = await self._dial(self._address.wire())
         try:

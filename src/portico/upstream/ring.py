@@ -11,20 +11,28 @@ class Ring:
     def __init__(self, limit: int = 64 * 1024, secrets: Iterable[str] = ()) -> None:
         self._limit = limit
         # A very short value is no secret, and hiding each "1" would hide the message too.
-        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        # The longest first: one may be the beginning of another.
+        self._secrets = sorted(long_enough, key=len, reverse=True)
         self._data = bytearray()
+        self._cut = False
 
     def add(self, data: bytes) -> None:
         """Take in more; the oldest goes."""
         self._data += data[-self._limit :]
+        self._cut = self._cut or len(data) > self._limit
         if len(self._data) > 2 * self._limit:
             del self._data[: -self._limit]
+            self._cut = True
 
     def tail(self, lines: int = 12, width: int = 400) -> str:
         """The last lines, for a person: shortened, secrets hidden, nothing a terminal obeys."""
+        cut = self._cut or len(self._data) > self._limit
         text = self._data[-self._limit :].decode(errors="replace")
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        if cut and self._secrets:
+            text = text[len(self._secrets[0]) :]  # it may begin within a secret
         kept = [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
         return "\n".join(_printable(line)[:width] for line in kept)
 

@@ -1,0 +1,136 @@
+"""The doorway to one upstream: its static answers from the catalog, all else passed through."""
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec import Struct
+
+from portico.catalog.upstream import UpstreamCatalog
+from portico.model.context import Context
+from portico.model.errors import METHOD_NOT_FOUND, McpError
+from portico.model.message import NOTHING, Request, Response
+from portico.protocol.codec import error_response
+from portico.protocol.core import Core, respond
+from portico.protocol.methods import LISTS, TABLE, Kind
+from portico.upstream.upstream import Upstream, View
+
+Report = Callable[[Request, BaseException], None]
+_OURS = ("notifications/initialized", "notifications/cancelled")
+
+
+class _Level(Struct):
+    level: str = ""
+
+
+class MirrorEndpoint:
+    """Serves one upstream as it is: plain names, its own words, every field kept."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        report: Report,
+        *,
+        warm: bool = False,
+        lost: Callable[[McpError], None] | None = None,
+    ) -> None:
+        """`warm` starts the upstream as soon as a client says hello; `lost` is told if there is
+        nothing to offer it, because the upstream cannot be had."""
+        self._upstream = upstream
+        self._report = report
+        self._warm = warm
+        self._lost = lost
+        self._cores: WeakKeyDictionary[View, Core] = WeakKeyDictionary()
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        """The answer if it needs no waiting: what is static, once the catalog is known."""
+        if not request.id:
+            if request.method not in _OURS:
+                self._upstream.notice(request, context)
+            return NOTHING
+        if request.method == "initialize":
+            return None  # what a client is offered may depend on what it says there
+        meaning = TABLE.get((request.method, request.version))
+        if meaning is None or meaning.kind is not Kind.STATIC:
+            return None if request.method != "ping" else self._ping(request)
+        view = self._upstream.view(request, context)
+        if view.catalog is None or self._is_unknown_list(view, request):
+            return None
+        return self._core(view).quick(request, context)
+
+    async def handle(self, request: Request, context: Context) -> Response:
+        """The answer; whatever goes wrong is the answer to this request only."""
+        return await respond(self._answer, request, context, self._report)
+
+    async def _answer(self, request: Request, context: Context) -> Response:
+        if request.method == "initialize":
+            return await self._initialize(request, context)
+        view = await self._upstream.ready(request, context)
+        if self._is_unknown_list(view, request):
+            return await self._upstream.relay(request, context)
+        core = self._core(view)
+        if request.method != "logging/setLevel":
+            return await core.answer(request, context)
+        assert view.catalog is not None
+        if not view.catalog.declares("logging"):
+            return error_response(request.id, METHOD_NOT_FOUND, "method not found")
+        response = await core.answer(request, context)
+        if response.result:
+            level = msgspec.json.decode(request.params, type=_Level).level
+            await self._upstream.set_level(level, request, context)
+        return response
+
+    async def _initialize(self, request: Request, context: Context) -> Response:
+        """Take in what the client says of itself, then answer with what it is offered."""
+        session = context.session
+        if session is None or session.version is not None:
+            view = await self._upstream.ready(request, context)
+            return await self._core(view).answer(request, context)
+        # The session learns who the client is first: a throw-away core does that part.
+        hello = _said(request)
+        session.capabilities, session.client_info = hello.capabilities, hello.clientInfo
+        try:
+            view = await self._upstream.ready(request, context)
+        except McpError as error:
+            session.capabilities, session.client_info = {}, {}
+            if self._lost is not None:
+                self._lost(error)
+            raise
+        response = await self._core(view).answer(request, context)
+        if self._warm and response.result:
+            self._upstream.warm(request, context)
+        return response
+
+    def _core(self, view: View) -> Core:
+        core = self._cores.get(view)
+        if core is None:
+
+            def catalog() -> UpstreamCatalog:
+                assert view.catalog is not None
+                return view.catalog
+
+            core = self._cores[view] = Core(catalog, self._upstream.relay, view.hub)
+        return core
+
+    def _is_unknown_list(self, view: View, request: Request) -> bool:
+        """True for a list that the upstream declares but that could not be had whole."""
+        kind = LISTS.get(request.method)
+        if kind is None or view.catalog is None or kind in view.catalog.facts.lists:
+            return False
+        capability = TABLE[request.method, request.version].capability
+        return view.catalog.declares(capability)
+
+    def _ping(self, request: Request) -> Response:
+        return Response(id=request.id, result=b"{}")
+
+
+class _Hello(Struct):
+    capabilities: dict[str, object] = {}
+    clientInfo: dict[str, object] = {}  # noqa: N815  (a field of the wire)
+
+
+def _said(request: Request) -> _Hello:
+    try:
+        return msgspec.json.decode(request.params or b"{}", type=_Hello)
+    except msgspec.DecodeError:
+        return _Hello()  # the core will say what is wrong with it

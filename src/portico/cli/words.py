@@ -1,0 +1,30 @@
+"""Words of the command line that several commands read alike."""
+
+import argparse
+
+
+def header(text: str) -> tuple[str, str]:
+    """`NAME: VALUE`."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise argparse.ArgumentTypeError("give it as 'NAME: VALUE'")
+    return name.strip(), value.strip()
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
+    return name, value
+
+
+def seconds(text: str) -> float:
+    """A time that is more than none and less than for ever."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found

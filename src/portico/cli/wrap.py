@@ -1,0 +1,261 @@
+"""`portico wrap`: a doorway in front of one server, which is cached and looked after."""
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from portico.upstream.wire import Address
+    from portico.wrapping import Wrapping
+
+_URLS = ("http://", "https://")
+_FLAGS = {
+    "--warm": ("warm", True),
+    "--no-cache": ("cache", False),
+    "--refresh": ("refresh", True),
+    "--clean-env": ("clean_env", True),
+}
+
+
+class _Options:
+    """What the command line says; the defaults are here, so that the plain case needs no parser."""
+
+    def __init__(self) -> None:
+        self.target: list[str] = []
+        self.http: str | None = None
+        self.auth = "token"
+        self.allow_host: list[str] = []
+        self.name: str | None = None
+        self.init_timeout = 30.0
+        self.list_timeout = 30.0
+        self.call_timeout = 120.0
+        self.idle_timeout: float | None = None
+        self.instances = 1
+        self.max_in_flight = 256
+        self.queue = 1024
+        self.sharing = "auto"
+        self.era = "auto"
+        self.warm = False
+        self.cache = True
+        self.refresh = False
+        self.clean_env = False
+        self.env: list[tuple[str, str]] = []
+        self.header: list[tuple[str, str]] = []
+        self.log: str | None = None
+        self.drain = 30.0
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the client leaves or a signal comes."""
+    options = _options(argv)
+    if options.http is None:
+        # What an import of ours might print must not reach the client.
+        from portico.transport.pipes import take_stdout
+
+        out = take_stdout()
+        from portico.app import wrap_stdio
+
+        return wrap_stdio(_wrapping(options), out=out, drain_s=options.drain)
+    from portico.app import wrap_http
+
+    return wrap_http(
+        _wrapping(options),
+        options.http,
+        auth=options.auth,
+        hosts=options.allow_host,
+        drain_s=options.drain,
+    )
+
+
+def _wrapping(options: _Options) -> "Wrapping":
+    from portico import __version__
+    from portico.upstream.line import Plan
+    from portico.upstream.opening import Limits
+    from portico.wrapping import Wrapping
+
+    address, key = _address(options)
+    idle = options.idle_timeout
+    if idle is None and options.http is not None:
+        idle = 300.0  # over stdio the client that started us wants its server while it is there
+    plan = Plan(
+        limits=Limits(
+            init_s=options.init_timeout, list_s=options.list_timeout, call_s=options.call_timeout
+        ),
+        idle_s=idle or None,
+        instances=options.instances,
+        max_in_flight=options.max_in_flight,
+        max_queue=options.queue,
+        sharing=options.sharing,
+        era=options.era,
+        info={"name": "portico", "title": "Portico", "version": __version__},
+    )
+    return Wrapping(
+        address,
+        plan,
+        key,
+        cache=options.cache,
+        warm=options.warm,
+        refresh=options.refresh,
+    )
+
+
+def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
+    """Where the server is, and what its catalogs are called on disk."""
+    from portico.catalog.identity import upstream_key, user_secret
+    from portico.config.paths import state_dir
+
+    secret = user_secret(state_dir())
+    target = options.target
+    if target[0].startswith(_URLS):
+        headers = dict(options.header)
+        from portico.upstream.http import Url
+
+        url = target[0]
+        return (
+            Url(url, title=options.name or "", headers=headers),
+            lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
+        )
+    from portico.upstream.child import Command
+    from portico.upstream.environment import clean, meaningful
+
+    given = dict(options.env)
+    environment = clean(os.environ) if options.clean_env else dict(os.environ)
+    matters = {**meaningful(environment), **given}
+    cwd = os.getcwd()
+
+    def key(view: str) -> str:
+        return upstream_key(secret, argv=(*target, f"#{view}"), cwd=cwd, env=matters)
+
+    command = Command(
+        tuple(target),
+        title=options.name or _title(target),
+        env=given,
+        environment=environment,
+    )
+    return command, key
+
+
+def _title(argv: list[str]) -> str:
+    """A command as people would say it: without the paths."""
+    said = " ".join(os.path.basename(part) or part for part in argv)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
+def _options(argv: list[str]) -> _Options:
+    options = _Options()
+    words = iter(argv)
+    for word in words:
+        if word == "--":
+            options.target = list(words)
+        elif word in _FLAGS:
+            setattr(options, *_FLAGS[word])
+        elif word.startswith(_URLS):
+            options.target = [word]
+        else:
+            break  # argparse knows the rest, but is slow to import
+    else:
+        if options.target:
+            return options
+    return _parsed(argv)
+
+
+def _parsed(argv: list[str]) -> _Options:
+    before, command = argv, []
+    if "--" in argv:
+        place = argv.index("--")
+        before, command = argv[:place], argv[place + 1 :]
+    parser = _parser()
+    options = parser.parse_args(before, namespace=_Options())
+    if command and options.target:
+        parser.error("give either a URL or `-- COMMAND`, not both")
+    if not command and not options.target:
+        parser.error("what to wrap is missing: `-- COMMAND ARGS...`, or a URL")
+    if options.target and not options.target[0].startswith(_URLS):
+        parser.error(f"put `--` before the command: portico wrap -- {' '.join(options.target)}")
+    if len(options.target) > 1:
+        parser.error("give one URL")
+    if options.target and (options.env or options.clean_env):
+        parser.error("--env and --clean-env are for commands; a URL takes --header")
+    if command and options.header:
+        parser.error("--header is for URLs; a command takes --env")
+    if options.instances < 1:
+        parser.error("--instances must be at least 1")
+    options.target = options.target or command
+    return options
+
+
+def _parser() -> "argparse.ArgumentParser":
+    import argparse
+
+    from portico.cli.words import header, pair, seconds
+
+    parser = argparse.ArgumentParser(
+        prog="portico wrap",
+        usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
+        description="Put a doorway in front of one MCP server: its lists come from a cache at "
+        "once, it is started when needed and looked after, and all else passes through.",
+    )
+    add = parser.add_argument
+    add("target", nargs="*", metavar="URL", help="a server at a URL, instead of `-- COMMAND`")
+    add("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    add(
+        "--auth",
+        choices=("token", "none"),
+        help="want the bearer token (default), or none: on loopback only",
+    )
+    add(
+        "--allow-host",
+        action="append",
+        metavar="HOST[:PORT]",
+        help="a further Host to answer to, for example behind a proxy; repeatable",
+    )
+    add("--name", help="what to call the server in messages")
+    add("--init-timeout", type=seconds, metavar="S", help="to get ready (default 30)")
+    add("--list-timeout", type=seconds, metavar="S", help="for a list (default 30)")
+    add(
+        "--call-timeout",
+        type=seconds,
+        metavar="S",
+        help="for a call, counted anew with each sign of progress (default 120)",
+    )
+    add(
+        "--idle-timeout",
+        type=seconds,
+        metavar="S",
+        help="stop a server that has nothing to do (default 300 with --http, else never)",
+    )
+    add(
+        "--instances",
+        type=int,
+        metavar="N",
+        help="so many processes for a server that answers one call at a time (default 1)",
+    )
+    add("--max-in-flight", type=int, metavar="N", help="calls under way at once (default 256)")
+    add("--queue", type=int, metavar="N", help="calls that may wait for their turn (default 1024)")
+    add(
+        "--sharing",
+        choices=("auto", "shared", "per-client"),
+        help="whether clients share one process; auto gives those that can be asked (roots, "
+        "sampling, elicitation) one of their own",
+    )
+    add("--era", choices=("auto", "modern", "legacy"), help="how to speak to the server")
+    add("--warm", action="store_true", help="start the server as soon as a client says hello")
+    add(
+        "--no-cache",
+        dest="cache",
+        action="store_false",
+        help="neither read nor keep its lists on disk",
+    )
+    add("--refresh", action="store_true", help="ask the server for its lists at the start")
+    add(
+        "--clean-env",
+        action="store_true",
+        help="give the server a small environment instead of all of yours",
+    )
+    add("--env", type=pair, action="append", metavar="K=V", help="add to its environment")
+    add("--header", type=header, action="append", metavar="'K: V'", help="send with every request")
+    add("--log", metavar="FILE", help="write one line a call; no values of arguments")
+    add("--drain", type=float, metavar="S", help="for running calls after SIGTERM (default 30)")
+    return parser

@@ -1,0 +1,207 @@
+"""Translates what passes between a client of one era and a server of the other.
+
+What both eras share is left as it is: the very bytes, unknown fields included.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from portico.model.message import Request
+from portico.model.session import LOG_LEVELS
+from portico.model.version import Version
+from portico.protocol.codec import encode
+
+META = "io.modelcontextprotocol/"
+VERSION_KEY = f"{META}protocolVersion"
+CAPABILITIES_KEY = f"{META}clientCapabilities"
+INFO_KEY = f"{META}clientInfo"
+LEVEL_KEY = f"{META}logLevel"
+SERVER_INFO_KEY = f"{META}serverInfo"
+URL_REQUIRED = -32042
+"""How a server of 2025-11-25 says that a page must be visited first."""
+
+_MODERN_KEYS = (VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY)
+_CACHEABLE = ("resources/read",)
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+Members = dict[str, Raw]
+
+
+class Sender(Struct, frozen=True):
+    """What a modern request says of the one who sends it."""
+
+    version: Version
+    capabilities: bytes
+    info: bytes
+    level: str = ""
+
+
+def members(raw: bytes) -> Members:
+    """The fields of a JSON object, each in its own bytes; none of what is no object."""
+    try:
+        return _members(raw or b"{}")
+    except msgspec.DecodeError:
+        return {}
+
+
+def same_era_params(request: Request, token: bytes) -> bytes:
+    """Params for a server of the asker's own era: only the progress token is another."""
+    if not request.meta.progress_token:
+        return request.params
+    params = members(request.params)
+    meta = members(params.get("_meta", b""))
+    meta["progressToken"] = Raw(token)
+    params["_meta"] = Raw(encode(meta))
+    return encode(params)
+
+
+def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
+    """A legacy client's params for a modern server, which is told about the client each time."""
+    fields = members(params)
+    meta = members(fields.get("_meta", b""))
+    meta[VERSION_KEY] = Raw(encode(sender.version.text))
+    meta[INFO_KEY] = Raw(sender.info)
+    meta[CAPABILITIES_KEY] = Raw(sender.capabilities)
+    if sender.level:
+        meta[LEVEL_KEY] = Raw(encode(sender.level))
+    _put_token(meta, token)
+    fields["_meta"] = Raw(encode(meta))
+    return encode(fields)
+
+
+def legacy_params(params: bytes, token: bytes) -> bytes:
+    """A modern client's params for a legacy server, without what only the modern era has."""
+    fields = members(params)
+    meta = members(fields.get("_meta", b""))
+    for key in _MODERN_KEYS:
+        meta.pop(key, None)
+    _put_token(meta, token)
+    for key in ("inputResponses", "requestState"):
+        fields.pop(key, None)
+    if meta:
+        fields["_meta"] = Raw(encode(meta))
+    else:
+        fields.pop("_meta", None)
+    return encode(fields)
+
+
+def _put_token(meta: Members, token: bytes) -> None:
+    if token and "progressToken" in meta:
+        meta["progressToken"] = Raw(token)
+    else:
+        meta.pop("progressToken", None)
+
+
+def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
+    """A legacy server's result for a modern client."""
+    fields = members(result)
+    shown: Members = {"resultType": Raw(b'"complete"')} | fields
+    if method in _CACHEABLE:
+        shown.setdefault("ttlMs", Raw(b"0"))
+        shown.setdefault("cacheScope", Raw(b'"private"'))
+    if server_info:
+        meta = members(fields.get("_meta", b""))
+        meta.setdefault(SERVER_INFO_KEY, Raw(server_info))
+        shown["_meta"] = Raw(encode(meta))
+    return encode(shown)
+
+
+def legacy_result(result: bytes) -> bytes:
+    """A modern server's result for a legacy client."""
+    fields = members(result)
+    for key in ("resultType", "ttlMs", "cacheScope"):
+        fields.pop(key, None)
+    meta = members(fields.get("_meta", b""))
+    if meta.pop(SERVER_INFO_KEY, None) is not None:
+        if meta:
+            fields["_meta"] = Raw(encode(meta))
+        else:
+            del fields["_meta"]
+    return encode(fields)
+
+
+def error_code(method: str, code: int, modern: bool) -> int:
+    """The code by which the other era knows an error: a resource that is not there has two."""
+    if modern and code == RESOURCE_NOT_FOUND:
+        return INVALID_PARAMS
+    if not modern and code == INVALID_PARAMS and method == "resources/read":
+        return RESOURCE_NOT_FOUND
+    return code
+
+
+def with_code(error: bytes, code: int) -> bytes:
+    """The same error under another code."""
+    return encode({**members(error), "code": code})
+
+
+class _UrlData(Struct):
+    elicitations: list[dict[str, Any]] = []
+
+
+class _UrlError(Struct):
+    data: _UrlData
+
+
+def pages_to_visit(error: bytes) -> dict[str, dict[str, Any]]:
+    """The questions of an error that says pages must be visited first, as a modern client gets
+    them; empty if they cannot be read."""
+    try:
+        found = msgspec.json.decode(error, type=_UrlError).data.elicitations
+    except msgspec.DecodeError:
+        return {}
+    return {
+        str(item.get("elicitationId") or number): {
+            "method": "elicitation/create",
+            "params": modern_question("elicitation/create", item),
+        }
+        for number, item in enumerate(found)
+    }
+
+
+def modern_question(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A legacy server's question as a modern client gets it, inside a result."""
+    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
+    if method == "elicitation/create":
+        asked.setdefault("mode", "form")
+    return asked
+
+
+def legacy_question(method: str, params: Members, version: Version, id: str) -> bytes:
+    """A modern server's question as a legacy client gets it, as a request."""
+    asked = dict(params)
+    if method == "elicitation/create":
+        mode = bytes(asked.get("mode", b'"form"'))
+        if mode == b'"url"':
+            asked.setdefault("elicitationId", Raw(encode(id)))
+        elif version < Version.V2025_11_25:
+            asked.pop("mode", None)
+    return encode(asked)
+
+
+def needed_capability(method: str, params: Mapping[str, Any]) -> tuple[str, str]:
+    """What a client must have declared to be asked this: a capability, and a part of it."""
+    if method == "elicitation/create":
+        return "elicitation", str(params.get("mode", "form"))
+    if method == "sampling/createMessage":
+        return "sampling", "tools" if "tools" in params else ""
+    return ("roots", "") if method == "roots/list" else ("", "")
+
+
+def declares(capabilities: Mapping[str, Any], capability: str, part: str) -> bool:
+    """True if a client can be asked this."""
+    declared = capabilities.get(capability)
+    if not isinstance(declared, dict):
+        return False
+    # `elicitation: {}` of older clients means forms; anything else must be named.
+    return not part or part in declared or (part == "form" and not declared)
+
+
+def loud_enough(level: str, threshold: str) -> bool:
+    """True if a log message of this level passes the threshold; unknown levels always do."""
+    if level not in LOG_LEVELS or threshold not in LOG_LEVELS:
+        return True
+    return LOG_LEVELS.index(level) >= LOG_LEVELS.index(threshold)

@@ -1,0 +1,138 @@
+"""A client, as the calls it has under way at an upstream know it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from portico.model.context import Context, Peer
+from portico.model.message import Request
+from portico.model.session import Session
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.protocol.eras import Sender
+
+_TALKS_BACK = ("roots", "sampling", "elicitation")
+
+
+class Caller:
+    """One client: a session, or a single modern request that belongs to none."""
+
+    def __init__(
+        self, session: Session | None, capabilities: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> None:
+        self.session = session
+        self.capabilities = capabilities
+        self.info = info
+        self.level = ""
+        """The log level it set, if it set one."""
+
+    @property
+    def talks_back(self) -> bool:
+        """True if it can be asked: then its answers must not reach anybody else's child."""
+        return any(kind in self.capabilities for kind in _TALKS_BACK)
+
+    def sender(self, version: Version) -> Sender:
+        """How a modern server is told of it."""
+        return Sender(version, encode(self.capabilities), encode(self.info), self.level)
+
+
+class Callers:
+    """Knows the clients by their sessions."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Session, Caller] = WeakKeyDictionary()
+
+    def of(self, request: Request, context: Context) -> Caller:
+        """Who asks. A modern request says itself what its client can do."""
+        session = context.session
+        meta = request.meta
+        if not meta.client_capabilities:
+            if session is None:
+                return Caller(None, {}, {})
+            caller = self._known.get(session)
+            if caller is None:
+                caller = self._known[session] = Caller(session, {}, {})
+            caller.capabilities, caller.info = session.capabilities, session.client_info
+            return caller
+        capabilities = _object(meta.client_capabilities)
+        info = _object(meta.client_info)
+        if session is None:
+            return Caller(None, capabilities, info)
+        caller = self._known.get(session)
+        if caller is None or caller.capabilities != capabilities:
+            level = "" if caller is None else caller.level
+            caller = self._known[session] = Caller(session, capabilities, info)
+            caller.level = level
+        return caller
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+    return found
+
+
+class Outbox:
+    """What is to reach an asker before its answer does, in order."""
+
+    def __init__(self, peer: Peer | None) -> None:
+        self.peer = peer
+        self._waiting: list[bytes] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    def send(self, message: bytes) -> None:
+        """Send a notification as soon as the reader lets us."""
+        if self.peer is None:
+            return
+        self._waiting.append(message)
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._pump(self.peer))
+
+    async def flush(self) -> None:
+        """Wait until all is sent."""
+        while self._sending is not None:
+            await asyncio.wait({self._sending})
+
+    async def _pump(self, peer: Peer) -> None:
+        try:
+            while self._waiting:
+                await peer.notify(self._waiting.pop(0))
+        except OSError:
+            self._waiting.clear()  # the client is gone
+        finally:
+            self._sending = None
+
+
+class Call:
+    """One request of a client's, under way at an upstream."""
+
+    def __init__(self, caller: Caller, request: Request, context: Context) -> None:
+        self.caller = caller
+        self.request = request
+        self.context = context
+        self.outbox = Outbox(context.peer)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Put a question of the upstream's to the client; raises AskError."""
+        peer = self.context.peer
+        if peer is None:
+            return await ask_session(self.caller, method, params)
+        return await peer.ask(method, params)
+
+    def lacks(self, capability: str, part: str) -> None:
+        """The upstream asked what this client cannot be asked."""
+
+
+async def ask_session(caller: Caller, method: str, params: bytes) -> bytes:
+    """Put a question that belongs to no call; raises AskError."""
+    from portico.model.errors import AskError
+
+    ask = caller.session.ask if caller.session is not None else None
+    if ask is None:
+        raise AskError("there is no way to ask the client now")
+    return await ask(method, params)

@@ -1,0 +1,192 @@
+"""Calls that wait at a legacy upstream while a modern client fetches the answers.
+
+A legacy server asks by a request of its own in the middle of a call; a modern client is asked by
+the call's result, and comes back with a new request. In between the call is held here, known by
+a sealed state that only its asker can bring back, and for a bounded time.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.context import Context
+from portico.model.errors import AskError, InvalidParams, MissingCapability, TargetError
+from portico.model.message import Request
+from portico.protocol.codec import encode
+from portico.protocol.eras import modern_question
+from portico.protocol.seal import KEY_SIZE, NONCE_SIZE, Seal, SealBroken, binding
+from portico.upstream.caller import Call, Caller
+
+
+class _Retry(Struct):
+    inputResponses: dict[str, Raw] = {}  # noqa: N815  (fields of the wire)
+    requestState: str = ""  # noqa: N815
+
+
+class Questions(Struct, frozen=True):
+    """What the client has to answer before the call can go on, by key."""
+
+    asked: dict[str, dict[str, Any]]
+
+
+class HeldCall(Call):
+    """A modern client's call at a legacy upstream, which lasts over several requests."""
+
+    def __init__(self, caller: Caller, request: Request, context: Context) -> None:
+        super().__init__(caller, request, context)
+        self._open: dict[str, tuple[dict[str, Any], asyncio.Future[bytes]]] = {}
+        self._numbers = 0
+        self._stirred = asyncio.Event()
+        self._missing: MissingCapability | None = None
+        self._work: asyncio.Task[bytes] | None = None
+
+    def start(self, work: Awaitable[bytes]) -> None:
+        """Begin the call itself, which goes on while the client is away."""
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(lambda _: self._stirred.set())
+
+    async def next(self) -> bytes | Questions:
+        """The result, or the questions that have come up; raises what the call raises."""
+        work = self._work
+        assert work is not None
+        try:
+            while not work.done() and not self._open and self._missing is None:
+                self._stirred.clear()
+                await self._stirred.wait()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if self._missing is not None:
+            self.cancel()
+            raise self._missing
+        if work.done():
+            return work.result()
+        return Questions({key: question for key, (question, _) in self._open.items()})
+
+    def resume(self, request: Request, context: Context, answers: dict[str, Raw]) -> None:
+        """Go on with what the client has answered; what it left out is asked again."""
+        self.request, self.context = request, context
+        self.outbox.peer = context.peer
+        for key, answer in answers.items():
+            question = self._open.pop(key, None)
+            if question is not None and not question[1].done():
+                question[1].set_result(bytes(answer))
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Put a question into the next result and wait for the request that answers it."""
+        self._numbers += 1
+        key = f"{method.partition('/')[0]}-{self._numbers}"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        decoded = msgspec.json.decode(params or b"{}", type=dict[str, Any])
+        question = {"method": method, "params": modern_question(method, decoded)}
+        self._open[key] = (question, answer)
+        self._stirred.set()
+        try:
+            return await answer
+        finally:
+            self._open.pop(key, None)
+
+    def lacks(self, capability: str, part: str) -> None:
+        """End the call as a modern server would have: the client must declare this first."""
+        detail: dict[str, Any] | None = {part: {}} if part and part != "form" else None
+        self._missing = MissingCapability(capability, detail)
+        self._stirred.set()
+
+    def cancel(self) -> None:
+        """Nobody wants the result any more."""
+        if self._work is not None:
+            self._work.cancel()
+        for _, answer in self._open.values():
+            if not answer.done():
+                answer.set_exception(AskError("the client did not come back with its answer"))
+                answer.exception()
+
+    @property
+    def over(self) -> bool:
+        """True if the upstream has answered, or never will."""
+        return self._work is None or self._work.done()
+
+
+class HeldCalls:
+    """All held calls of one upstream, each for a bounded time."""
+
+    def __init__(
+        self, ttl_s: float, most: int, server: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ttl_s = ttl_s
+        self._most = most
+        self._server = server
+        self._clock = clock
+        self._seal = Seal(os.urandom(KEY_SIZE))
+        self._kept: dict[str, tuple[HeldCall, asyncio.TimerHandle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, call: HeldCall, questions: Questions) -> bytes:
+        """The result that asks the client, and brings its answers back to this call."""
+        if len(self._kept) >= self._most:
+            call.cancel()
+            raise TargetError(
+                f"{self._most} calls to {self._server} wait for answers already",
+                kind="busy",
+                server=self._server,
+            )
+        key = os.urandom(12).hex()
+        timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, key)
+        self._kept[key] = (call, timer)
+        state = self._seal.close(
+            key,
+            binding=binding(call.request, call.context.principal),
+            expires=self._clock() + self._ttl_s,
+            nonce=os.urandom(NONCE_SIZE),
+        )
+        return encode(
+            {
+                "resultType": "input_required",
+                "inputRequests": questions.asked,
+                "requestState": state,
+            }
+        )
+
+    def returning(self, request: Request, context: Context) -> HeldCall | None:
+        """The call that a request goes on with; None if it begins anew."""
+        if b'"requestState"' not in request.params:
+            return None
+        try:
+            retry = msgspec.json.decode(request.params, type=_Retry)
+        except msgspec.DecodeError as error:
+            raise InvalidParams(f"params of {request.method}: {error}") from None
+        if not retry.requestState:
+            return None
+        try:
+            key = self._seal.open(
+                retry.requestState,
+                binding=binding(request, context.principal),
+                now=self._clock(),
+            )
+        except SealBroken as broken:
+            raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            raise InvalidParams("requestState was used already, or its call is over; start over")
+        call, timer = kept
+        timer.cancel()
+        call.resume(request, context, retry.inputResponses)
+        return call
+
+    def close(self) -> None:
+        """Give up on all."""
+        for key in tuple(self._kept):
+            self._expire(key)
+
+    def _expire(self, key: str) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            kept[1].cancel()
+            kept[0].cancel()

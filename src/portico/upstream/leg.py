@@ -1,0 +1,242 @@
+"""One open conversation with an upstream, and whose calls are under way on it.
+
+What an upstream sends unasked finds its way to the one client that it can belong to. Where that
+cannot be told, it is refused or dropped, never guessed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+from weakref import WeakSet
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    AskError,
+    McpError,
+)
+from portico.protocol.codec import encode
+from portico.protocol.eras import declares, loud_enough, members, needed_capability
+from portico.upstream.caller import Call, Caller, ask_session
+from portico.upstream.exchange import Exchange
+from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
+from portico.upstream.wire import Address
+
+_NO_HEADERS: Mapping[str, str] = {}
+_LISTS = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+
+
+class Watcher(Protocol):
+    """Who hears what concerns all clients of an upstream."""
+
+    def list_changed(self, leg: "Leg") -> None:
+        """The upstream offers something else now."""
+        ...
+
+    def updated(self, leg: "Leg", uri: str, params: bytes) -> None:
+        """A resource has changed."""
+        ...
+
+
+class _Log(Struct):
+    level: str = ""
+
+
+class _Updated(Struct):
+    uri: str
+
+
+class Leg:
+    """A conversation; opened once, closed once."""
+
+    def __init__(self, name: str, owner: Caller | None, watcher: Watcher) -> None:
+        self.name = name
+        self.owner = owner
+        """The only client that ever uses it; None if it is shared."""
+        self.calls: dict[bytes, Call] = {}
+        self.callers: WeakSet[Caller] = WeakSet()
+        self.dropped = 0
+        """Log messages and notices that could not be told apart."""
+        self.told_roots = False
+        self._watcher = watcher
+        self._exchange: Exchange | None = None
+        self._server: Introduction | None = None
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange, once it is open."""
+        assert self._exchange is not None
+        return self._exchange
+
+    @property
+    def server(self) -> Introduction:
+        """What the upstream said of itself."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def modern(self) -> bool:
+        """True if the upstream was spoken to in the modern way."""
+        return self.server.version.modern
+
+    async def open(
+        self,
+        address: Address,
+        capabilities: Mapping[str, Any],
+        info: Mapping[str, Any],
+        limits: Limits,
+        era: str,
+    ) -> None:
+        """Get into conversation; raises TargetError."""
+        hello = Hello(info, capabilities, self._asked, self._noticed, limits, era)
+        self._exchange, self._server = await open_conversation(address, hello)
+
+    async def request(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        timeout: float,
+        id: bytes = b"",
+        call: Call | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> bytes:
+        """Send a request and wait for its raw result, for a client's call or for our own use.
+
+        Raises ServerError with the upstream's own error, TargetError for anything else.
+        """
+        exchange = self.exchange
+        id = id or exchange.next_id()
+        if call is None:
+            return await exchange.ask(id, method, params, timeout=timeout, headers=headers)
+        token = call.request.meta.progress_token
+        self.calls[id] = call
+        self.callers.add(call.caller)
+        try:
+            return await exchange.ask(
+                id,
+                method,
+                params,
+                timeout=timeout,
+                headers=headers,
+                progress=(lambda raw: _progress(call, raw)) if token else None,
+            )
+        finally:
+            del self.calls[id]
+
+    # What comes from the upstream.
+
+    async def _asked(self, method: str, params: bytes, about: bytes) -> bytes:
+        if method == "ping":
+            return b"{}"
+        call, caller = self._meant(about)
+        if caller is None:
+            raise McpError(
+                f"{method[:80]} is refused: several clients share this server, and nothing says "
+                "whose call this question belongs to",
+                INTERNAL_ERROR,
+            )
+        try:
+            asked = msgspec.json.decode(params or b"{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise McpError(f"params of {method[:80]}: {error}", INVALID_PARAMS) from None
+        capability, part = needed_capability(method, asked)
+        if capability and not declares(caller.capabilities, capability, part):
+            if call is not None:
+                call.lacks(capability, part)
+            raise McpError(f"the client does not offer {method}", METHOD_NOT_FOUND)
+        if capability == "roots":
+            if self.owner is None:
+                raise McpError("roots/list is refused: this server is shared by several clients")
+            self.told_roots = True
+        try:
+            if call is not None:
+                return await call.ask(method, params)
+            return await ask_session(caller, method, params)
+        except AskError as error:
+            raise McpError(str(error), error.code, error.data) from None
+
+    def _noticed(self, method: str, params: bytes, about: bytes) -> None:
+        if method in _LISTS:
+            self._watcher.list_changed(self)
+        elif method == "notifications/resources/updated":
+            try:
+                uri = msgspec.json.decode(params, type=_Updated).uri
+            except msgspec.DecodeError:
+                self.exchange.garbage += 1
+            else:
+                self._watcher.updated(self, uri, params)
+        elif method == "notifications/message":
+            self._logged(method, params, about)
+        elif method != "notifications/subscriptions/acknowledged":
+            self._pass_on(method, params, about)
+
+    def _logged(self, method: str, params: bytes, about: bytes) -> None:
+        call, caller = self._meant(about)
+        if caller is None:
+            self.dropped += 1
+            return
+        threshold = caller.level
+        if call is not None and call.request.version.modern:
+            # Only a request that set a level gets messages (2026-07-28, logging).
+            threshold = call.request.meta.log_level
+            if not threshold:
+                return
+        try:
+            level = msgspec.json.decode(params, type=_Log).level
+        except msgspec.DecodeError:
+            self.exchange.garbage += 1
+            return
+        if loud_enough(level, threshold):
+            self._deliver(call, caller, notification(method, params))
+
+    def _pass_on(self, method: str, params: bytes, about: bytes) -> None:
+        call, caller = self._meant(about)
+        if caller is None:
+            self.dropped += 1
+        else:
+            self._deliver(call, caller, notification(method, params))
+
+    def _deliver(self, call: Call | None, caller: Caller, message: bytes) -> None:
+        if call is not None:
+            call.outbox.send(message)
+        elif caller.session is not None and caller.session.version is not None:
+            caller.session.send(message)
+        else:
+            self.dropped += 1  # a modern client is told nothing it did not ask for
+
+    def _meant(self, about: bytes) -> tuple[Call | None, Caller | None]:
+        """The call, and the client, that something from the upstream can only be meant for."""
+        call = self.calls.get(about)
+        if call is not None:
+            return call, call.caller
+        if self.owner is not None:
+            latest = next(reversed(self.calls.values()), None)
+            return latest, latest.caller if latest is not None else self.owner
+        latest = None
+        for call in self.calls.values():
+            if latest is not None and latest.caller is not call.caller:
+                return None, None
+            latest = call
+        if latest is not None:
+            # Of several calls of a modern client, only one can carry it.
+            if len(self.calls) > 1 and latest.request.version.modern:
+                return None, None
+            return latest, latest.caller
+        return None, next(iter(self.callers)) if len(self.callers) == 1 else None
+
+
+def notification(method: str, params: bytes) -> bytes:
+    """A notification with these very params."""
+    named = b'{"jsonrpc":"2.0","method":' + encode(method)
+    return named + (b',"params":' + params + b"}" if params else b"}")
+
+
+def _progress(call: Call, params: bytes) -> None:
+    """Pass progress on under the token that the client gave."""
+    fields = members(params)
+    fields["progressToken"] = Raw(call.request.meta.progress_token)
+    call.outbox.send(notification("notifications/progress", encode(fields)))

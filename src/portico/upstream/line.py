@@ -1,0 +1,351 @@
+"""Keeps one way to an upstream: opened on need, watched, closed when idle, opened again."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from portico.model.errors import McpError, TargetError
+from portico.protocol.codec import encode
+from portico.upstream.caller import Caller
+from portico.upstream.exchange import FOREVER
+from portico.upstream.leg import Leg, Watcher
+from portico.upstream.life import Event, State, next_state
+from portico.upstream.mirror import mirrored_headers
+from portico.upstream.opening import LEGACY_FIRST, Limits, modern_meta
+from portico.upstream.patience import Breaker, Patience, Pause
+from portico.upstream.wire import Address, Failure
+
+LISTEN = "subscriptions/listen"
+_RELISTEN_S = 1.0
+_MISUNDERSTOOD = ("version", "refused", "protocol", "http")
+_OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
+
+
+class Plan(Struct, frozen=True):
+    """How an upstream is dealt with; every limit can be set."""
+
+    limits: Limits = Limits()
+    idle_s: float | None = 300.0
+    """Nothing to do for so long ends a connection; None never does."""
+    max_in_flight: int = 256
+    max_queue: int = 1024
+    instances: int = 1
+    sharing: str = "auto"
+    era: str = "auto"
+    patience: Patience = Patience()
+    held_s: float = 600.0
+    """How long a call waits for a modern client to come back with its answers."""
+    max_held: int = 100
+    max_children: int = 64
+    """So many connections of single clients' own at a time."""
+    info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
+
+
+class Opened(Protocol):
+    """Who is told of every new conversation."""
+
+    def opened(self, line: "Line", leg: Leg) -> None:
+        """A conversation has begun."""
+        ...
+
+
+class Line:
+    """One way to an upstream; for all clients, or for one of them alone."""
+
+    def __init__(
+        self,
+        address: Address,
+        plan: Plan,
+        breaker: Breaker,
+        watcher: Watcher,
+        house: Opened,
+        *,
+        owner: Caller | None = None,
+        view: str = "",
+    ) -> None:
+        self.address = address
+        self.plan = plan
+        self.owner = owner
+        self.view = view
+        """What its clients have in common: what the upstream offers may depend on it."""
+        self.state = State.DISCONNECTED
+        self.busy = 0
+        """Calls under way or waiting for the connection."""
+        self.level = ""
+        self.subscriptions: dict[str, set[object]] = {}
+        """By URI, who wants to hear of it."""
+        self.starts = 0
+        self.era = plan.era
+        """The era to try first."""
+        self._breaker = breaker
+        self._watcher = watcher
+        self._house = house
+        self._pause = Pause(plan.patience)
+        self._leg: Leg | None = None
+        self._opening: asyncio.Task[Leg] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._reviving: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def open_leg(self) -> Leg | None:
+        """The conversation, if it is open now."""
+        leg = self._leg
+        return leg if leg is not None and not leg.exchange.is_over() else None
+
+    async def leg(self) -> Leg:
+        """The open conversation, begun if need be; raises TargetError."""
+        leg = self.open_leg
+        if leg is not None:
+            return leg
+        if self._closed:
+            raise TargetError(
+                f"{self.address.name} is being shut down",
+                kind="closed",
+                server=self.address.name,
+            )
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        # One who gives up waiting does not end it for the others.
+        return await asyncio.shield(self._opening)
+
+    def begin(self) -> None:
+        """A call is about to use the line."""
+        self.busy += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self.open_leg is not None:
+            self._happens(Event.CALLED)
+
+    def end(self, answered: bool) -> None:
+        """A call is over; `answered` if the upstream showed that it lives."""
+        self.busy -= 1
+        if answered:
+            self._pause.succeeded()
+            self._breaker.succeeded()
+        if not self.busy and self.state is State.ACTIVE:
+            self._happens(Event.RESTED)
+        self._rest()
+
+    async def set_level(self, level: str) -> None:
+        """Have the upstream log from this level on, now and after every new beginning."""
+        self.level = level
+        leg = self.open_leg
+        if leg is not None:
+            await self._apply_level(leg)
+
+    async def follow(self, uri: str, who: object) -> None:
+        """Hear of changes to a resource; raises the upstream's error if it will not have it."""
+        leg = await self.leg()
+        holders = self.subscriptions.get(uri)
+        if holders is None:
+            self.subscriptions[uri] = holders = {who}
+            try:
+                if not leg.modern:
+                    await self._subscribe(leg, "resources/subscribe", uri)
+                else:
+                    self._listen(leg)
+            except BaseException:
+                self.subscriptions.pop(uri, None)
+                raise
+        holders.add(who)
+
+    async def unfollow(self, uri: str, who: object) -> None:
+        """Do so no longer, if nobody else wants to."""
+        holders = self.subscriptions.get(uri, set())
+        holders.discard(who)
+        if holders or self.subscriptions.pop(uri, None) is None:
+            return
+        leg = self.open_leg
+        if leg is not None and leg.modern:
+            self._listen(leg)
+        elif leg is not None:
+            with contextlib.suppress(McpError, TargetError):
+                await self._subscribe(leg, "resources/unsubscribe", uri)
+        self._rest()
+
+    async def close(self) -> None:
+        """End the conversation, and let nobody begin another."""
+        self._closed = True
+        for task in (self._opening, self._listening, self._reviving):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._leg is not None:
+            await self._leg.exchange.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+        if self.state is not State.DISCONNECTED:
+            self._happens(Event.CLOSED)
+
+    async def _open(self) -> Leg:
+        left = self._pause.left_s
+        name = self.address.name
+        if left > self.plan.patience.wait_s:
+            raise TargetError(
+                f"{name} failed to start again and again; the next try is in {left:.0f} s",
+                kind="backoff",
+                server=name,
+                retry_after_s=round(left, 1),
+            )
+        if left:
+            await asyncio.sleep(left)
+        self._happens(Event.NEEDED)
+        self.starts += 1
+        leg = Leg(name, self.owner, self._watcher)
+        declared = self.owner.capabilities if self.owner is not None else {}
+        info = self.plan.info
+        if self.owner is not None and self.owner.info:
+            info = self.owner.info
+        limits = self.plan.limits
+        try:
+            async with asyncio.timeout(limits.init_s):
+                try:
+                    await leg.open(self.address, declared, info, limits, self.era)
+                except TargetError as error:
+                    if error.kind not in _MISUNDERSTOOD or self.era not in _OTHERWISE:
+                        raise
+                    # It spoke this era the last time; it may have been replaced since.
+                    self.era = _OTHERWISE[self.era]
+                    await leg.open(self.address, declared, info, limits, self.era)
+        except TimeoutError:
+            self._refused(f"did not get ready within {limits.init_s:g} s")
+            raise TargetError(
+                f"{name} did not get ready within {limits.init_s:g} s",
+                kind="timeout",
+                server=name,
+            ) from None
+        except TargetError as error:
+            self._refused(str(error))
+            raise
+        except asyncio.CancelledError:
+            self._happens(Event.CLOSED)
+            raise
+        self._leg = leg
+        leg.exchange.when_lost = lambda failure: self._lost(leg, failure)
+        if leg.exchange.failure is not None:  # it left while it was being greeted
+            self._happens(Event.OPENED)
+            self._lost(leg, leg.exchange.failure)
+            raise leg.exchange.failure.error()
+        self._happens(Event.OPENED)
+        if self.busy:
+            self._happens(Event.CALLED)
+        await self._replay(leg)
+        self._house.opened(self, leg)
+        return leg
+
+    def _opened(self, opening: "asyncio.Task[Leg]") -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # looked at: all who waited may have left
+
+    async def _replay(self, leg: Leg) -> None:
+        """Tell a new conversation what an earlier one was told."""
+        with contextlib.suppress(McpError, TargetError):
+            await self._apply_level(leg)
+        if leg.modern:
+            self._listen(leg)
+            return
+        for uri in tuple(self.subscriptions):
+            with contextlib.suppress(McpError, TargetError):
+                await self._subscribe(leg, "resources/subscribe", uri)
+
+    async def _apply_level(self, leg: Leg) -> None:
+        if self.level and not leg.modern and "logging" in leg.server.capabilities:
+            params = encode({"level": self.level})
+            timeout = self.plan.limits.list_s
+            await leg.request("logging/setLevel", params, timeout=timeout)
+
+    async def _subscribe(self, leg: Leg, method: str, uri: str) -> None:
+        await leg.request(method, encode({"uri": uri}), timeout=self.plan.limits.list_s)
+
+    def _listen(self, leg: Leg) -> None:
+        """Have a modern upstream tell of changes, by a stream that says which."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self._listening = asyncio.create_task(self._keep_listening(leg))
+
+    async def _keep_listening(self, leg: Leg) -> None:
+        wanted: dict[str, Any] = {
+            f"{kind}ListChanged": True
+            for kind in ("tools", "prompts", "resources")
+            if kind in leg.server.capabilities
+        }
+        if self.subscriptions:
+            wanted["resourceSubscriptions"] = list(self.subscriptions)
+        meta = modern_meta(leg.server.version, self.plan.info, {})
+        params = encode({"_meta": meta, "notifications": wanted})
+        headers = {}
+        if leg.exchange.wire.mirrors:
+            headers = mirrored_headers(LISTEN, {}, leg.server.version)
+        while not leg.exchange.is_over():
+            try:
+                await leg.request(LISTEN, params, timeout=FOREVER, headers=headers)
+            except McpError:
+                return  # it has no such thing
+            except TargetError:
+                if leg.exchange.is_over():
+                    return
+            await asyncio.sleep(_RELISTEN_S)
+
+    def _refused(self, why: str) -> None:
+        self._happens(Event.REFUSED)
+        self._pause.failed()
+        self._breaker.failed(why)
+
+    def _lost(self, leg: Leg, failure: Failure) -> None:
+        if self._leg is not leg or self.state is State.FAILED:
+            return
+        self._happens(Event.LOST)
+        self._pause.failed()
+        self._breaker.failed(failure.why)
+        self._put_away(leg)
+        if self.subscriptions and not self._closed and self._reviving is None:
+            self._reviving = asyncio.create_task(self._revive())
+
+    async def _revive(self) -> None:
+        """Begin again for those who wait for news, as often as it takes."""
+        try:
+            while self.subscriptions and self.open_leg is None and not self._closed:
+                await asyncio.sleep(self._pause.left_s)
+                with contextlib.suppress(TargetError):
+                    await self.leg()
+        finally:
+            self._reviving = None
+
+    def _put_away(self, leg: Leg) -> None:
+        task = asyncio.create_task(leg.exchange.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _rest(self) -> None:
+        """Begin to count the time without anything to do."""
+        if self.busy or self.subscriptions or self.plan.idle_s is None or self._idle is not None:
+            return
+        if self.open_leg is not None:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(self.plan.idle_s, self._tired)
+
+    def _tired(self) -> None:
+        self._idle = None
+        leg = self.open_leg
+        if leg is None or self.busy or self.subscriptions:
+            return
+        self._happens(Event.TIRED)
+        self._leg = None
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+        self._put_away(leg)
+
+    def _happens(self, event: Event) -> None:
+        self.state = next_state(self.state, event)

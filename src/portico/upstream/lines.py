@@ -1,0 +1,194 @@
+"""Which way to an upstream a client's call takes: shared with others, or its own."""
+
+import asyncio
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from portico.model.errors import TargetError
+from portico.model.session import Session
+from portico.protocol.codec import encode
+from portico.upstream.caller import Caller
+from portico.upstream.leg import Leg, Watcher
+from portico.upstream.line import Line, Opened, Plan
+from portico.upstream.opening import LEGACY_FIRST
+from portico.upstream.patience import Breaker
+from portico.upstream.wire import Address
+
+SHARING = ("auto", "shared", "per-client")
+MODERN, LEGACY = "modern", "legacy"
+
+
+class Lines:
+    """All ways to one upstream.
+
+    Each client is served in its own era where the upstream speaks both. In the modern one it
+    keeps nothing of its clients, so all share it. In the legacy one it is shared by those who
+    cannot be asked anything; who can gets one alone, so that no answer, no root and no log line
+    reaches a child that somebody else uses.
+    """
+
+    def __init__(
+        self, address: Address, plan: Plan, breaker: Breaker, watcher: Watcher, house: Opened
+    ) -> None:
+        self.speaks: dict[str, bool] = {}
+        """By era, whether the upstream speaks it, as far as that is known."""
+        if plan.era != "auto":
+            self.speaks = {MODERN: plan.era == MODERN, LEGACY: plan.era == LEGACY}
+        self._address = address
+        self._plan = plan
+        self._breaker = breaker
+        self._watcher = watcher
+        self._house = house
+        self._shared: dict[str, list[Line]] = {MODERN: [], LEGACY: []}
+        self._own: WeakKeyDictionary[Session, Line] = WeakKeyDictionary()
+        self._lent: set[Line] = set()
+        self._free: list[Line] = []
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Line]:
+        shared = (*self._shared[MODERN], *self._shared[LEGACY])
+        return iter((*shared, *self._own.values(), *self._lent, *self._free))
+
+    def view(self, caller: Caller, modern: bool) -> str:
+        """What the upstream offers may depend on who asks: by era, and by what it can be asked."""
+        if self.era(modern) == MODERN or not self.is_own(caller, modern):
+            return self.era(modern)
+        if not caller.capabilities:
+            return LEGACY
+        return LEGACY + encode(dict(sorted(caller.capabilities.items()))).decode()
+
+    def era(self, modern: bool) -> str:
+        """The era in which a client of this one is served."""
+        first, second = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
+        return second if self.speaks.get(first) is False else first
+
+    def is_own(self, caller: Caller, modern: bool) -> bool:
+        """True if this client is to have a way of its own."""
+        if self.era(modern) == MODERN or self._plan.sharing == "shared":
+            return False
+        return self._plan.sharing == "per-client" or caller.talks_back
+
+    def take(self, caller: Caller, modern: bool) -> Line:
+        """The way for a call; give it back when the call is over."""
+        if not self.is_own(caller, modern):
+            return self.shared(self.era(modern))
+        view = self.view(caller, modern)
+        if caller.session is not None:
+            line = self._own.get(caller.session)
+            if line is None:
+                self._check_room()
+                line = self._own[caller.session] = self._new(LEGACY, caller, view)
+                caller.session.when_over(lambda: self._drop(line))
+            return line
+        found = next((free for free in self._free if free.view == view), None)
+        if found is not None:
+            self._free.remove(found)
+        else:
+            self._check_room()
+            found = self._new(LEGACY, caller, view)
+        self._lent.add(found)
+        return found
+
+    def give_back(self, line: Line) -> None:
+        """A call no longer uses this way."""
+        if line not in self._lent:
+            return
+        self._lent.discard(line)
+        leg = line.open_leg
+        if leg is None or leg.told_roots:
+            # What it knows of one client's folders must not serve another.
+            self._drop(line)
+        else:
+            self._free.append(line)
+
+    def shared(self, era: str) -> Line:
+        """The least busy of the ways that all share."""
+        lines = self._shared[era]
+        idle = next((line for line in lines if not line.busy), None)
+        if idle is not None:
+            return idle
+        if len(lines) < max(1, self._plan.instances):
+            lines.append(self._new(era, None, era))
+            return lines[-1]
+        return min(lines, key=lambda line: line.busy)
+
+    def first(self, caller: Caller, modern: bool) -> Line:
+        """The way that has a client's subscriptions."""
+        if self.is_own(caller, modern) and caller.session is not None:
+            return self.take(caller, modern)
+        lines = self._shared[self.era(modern)]
+        if not lines:
+            lines.append(self._new(self.era(modern), None, self.era(modern)))
+        return lines[0]
+
+    def learned(self, line: Line, leg: Leg) -> None:
+        """A conversation has begun: remember its era, and put the line where it belongs."""
+        era = MODERN if leg.modern else LEGACY
+        self.speaks[era] = True
+        if line.era in (LEGACY_FIRST, "auto") and line.view.startswith(era) is False:
+            self.speaks[LEGACY if leg.modern else MODERN] = False
+        if leg.modern and line not in self._shared[MODERN]:
+            self._forget(line)
+            line.owner = leg.owner = None
+            line.view = MODERN
+            self._shared[MODERN].append(line)
+        elif not leg.modern and line in self._shared[MODERN]:
+            self._shared[MODERN].remove(line)
+            line.view = LEGACY
+            self._shared[LEGACY].append(line)
+        line.era = era
+
+    async def close(self) -> None:
+        """Close all, at the same time."""
+        lines = tuple(self)
+        if lines:
+            await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _new(self, era: str, caller: Caller | None, view: str) -> Line:
+        line = Line(
+            self._address,
+            self._plan,
+            self._breaker,
+            self._watcher,
+            self._house,
+            owner=caller,
+            view=view,
+        )
+        if self.speaks.get(era):
+            line.era = era
+        else:
+            line.era = "auto" if era == MODERN else LEGACY_FIRST
+        return line
+
+    def _check_room(self) -> None:
+        if len(self._own) + len(self._lent) + len(self._free) < self._plan.max_children:
+            return
+        if self._free:
+            self._drop(self._free.pop(0))
+            return
+        name = self._address.name
+        raise TargetError(
+            f"{self._plan.max_children} clients have a {name} of their own already",
+            kind="busy",
+            server=name,
+        )
+
+    def _drop(self, line: Line) -> None:
+        if any(line in lines for lines in self._shared.values()):
+            return  # it has become everybody's
+        self._forget(line)
+        task = asyncio.ensure_future(line.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _forget(self, line: Line) -> None:
+        for session, own in tuple(self._own.items()):
+            if own is line:
+                del self._own[session]
+        self._lent.discard(line)
+        if line in self._free:
+            self._free.remove(line)
+        if line in self._shared[LEGACY]:
+            self._shared[LEGACY].remove(line)

@@ -1,0 +1,104 @@
+"""When to try a failing upstream again: a growing pause after each failed start, and a breaker."""
+
+import os
+from collections.abc import Callable
+from time import monotonic
+
+from msgspec import Struct
+
+from portico.model.errors import TargetError
+
+
+class Patience(Struct, frozen=True):
+    """How a failing upstream is dealt with."""
+
+    first_pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+    failures: int = 5
+    """So many failures in a row open the breaker."""
+    open_s: float = 15.0
+    """How long it then stays open, before one call may try."""
+    wait_s: float = 1.0
+    """A call waits out a pause of at most so long; before a longer one it fails at once."""
+
+
+class Pause:
+    """The pause before the next start: none after the first failure, then longer and longer."""
+
+    def __init__(self, patience: Patience, clock: Callable[[], float] = monotonic) -> None:
+        self._patience = patience
+        self._clock = clock
+        self._failed = 0
+        self._until = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """How long to wait still."""
+        return max(0.0, self._until - self._clock())
+
+    def failed(self) -> None:
+        """It could not start, or died young."""
+        self._failed += 1
+        if self._failed > 1:
+            longest = self._patience.first_pause_s * 2 ** min(self._failed - 2, 16)
+            # Jitter, so that many who failed together do not come back together.
+            spread = 0.5 + os.urandom(1)[0] / 510
+            self._until = self._clock() + min(longest, self._patience.longest_pause_s) * spread
+
+    def succeeded(self) -> None:
+        """It works."""
+        self._failed = 0
+        self._until = 0.0
+
+
+class Breaker:
+    """Opens after repeated failures, so that nobody waits for what will fail again."""
+
+    def __init__(
+        self, server: str, patience: Patience, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._server = server
+        self._patience = patience
+        self._clock = clock
+        self._failures = 0
+        self._opened = 0.0
+        self._trying = False
+        self._why = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True while calls fail at once."""
+        return self._failures >= self._patience.failures
+
+    def check(self) -> None:
+        """Let a call pass, or raise TargetError; when the time is up one call may try."""
+        if not self.is_open:
+            return
+        left = self._opened + self._patience.open_s - self._clock()
+        if left <= 0 and not self._trying:
+            self._trying = True
+            return
+        raise TargetError(
+            f"{self._server} failed {self._failures} times in a row and is left alone for "
+            f"{max(left, 0):.0f} s more; the last time it {self._why}",
+            kind="breaker",
+            server=self._server,
+            retry_after_s=round(max(left, 0), 1),
+        )
+
+    def failed(self, why: str) -> None:
+        """It died, could not start, or did not answer in time."""
+        self._failures += 1
+        self._why = why
+        self._trying = False
+        if self.is_open:
+            self._opened = self._clock()
+
+    def succeeded(self) -> None:
+        """It answered."""
+        self._failures = 0
+        self._trying = False
+
+    def withdrawn(self) -> None:
+        """The call that was to try ended without saying anything of the upstream."""
+        self._trying = False

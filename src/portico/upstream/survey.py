@@ -1,0 +1,94 @@
+"""Asks an upstream for all it offers, and keeps its own bytes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from portico.catalog.facts import Facts, Listed
+from portico.definitions.errors import DefinitionError
+from portico.definitions.headers import header_params
+from portico.model.errors import McpError, TargetError
+from portico.protocol.codec import encode
+from portico.protocol.methods import TABLE
+from portico.upstream.listing import KINDS, Ask, Kind, all_pages
+from portico.upstream.opening import Introduction
+
+
+class _Keys(Struct):
+    name: str = ""
+    uri: str = ""
+    template: str = field(default="", name="uriTemplate")
+
+
+class _Schema(Struct):
+    schema: dict[str, Any] = field(default_factory=dict, name="inputSchema")
+
+
+_keys = msgspec.json.Decoder(_Keys).decode
+_FIELD = {"name": "name", "uri": "uri", "uriTemplate": "template"}
+
+
+async def survey(
+    ask: Ask,
+    server: str,
+    introduction: Introduction,
+    *,
+    now: float,
+    before: Facts | None = None,
+    mirrors: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> Facts:
+    """All lists that the upstream declares; one that cannot be had stays as it was `before`.
+
+    `mirrors` if tools with invalid header annotations must be left out (modern HTTP).
+    """
+    lists: dict[str, Listed] = {}
+    for name, kind in KINDS.items():
+        meaning = TABLE[kind.method, introduction.version]
+        if meaning.capability not in introduction.capabilities:
+            continue
+        try:
+            pages = await all_pages(ask, server, kind)
+        except (McpError, TargetError) as error:
+            if isinstance(error, TargetError) and error.kind != "protocol":
+                raise
+            report(f"{kind.method} of {server} cannot be had: {error}")
+            if before is not None and name in before.lists:
+                lists[name] = before.lists[name]
+            continue
+        known: dict[str, bytes] = {}
+        for raw in pages.items:
+            key = _key_of(kind, raw)
+            if not key:
+                report(f"{server} lists an entry without {kind.key}, which is left out")
+            elif mirrors and name == "tools" and (why := _invalid_headers(raw)):
+                report(f"tool {key} of {server} is left out: {why}")
+            else:
+                known.setdefault(key, raw)
+        lists[name] = Listed(
+            items=tuple(known.values()),
+            keys=tuple(known),
+            more=encode(pages.more),
+            page_size=pages.first if pages.count > 1 else 0,
+        )
+    return Facts(introduction.version, introduction.raw, lists, now)
+
+
+def _key_of(kind: Kind, raw: bytes) -> str:
+    try:
+        key: str = getattr(_keys(raw), _FIELD[kind.key])
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return key
+
+
+def _invalid_headers(raw: bytes) -> str:
+    try:
+        header_params(msgspec.json.decode(raw, type=_Schema).schema)
+    except DefinitionError as error:
+        return str(error)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"its schema cannot be read: {error}"
+    return ""
