@@ -101,8 +101,9 @@ class ChildProcess:
         """Write one line; waits while the child does not read."""
         stdin = self._stdin
         assert stdin is not None
-        if not stdin.room.is_set():
-            await self._turn(stdin, len(message.data))
+        size = len(message.data)
+        if size > HIGH_WATER or not stdin.room.is_set():
+            await self._turn(stdin, size)
         if self._failure is not None:
             raise self._failure.error()
         # If it is closed, its end is being looked into, and will be told.
@@ -112,7 +113,7 @@ class ChildProcess:
         if stdin.size + self._waiting + size > MOST_UNREAD:
             raise Failure(
                 server=self._command.name,
-                why=f"has stopped reading, and more than {MOST_UNREAD} bytes wait for it",
+                why=f"does not read: more than {MOST_UNREAD} bytes would wait for it",
                 kind="full",
             ).error()
         self._waiting += size

@@ -176,6 +176,8 @@ class Guardian:
         import contextlib
         import subprocess
 
+        if self._groups and self.pid is None:
+            self._start()  # somebody was not closed, and would be left
         if self._popen is not None and self._popen.stdin is not None:
             self._popen.stdin.close()
             if not self._groups:  # then it goes at once, and nobody finds a trace of us

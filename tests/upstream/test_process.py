@@ -1,0 +1,232 @@
+"""The pipes of a child process: whole lines, bounded, and nothing left open."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from portico.model.errors import TargetError
+from portico.upstream import child
+from portico.upstream.child import ChildProcess, Command
+from portico.upstream.wire import Failure, Outgoing
+from tests.upstream.fakes import WAIT_S
+
+MB = 1_000_000
+
+PATIENT = """
+import os, sys
+os.open(sys.argv[1], os.O_RDONLY)  # only now does it begin to read
+for line in sys.stdin.buffer:
+    print(len(line), line[:1].decode(), len(set(line[:-1])), flush=True)
+"""
+
+
+class Inbox:
+    """Keeps what comes in."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[bytes] = asyncio.Queue()
+        self.end: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+
+    def received(self, message: bytes, about: bytes = b"") -> None:
+        self.messages.put_nowait(message)
+
+    def spoiled(self, remains: bytes, why: str) -> None:
+        raise AssertionError(why)
+
+    def failed(self, id: bytes, failure: Failure) -> None:
+        raise AssertionError(failure.why)
+
+    def lost(self, failure: Failure) -> None:
+        self.end.set_result(failure)
+
+    def hung_up(self, id: bytes) -> None:
+        raise AssertionError("a pipe has no streams")
+
+    def waits(self, id: bytes) -> bool:
+        return True
+
+
+def python(code: str, *args: str) -> Command:
+    argv = (sys.executable, "-I", "-S", "-c", code, *args)
+    return Command(argv, title="child", stdin_grace_s=0.1, term_grace_s=1)
+
+
+async def opened(command: Command) -> tuple[ChildProcess, Inbox]:
+    wire, inbox = command.wire(), Inbox()
+    await wire.open(inbox)
+    return wire, inbox
+
+
+async def next_of(inbox: Inbox) -> bytes:
+    return await asyncio.wait_for(inbox.messages.get(), WAIT_S)
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> str:
+    path = str(tmp_path / "gate")
+    os.mkfifo(path)
+    return path
+
+
+def opens(gate: str) -> Callable[[], int]:
+    return lambda: os.open(gate, os.O_WRONLY)
+
+
+async def test_cancelled_senders_leave_no_half_line_behind(gate: str) -> None:
+    wire, inbox = await opened(python(PATIENT, gate))
+    sending = {
+        letter: asyncio.create_task(wire.send(Outgoing(letter.encode() * MB)))
+        for letter in "abcdefghij"
+    }
+    await turns()
+    taken = [letter for letter, task in sending.items() if task.done()]
+    assert 1 <= len(taken) <= 3, "the others wait"
+    for task in sending.values():
+        task.cancel()
+    await asyncio.wait(sending.values())
+    last = asyncio.create_task(wire.send(Outgoing(b"z" * MB)))
+    let_go = await asyncio.to_thread(opens(gate))
+    for letter in [*taken, "z"]:
+        assert await next_of(inbox) == f"{MB + 1} {letter} 1".encode()
+    await last
+    await wire.close()
+    os.close(let_go)
+
+
+async def test_waiting_senders_go_on_when_the_child_reads(gate: str) -> None:
+    wire, inbox = await opened(python(PATIENT, gate))
+    sending = [asyncio.create_task(wire.send(Outgoing(b"%d" % n * MB))) for n in range(10)]
+    await turns()
+    let_go = await asyncio.to_thread(opens(gate))
+    lines = [await next_of(inbox) for _ in range(10)]
+    assert sorted(lines) == [f"{MB + 1} {n} 1".encode() for n in range(10)]
+    await asyncio.gather(*sending)
+    await wire.close()
+    os.close(let_go)
+
+
+async def test_what_waits_for_a_child_is_bounded(
+    gate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "MOST_UNREAD", 5 * MB)
+    wire, _ = await opened(python(PATIENT, gate))
+    sending = [asyncio.create_task(wire.send(Outgoing(b"x" * MB))) for _ in range(10)]
+    await turns()
+    refused = [task.exception() for task in sending if task.done() and task.exception()]
+    assert len(refused) >= 4
+    assert {getattr(error, "kind", None) for error in refused} == {"full"}
+    await wire.close()
+    outcomes = await asyncio.gather(*sending, return_exceptions=True)
+    assert all(outcome is None or isinstance(outcome, TargetError) for outcome in outcomes)
+
+
+async def test_senders_who_wait_go_free_at_the_end_of_the_child(gate: str) -> None:
+    wire, inbox = await opened(python(PATIENT, gate))
+    sending = [asyncio.create_task(wire.send(Outgoing(b"x" * MB))) for _ in range(5)]
+    await turns()
+    assert wire._process is not None
+    os.kill(wire._process.pid, 9)
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*sending, return_exceptions=True)
+        assert (await inbox.end).kind == "exited"
+    with pytest.raises(TargetError, match="SIGKILL"):
+        await wire.send(Outgoing(b"x"))
+    await wire.close()
+
+
+async def test_a_line_is_written_at_once_when_there_is_room() -> None:
+    wire, inbox = await opened(Command(("cat",)))
+    with pytest.raises(StopIteration):  # a coroutine that ends without waiting for anything
+        wire.send(Outgoing(b'{"a":1}')).send(None)
+    assert await next_of(inbox) == b'{"a":1}'
+    await wire.close()
+
+
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 10 * MB])
+async def test_a_line_of_any_size_passes_intact(size: int) -> None:
+    wire, inbox = await opened(Command(("cat",)))
+    line = (b"0123456789abcdef!" * (size // 17 + 1))[:size]
+    await wire.send(Outgoing(line))
+    assert await next_of(inbox) == line
+    await wire.close()
+
+
+async def test_a_flood_on_stderr_keeps_only_its_end() -> None:
+    code = """
+import os
+for _ in range(1600): os.write(2, b"x" * 65535 + b"\\n")
+os.write(2, b"the last word")
+os.write(1, b"done\\n")
+os.read(0, 1)
+"""
+    wire, inbox = await opened(python(code))
+    assert await next_of(inbox) == b"done"
+    await wire.close()
+    assert len(wire._ring._data) <= 2 * 64 * 1024
+    assert wire._ring.tail().endswith("the last word")
+
+
+async def test_starting_and_stopping_leaks_no_descriptor() -> None:
+    async def round_trip() -> None:
+        wire, inbox = await opened(Command(("cat",)))
+        await wire.send(Outgoing(b"1"))
+        await next_of(inbox)
+        await wire.close()
+
+    await round_trip()  # the guardian comes with the first child, and stays
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(50):
+        await round_trip()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_a_child_gets_the_environment_it_is_given_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OURS", "ours")
+    code = "import os; print([v for v in ('OURS', 'GIVEN', 'ADDED') if v in os.environ])"
+    argv = (sys.executable, "-I", "-S", "-c", code)
+    wire, inbox = await opened(Command(argv, environment={"GIVEN": "1"}, env={"ADDED": "1"}))
+    assert await next_of(inbox) == b"['GIVEN', 'ADDED']"
+    await wire.close()
+
+
+async def test_an_inherited_secret_is_not_among_the_last_words() -> None:
+    code = "import os, sys; sys.exit('refused ' + os.environ['ACME_API_KEY'])"
+    argv = (sys.executable, "-I", "-S", "-c", code)
+    wire, _ = await opened(Command(argv, environment={"ACME_API_KEY": "k-123456789"}))
+    assert wire._process is not None
+    await wire._process.gone(WAIT_S)
+    await turns()
+    await wire.close()
+    assert wire._ring.tail() == "refused ***"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left its group")
+@pytest.mark.parametrize("way", ["leaves", "stays"])
+async def test_closing_takes_a_grandchild_in_another_session_along(
+    way: str, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    code = """
+import subprocess, sys, time
+sleeper = "import os, sys, time; os.write(os.open(sys.argv[1], 1), b'x'); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", sleeper, sys.argv[1]], start_new_session=True)
+sys.stdin.read()
+if sys.argv[2] == "stays": time.sleep(600)
+"""
+    wire, _ = await opened(python(code, str(fifo), way))
+    with await asyncio.to_thread(open, fifo, "rb", 0) as alive:
+        assert await asyncio.to_thread(alive.read, 1) == b"x"
+        await wire.close()
+        assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
