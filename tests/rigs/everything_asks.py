@@ -3,6 +3,7 @@
 Each is written once: in the legacy era `ask` sends requests, in the modern one it is the result.
 """
 
+import asyncio
 import json
 from typing import Any
 
@@ -41,10 +42,13 @@ async def ask(
     if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
         # Without the id, a request goes to the standalone stream, which may not be open.
         on = ServerMessageMetadata(related_request_id=ctx.request_id)
-        return {
-            key: await ctx.session.send_request(request, RESULTS[request.method], metadata=on)
-            for key, request in requests.items()
-        }
+        answers = await asyncio.gather(
+            *(
+                ctx.session.send_request(request, RESULTS[request.method], metadata=on)
+                for request in requests.values()
+            )
+        )
+        return dict(zip(requests, answers, strict=True))
     given = ctx.input_responses or {}
     if requests.keys() <= given.keys():
         return dict(given)

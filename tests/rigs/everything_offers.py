@@ -156,9 +156,11 @@ def test_x_mcp_header(
 
 @server.tool()
 async def test_trigger_tool_change(ctx: Context) -> str:
-    """Add a tool and take it away again; listeners of both eras are told."""
-    server.add_tool(lambda: "", name="passing")
-    server.remove_tool("passing")
+    """Add a tool, or take it away the next time; listeners of both eras are told."""
+    if any(tool.name == "passing" for tool in await server.list_tools()):
+        server.remove_tool("passing")
+    else:
+        server.add_tool(lambda: "", name="passing", description="Comes and goes.")
     await ctx.notify_tools_changed()
     await ctx.session.send_tool_list_changed()
     return "tool list changed"
@@ -166,9 +168,13 @@ async def test_trigger_tool_change(ctx: Context) -> str:
 
 @server.tool()
 async def test_trigger_prompt_change(ctx: Context) -> str:
-    """Add a prompt and take it away again; listeners of both eras are told."""
-    server.add_prompt(Prompt.from_function(lambda: "hello", name="passing"))
-    server.remove_prompt("passing")
+    """Add a prompt, or take it away the next time; listeners of both eras are told."""
+    if any(prompt.name == "passing" for prompt in await server.list_prompts()):
+        server.remove_prompt("passing")
+    else:
+        server.add_prompt(
+            Prompt.from_function(lambda: "hello", name="passing", description="Comes and goes.")
+        )
     await ctx.notify_prompts_changed()
     await ctx.session.send_prompt_list_changed()
     return "prompt list changed"

@@ -13,7 +13,8 @@ from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import Core, respond
 from portico.protocol.methods import LISTS, TABLE, Kind
-from portico.upstream.upstream import Upstream, View
+from portico.upstream.upstream import Upstream
+from portico.upstream.views import View
 
 Report = Callable[[Request, BaseException], None]
 _OURS = ("notifications/initialized", "notifications/cancelled")
@@ -52,7 +53,8 @@ class MirrorEndpoint:
             return None  # what a client is offered may depend on what it says there
         meaning = TABLE.get((request.method, request.version))
         if meaning is None or meaning.kind is not Kind.STATIC:
-            return None if request.method != "ping" else self._ping(request)
+            is_ping = meaning is not None and request.method == "ping"
+            return Response(id=request.id, result=b"{}") if is_ping else None
         view = self._upstream.view(request, context)
         if view.catalog is None or self._is_unknown_list(view, request):
             return None
@@ -119,9 +121,6 @@ class MirrorEndpoint:
             return False
         capability = TABLE[request.method, request.version].capability
         return view.catalog.declares(capability)
-
-    def _ping(self, request: Request) -> Response:
-        return Response(id=request.id, result=b"{}")
 
 
 class _Hello(Struct):

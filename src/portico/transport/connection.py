@@ -134,7 +134,9 @@ class Connection:
             error = msgspec.json.decode(answer.error, type=_WireError)
         except msgspec.DecodeError:
             error = _WireError(message="the client answered with an unreadable error")
-        future.set_exception(AskError(error.message or "the client refused", error.code, error.data))
+        future.set_exception(
+            AskError(error.message or "the client refused", error.code, error.data)
+        )
 
     async def idle(self) -> None:
         """Wait until no call is in flight."""

@@ -82,7 +82,7 @@ class Outbox:
 
     def __init__(self, peer: Peer | None) -> None:
         self.peer = peer
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes] = []  # an empty one hangs up
         self._sending: asyncio.Task[None] | None = None
 
     def send(self, message: bytes) -> None:
@@ -93,6 +93,10 @@ class Outbox:
         if self._sending is None:
             self._sending = asyncio.create_task(self._pump(self.peer))
 
+    def hang_up(self) -> None:
+        """Close the asker's stream, if it can come back for the rest."""
+        self.send(b"")
+
     async def flush(self) -> None:
         """Wait until all is sent."""
         while self._sending is not None:
@@ -101,7 +105,11 @@ class Outbox:
     async def _pump(self, peer: Peer) -> None:
         try:
             while self._waiting:
-                await peer.notify(self._waiting.pop(0))
+                message = self._waiting.pop(0)
+                if message:
+                    await peer.notify(message)
+                elif (close := getattr(peer, "close_stream", None)) is not None:
+                    await close()
         except OSError:
             self._waiting.clear()  # the client is gone
         finally:

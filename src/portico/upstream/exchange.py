@@ -114,6 +114,8 @@ class Exchange:
         """Answers that nobody waited for."""
         self.when_lost: Callable[[Failure], None] | None = None
         """Told when the wire ends by itself."""
+        self.when_hung_up: Callable[[bytes], None] | None = None
+        """Told when an upstream wants to be polled for the answer to a request."""
         self._serve = serve
         self._notice = notice
         self._pending: dict[bytes, _Pending] = {}
@@ -222,6 +224,11 @@ class Exchange:
         self._end(failure)
         if self.when_lost is not None:
             self.when_lost(failure)
+
+    def hung_up(self, id: bytes) -> None:
+        """The stream of one request was closed; its answer will come on another."""
+        if self.when_hung_up is not None:
+            self.when_hung_up(id)
 
     def waits(self, id: bytes) -> bool:
         """True while somebody waits for this answer."""

@@ -22,6 +22,9 @@ from portico.protocol.eras import modern_question
 from portico.protocol.seal import KEY_SIZE, NONCE_SIZE, Seal, SealBroken, binding
 from portico.upstream.caller import Call, Caller
 
+_GATHER_S = 0.02
+"""Questions that come so close together are asked in one round."""
+
 
 class _Retry(Struct):
     inputResponses: dict[str, Raw] = {}  # noqa: N815  (fields of the wire)
@@ -58,6 +61,8 @@ class HeldCall(Call):
             while not work.done() and not self._open and self._missing is None:
                 self._stirred.clear()
                 await self._stirred.wait()
+            if self._open and not work.done():
+                await asyncio.sleep(_GATHER_S)
         except asyncio.CancelledError:
             self.cancel()
             raise

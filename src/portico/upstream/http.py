@@ -143,6 +143,7 @@ class StreamableHttp:
         web, receiver = self._open_parts()
         idle = 0
         while reader.last_id and receiver.waits(id) and idle < _MAX_IDLE_RESUMES:
+            receiver.hung_up(id)
             await asyncio.sleep(_delay_s(reader))
             before = reader.last_id
             headers = {**self._common(), **_ACCEPT, "last-event-id": reader.last_id}

@@ -61,6 +61,8 @@ class Leg:
         self.dropped = 0
         """Log messages and notices that could not be told apart."""
         self.told_roots = False
+        self.closing = False
+        """True if we are ending it ourselves."""
         self._watcher = watcher
         self._exchange: Exchange | None = None
         self._server: Introduction | None = None
@@ -93,6 +95,7 @@ class Leg:
         """Get into conversation; raises TargetError."""
         hello = Hello(info, capabilities, self._asked, self._noticed, limits, era)
         self._exchange, self._server = await open_conversation(address, hello)
+        self._exchange.when_hung_up = self._hung_up
 
     async def request(
         self,
@@ -158,6 +161,12 @@ class Leg:
             return await ask_session(caller, method, params)
         except AskError as error:
             raise McpError(str(error), error.code, error.data) from None
+
+    def _hung_up(self, id: bytes) -> None:
+        """Do to the client as the upstream did to us."""
+        call = self.calls.get(id)
+        if call is not None:
+            call.outbox.hang_up()
 
     def _noticed(self, method: str, params: bytes, about: bytes) -> None:
         if method in _LISTS:

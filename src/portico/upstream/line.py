@@ -181,6 +181,7 @@ class Line:
         if self._idle is not None:
             self._idle.cancel()
         if self._leg is not None:
+            self._leg.closing = True
             await self._leg.exchange.close()
         if self._closing:
             await asyncio.wait(self._closing)
@@ -323,6 +324,7 @@ class Line:
             self._reviving = None
 
     def _put_away(self, leg: Leg) -> None:
+        leg.closing = True
         task = asyncio.create_task(leg.exchange.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

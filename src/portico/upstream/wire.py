@@ -80,6 +80,10 @@ class Receiver(Protocol):
         """The wire has ended by itself: nothing more will come."""
         ...
 
+    def hung_up(self, id: bytes) -> None:
+        """The upstream closed a request's stream, and is to be polled for the rest of it."""
+        ...
+
     def waits(self, id: bytes) -> bool:
         """True while somebody waits for the answer to this request."""
         ...

@@ -1,0 +1,287 @@
+"""Passes a client's request to an upstream and its answer back, in whatever eras the two live."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.context import Context
+from portico.model.errors import AskError, McpError, TargetError
+from portico.model.message import Request, Response
+from portico.model.offer import Item
+from portico.protocol.codec import encode
+from portico.protocol.eras import (
+    URL_REQUIRED,
+    error_code,
+    legacy_params,
+    legacy_question,
+    legacy_result,
+    members,
+    modern_params,
+    modern_result,
+    pages_to_visit,
+    same_era_params,
+    with_code,
+)
+from portico.protocol.methods import TABLE
+from portico.upstream.caller import Call, Caller
+from portico.upstream.exchange import ServerError
+from portico.upstream.gate import Gate
+from portico.upstream.held import HeldCall, HeldCalls, Questions
+from portico.upstream.leg import Leg
+from portico.upstream.line import Plan
+from portico.upstream.lines import MODERN, Lines
+from portico.upstream.mirror import mirrored_headers
+from portico.upstream.patience import Breaker
+
+MAX_ROUNDS = 10
+TIMEOUT_KEY = "portico/timeoutS"
+"""In a request's `_meta`: how long this call may take."""
+_GONE = ("exited", "closed", "network")
+_PARAM_PREFIX = "mcp-param-"
+_READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
+
+
+class _Peek(Struct):
+    resultType: str = ""  # noqa: N815  (a field of the wire)
+
+
+class _Hints(Struct):
+    readOnlyHint: bool = False  # noqa: N815  (fields of the wire)
+    idempotentHint: bool = False  # noqa: N815
+
+
+class _Annotated(Struct):
+    annotations: _Hints | None = None
+
+
+class Relay:
+    """The calls of all clients at one upstream."""
+
+    def __init__(
+        self,
+        server: str,
+        plan: Plan,
+        lines: Lines,
+        breaker: Breaker,
+        tool: Callable[[str], Item | None],
+    ) -> None:
+        """`tool` finds a tool's definition by its name, if it is known."""
+        self.name = server
+        self._plan = plan
+        self._lines = lines
+        self._breaker = breaker
+        self._tool = tool
+        self._gate = Gate(server, plan.max_in_flight, plan.max_queue)
+        self._held = HeldCalls(plan.held_s, plan.max_held, server)
+        self._closed = False
+
+    async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
+        """The upstream's answer to a request; raises McpError or TargetError if there is none."""
+        if not request.version.modern or self._lines.speaks.get(MODERN):
+            call = Call(caller, request, context)
+            return await self._answer(call, self._fetch(call))
+        held = self._held.returning(request, context)
+        if held is None:
+            held = HeldCall(caller, request, context)
+            held.start(self._fetch(held))
+        return await self._answer(held, held.next())
+
+    def close(self) -> None:
+        """Give up on calls that wait for answers."""
+        self._closed = True
+        self._held.close()
+
+    @property
+    def held(self) -> int:
+        """How many calls wait for a client to come back with its answers."""
+        return len(self._held)
+
+    async def _answer(self, call: Call, outcome: Awaitable[bytes | Questions]) -> Response:
+        """The response; what the upstream said before it has reached the client by then."""
+        try:
+            result = await outcome
+        except ServerError as error:
+            await call.outbox.flush()
+            return Response(id=call.request.id, error=error.raw, code=error.code)
+        await call.outbox.flush()
+        if isinstance(result, Questions):
+            assert isinstance(call, HeldCall)
+            result = self._held.keep(call, result)
+        return Response(id=call.request.id, result=result)
+
+    async def _fetch(self, call: Call) -> bytes:
+        """The raw result, in the client's own era; begun again if that cannot do harm."""
+        timeout = self._timeout(call)
+        self._breaker.check()
+        try:
+            await self._gate.enter(timeout)
+        except BaseException:
+            self._breaker.withdrawn()
+            raise
+        try:
+            try:
+                return await self._try(call, timeout)
+            except TargetError as error:
+                if not self._may_repeat(call, error):
+                    raise
+            return await self._try(call, timeout)
+        finally:
+            self._gate.leave()
+            self._breaker.withdrawn()
+
+    async def _try(self, call: Call, timeout: float) -> bytes:
+        line = self._lines.take(call.caller, call.request.version.modern)
+        line.begin()
+        answered = False
+        try:
+            leg = await line.leg()
+            result = await self._over(leg, call, timeout)
+            answered = True
+        except McpError:
+            answered = True
+            raise
+        except TargetError as error:
+            if error.kind == "timeout":
+                self._breaker.failed("did not answer in time")
+            raise
+        else:
+            return result
+        finally:
+            line.end(answered)
+            self._lines.give_back(line)
+
+    async def _over(self, leg: Leg, call: Call, timeout: float) -> bytes:
+        modern = call.request.version.modern
+        try:
+            if leg.modern == modern:
+                id = leg.exchange.next_id()
+                params = same_era_params(call.request, id)
+                return await self._send(leg, call, id, params, timeout)
+            if leg.modern:
+                return await self._in_rounds(leg, call, timeout)
+            id = leg.exchange.next_id()
+            params = legacy_params(call.request.params, id)
+            result = await self._send(leg, call, id, params, timeout)
+            return modern_result(call.request.method, result, encode(leg.server.info))
+        except ServerError as error:
+            if leg.modern == modern or not error.raw:
+                raise
+            if modern and error.code == URL_REQUIRED:
+                asked = pages_to_visit(error.raw)
+                if asked:
+                    return encode({"resultType": "input_required", "inputRequests": asked})
+            code = error_code(call.request.method, error.code, modern)
+            if code != error.code:
+                error.raw, error.code = with_code(error.raw, code), code
+            raise
+
+    async def _send(self, leg: Leg, call: Call, id: bytes, params: bytes, timeout: float) -> bytes:
+        request = call.request
+        if not (leg.modern and leg.exchange.wire.mirrors):
+            return await leg.request(request.method, params, timeout=timeout, id=id, call=call)
+        headers = self._headers(leg, call)
+        return await leg.request(
+            request.method, params, timeout=timeout, id=id, call=call, headers=headers
+        )
+
+    async def _in_rounds(self, leg: Leg, call: Call, timeout: float) -> bytes:
+        """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
+        sender = call.caller.sender(leg.server.version)
+        if not sender.level and "logging" in leg.server.capabilities:
+            sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
+        fields = dict(members(call.request.params))
+        for _ in range(MAX_ROUNDS):
+            id = leg.exchange.next_id()
+            params = modern_params(encode(fields), sender, id)
+            result = await self._send(leg, call, id, params, timeout)
+            if msgspec.json.decode(result, type=_Peek).resultType != "input_required":
+                return legacy_result(result)
+            fields = dict(members(call.request.params)) | await self._ask_all(call, result)
+        raise TargetError(
+            f"{self.name} asked for more input in {MAX_ROUNDS} rounds of {call.request.method}",
+            kind="protocol",
+            server=self.name,
+        )
+
+    async def _ask_all(self, call: Call, result: bytes) -> dict[str, Raw]:
+        asked = members(result)
+        questions = members(asked.get("inputRequests", b""))
+
+        async def put(raw: bytes) -> Raw:
+            question = members(raw)
+            method = msgspec.json.decode(question.get("method", b'""'), type=str)
+            params = legacy_question(
+                method,
+                members(question.get("params", b"")),
+                call.request.version,
+                os.urandom(16).hex(),
+            )
+            try:
+                return Raw(await call.ask(method, params))
+            except AskError as error:
+                if method == "elicitation/create":
+                    return Raw(b'{"action":"cancel"}')
+                raise McpError(str(error), error.code, error.data) from None
+
+        answers = await asyncio.gather(*(put(raw) for raw in questions.values()))
+        added = {"inputResponses": Raw(encode(dict(zip(questions, answers, strict=True))))}
+        if not questions:
+            added = {}
+        if "requestState" in asked:
+            added["requestState"] = asked["requestState"]
+        return added
+
+    def _timeout(self, call: Call) -> float:
+        timeout = self._plan.limits.call_s
+        if TIMEOUT_KEY.encode() in call.request.params:
+            meta = members(members(call.request.params).get("_meta", b""))
+            with contextlib.suppress(msgspec.DecodeError):
+                timeout = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float) or timeout
+        if call.context.deadline is not None:
+            left = call.context.deadline - asyncio.get_running_loop().time()
+            timeout = min(timeout, max(left, 0.001))
+        return timeout
+
+    def _may_repeat(self, call: Call, error: TargetError) -> bool:
+        """True if it cannot have run, or may run twice without doing more than once."""
+        if self._closed:
+            return False
+        if error.kind == "session":
+            return True
+        if error.kind not in _GONE:
+            return False
+        if call.request.method in _READ_ONLY:
+            return True
+        if call.request.method != "tools/call":
+            return False
+        tool = self._tool(call.request.name)
+        if tool is None:
+            return False
+        try:
+            hints = msgspec.json.decode(tool.modern, type=_Annotated).annotations
+        except msgspec.DecodeError:
+            return False
+        return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
+
+    def _headers(self, leg: Leg, call: Call) -> dict[str, str]:
+        """What HTTP mirrors of a modern request; what the client mirrored itself is passed on."""
+        request = call.request
+        meaning = TABLE.get((request.method, leg.server.version))
+        params: dict[str, Any] = {}
+        if meaning is not None and meaning.mirrored:
+            params[meaning.mirrored] = getattr(request, meaning.mirrored)
+        given = call.context.headers
+        if given is not None and request.version.modern:
+            headers = mirrored_headers(request.method, params, leg.server.version)
+            headers |= {k: v for k, v in given.items() if k.startswith(_PARAM_PREFIX)}
+            return headers
+        tool = self._tool(request.name) if request.method == "tools/call" else None
+        declared = tool.header_params if tool is not None else ()
+        if declared:
+            params["arguments"] = request.decode().get("arguments")
+        return mirrored_headers(request.method, params, leg.server.version, declared)

@@ -1,0 +1,201 @@
+"""What an upstream offers, as far as it is known: remembered, asked for anew, and compared."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Protocol
+
+from portico.catalog.facts import Facts
+from portico.catalog.upstream import UpstreamCatalog
+from portico.model.errors import McpError, TargetError
+from portico.model.offer import Item
+from portico.model.types import Change
+from portico.protocol.codec import encode
+from portico.state.hub import ChangeHub
+from portico.upstream.leg import Leg
+from portico.upstream.line import Plan
+from portico.upstream.lines import LEGACY, MODERN, Lines
+from portico.upstream.mirror import mirrored_headers
+from portico.upstream.opening import modern_meta
+from portico.upstream.survey import survey
+
+REFRESH_S = 1.0
+"""However often an upstream says that its lists have changed, they are fetched no more often."""
+FRESH_S = 10.0
+"""What an upstream said so lately is not asked for again only because it has another client."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class Memory(Protocol):
+    """Where facts outlive the process."""
+
+    def load(self, key: str) -> Facts | None:
+        """What was last saved."""
+        ...
+
+    def save(self, key: str, facts: Facts) -> bool:
+        """Keep it; False if that failed."""
+        ...
+
+
+class View:
+    """What the upstream offers to one sort of client."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.catalog: UpstreamCatalog | None = None
+        self.hub = ChangeHub()
+        self.surveying: asyncio.Task[None] | None = None
+        self.asked: asyncio.Future[None] | None = None
+        """Done when the lists that are being asked for are there."""
+        self.stale = False
+        """True if its lists have changed since they were last asked for."""
+
+
+class Views:
+    """All views of one upstream."""
+
+    def __init__(
+        self,
+        server: str,
+        plan: Plan,
+        lines: Lines,
+        *,
+        memory: Memory | None,
+        key: Callable[[str], str],
+        report: Callable[[str], None],
+        clock: Callable[[], float],
+        spawn: Spawn,
+    ) -> None:
+        self.name = server
+        self._plan = plan
+        self._lines = lines
+        self._memory = memory
+        self._key = key
+        self._report = report
+        self._clock = clock
+        self._spawn = spawn
+        self._views: dict[str, View] = {}
+        self._numbers = 0
+
+    def __iter__(self) -> Iterator[View]:
+        return iter(tuple(self._views.values()))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._views
+
+    def tool(self, name: str) -> Item | None:
+        """A tool's definition, by whichever view has it."""
+        for view in self._views.values():
+            tool = view.catalog.tool(name) if view.catalog is not None else None
+            if tool is not None:
+                return tool
+        return None
+
+    def opened(self, name: str, leg: Leg) -> None:
+        """A conversation has begun: see whether what we know is still true."""
+        view = self.get(name)
+        catalog = view.catalog
+        if catalog is None:
+            return  # whoever began the conversation asks
+        if not catalog.confirmed or self._clock() - catalog.facts.taken > FRESH_S:
+            self.survey(view, leg)
+
+    def publish(self, change: Change) -> None:
+        """Tell the clients of all views."""
+        for view in self._views.values():
+            view.hub.publish(change)
+
+    def get(self, name: str) -> View:
+        """A view, from memory if that has it."""
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = View(name)
+            facts = self._memory.load(self._key(name)) if self._memory is not None else None
+            if facts is not None:
+                era = MODERN if facts.version.modern else LEGACY
+                self._lines.speaks.setdefault(era, True)
+                if not name.startswith(era):  # it was asked in the other era, to no avail
+                    self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
+                self._numbers += 1
+                view.catalog = UpstreamCatalog(
+                    facts, confirmed=False, number=self._numbers, clock=self._clock
+                )
+        return view
+
+    def survey(self, view: View, leg: Leg) -> "asyncio.Future[None]":
+        """Ask for all lists; done as soon as they are there, or cannot be had."""
+        if view.surveying is None:
+            view.asked = asyncio.get_running_loop().create_future()
+            view.surveying = self._spawn(self._surveys(view, leg, view.asked))
+            view.surveying.add_done_callback(lambda _: setattr(view, "surveying", None))
+        elif view.asked is not None and view.asked.done():
+            view.stale = True  # too soon after the last time: its turn comes
+        assert view.asked is not None
+        return view.asked
+
+    async def _surveys(self, view: View, leg: Leg, asked: "asyncio.Future[None]") -> None:
+        """Ask, and again if the lists change meanwhile, at most once a second."""
+        try:
+            while True:
+                view.stale = False
+                await self._ask_lists(view, leg)
+                if not asked.done():
+                    asked.set_result(None)
+                await asyncio.sleep(REFRESH_S)
+                if not view.stale or leg.exchange.is_over():
+                    return
+        except (TargetError, McpError) as error:
+            if not asked.done():
+                asked.set_exception(error)
+                asked.exception()  # looked at: perhaps nobody waits for it
+            if not leg.closing:
+                self._report(f"the lists of {self.name} cannot be refreshed: {error}")
+        finally:
+            asked.cancel()
+
+    async def _ask_lists(self, view: View, leg: Leg) -> None:
+        modern, mirrors = leg.modern, leg.exchange.wire.mirrors
+        version = leg.server.version
+
+        async def ask(method: str, params: Mapping[str, Any]) -> bytes:
+            sent = dict(params)
+            headers: dict[str, str] = {}
+            if modern:
+                sent["_meta"] = modern_meta(version, self._plan.info, {})
+                if mirrors:
+                    headers = mirrored_headers(method, sent, version)
+            timeout = self._plan.limits.list_s
+            return await leg.request(method, encode(sent), timeout=timeout, headers=headers)
+
+        before = view.catalog
+        facts = await survey(
+            ask,
+            self.name,
+            leg.server,
+            now=self._clock(),
+            before=before.facts if before is not None else None,
+            mirrors=modern and mirrors,
+            report=self._report,
+        )
+        self._numbers += 1
+        catalog = UpstreamCatalog(facts, confirmed=True, number=self._numbers, clock=self._clock)
+        view.catalog = catalog
+        if before is not None:
+            for kind in catalog.changed(before):
+                view.hub.publish(Change(kind))
+        if self._memory is not None and not (
+            before is not None and before.confirmed and facts.same(before.facts)
+        ):
+            await self._remember(view, facts)
+
+    async def _remember(self, view: View, facts: Facts) -> None:
+        assert self._memory is not None
+        era = MODERN if facts.version.modern else LEGACY
+        names = [view.name]
+        # Who would have begun in the other era finds out from memory that it is not spoken.
+        other = LEGACY if era == MODERN else MODERN
+        if self._lines.speaks.get(other) is False:
+            names.append(other)
+        for name in names:
+            await asyncio.to_thread(self._memory.save, self._key(name), facts)
