@@ -72,6 +72,9 @@ class FakeWire:
         assert self.receiver is not None
         asyncio.get_running_loop().call_soon(self.receiver.lost, failure)
 
+    def send_now(self, message: Outgoing) -> bool:
+        return False
+
     def abandon(self, id: bytes) -> None:
         self.abandoned.append(id)
 

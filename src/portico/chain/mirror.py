@@ -1,5 +1,6 @@
 """The doorway to one upstream: its static answers from the catalog, all else passed through."""
 
+import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -13,6 +14,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import Core, respond
 from portico.protocol.methods import LISTS, TABLE, Kind
+from portico.upstream.express import Express
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
 
@@ -60,9 +62,33 @@ class MirrorEndpoint:
             return None
         return self._core(view).quick(request, context)
 
+    def express(
+        self, request: Request, context: Context, reply: Callable[[Response], None]
+    ) -> Express | None:
+        """Begin a call that only needs to be passed on; None if it has to be handled."""
+        meaning = TABLE.get((request.method, request.version))
+        if meaning is None or meaning.kind is not Kind.CALL:
+            return None
+        catalog = self._upstream.view(request, context).catalog
+        if catalog is None or meaning.capability not in catalog.kinds:
+            return None
+        if context.headers is not None and request.method == "tools/call":
+            tool = catalog.tool(request.name)
+            if tool is None or tool.header_params:
+                return None  # the headers are to be held against the arguments
+        return self._upstream.express(request, context, reply)
+
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
-        return await respond(self._answer, request, context, self._report)
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        express = self.express(request, context, answer.set_result)
+        if express is None:
+            return await respond(self._answer, request, context, self._report)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            express.cancel()
+            raise
 
     async def _answer(self, request: Request, context: Context) -> Response:
         if request.method == "initialize":

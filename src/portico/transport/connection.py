@@ -27,6 +27,14 @@ class Endpoint(Protocol):
         ...
 
 
+class Running(Protocol):
+    """A call under way that can be stopped."""
+
+    def cancel(self) -> object:
+        """Nobody wants its answer any more."""
+        ...
+
+
 class _CancelParams(Struct):
     requestId: Raw  # noqa: N815  (a field of the wire)
 
@@ -51,7 +59,8 @@ class Connection:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._running: dict[bytes, Running] = {}
+        self._at_rest: asyncio.Future[None] | None = None
         self._unwanted: set[asyncio.Task[None]] = set()
         self._questions: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked = 0
@@ -83,6 +92,26 @@ class Connection:
             task.add_done_callback(lambda _: over())
         return None
 
+    def run(
+        self,
+        request: Request,
+        begin: Callable[[Callable[[Response], None]], Running | None],
+        reply: Callable[[Response], None],
+    ) -> bool:
+        """Run a call that is no task of ours; `begin` is given how to answer it. False if it
+        would rather not begin."""
+        key = id_key(request.id)
+
+        def answered(response: Response) -> None:
+            self._done(key)
+            reply(response)
+
+        running = begin(answered)
+        if running is None:
+            return False
+        self._running[key] = running
+        return True
+
     def clash(self, request: Request) -> Response | None:
         """The refusal of an id already in flight: the two answers could not be told apart."""
         if not self._running or id_key(request.id) not in self._running:
@@ -96,10 +125,13 @@ class Connection:
             params = msgspec.json.decode(notice.params or b"{}", type=_CancelParams)
         except msgspec.DecodeError:
             return  # malformed cancellations are ignored (cancellation, error handling)
-        task = self._running.pop(id_key(bytes(params.requestId)), None)
-        if task is not None:
-            self._unwanted.add(task)
-            task.cancel()
+        key = id_key(bytes(params.requestId))
+        running = self._running.get(key)
+        if running is not None:
+            self._done(key)
+            if isinstance(running, asyncio.Task):
+                self._unwanted.add(running)
+            running.cancel()
 
     async def answer(self, endpoint: Endpoint, request: Request, context: Context) -> Response:
         """The answer to a request that `start` runs; none to one that was cancelled meanwhile,
@@ -141,21 +173,31 @@ class Connection:
     async def idle(self) -> None:
         """Wait until no call is in flight."""
         while self._running:
-            await asyncio.wait(tuple(self._running.values()))
+            if self._at_rest is None:
+                self._at_rest = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._at_rest)
 
     def close(self) -> None:
         """Cancel all calls and give up on all questions."""
-        for task in tuple(self._running.values()):
-            task.cancel()
+        for key, running in tuple(self._running.items()):
+            running.cancel()
+            if not isinstance(running, asyncio.Task):
+                self._done(key)
         for future in tuple(self._questions.values()):
             if not future.done():
                 future.set_exception(AskError("the client is gone"))
                 future.exception()  # looked at: its handler may be cancelled already
 
+    def _done(self, key: bytes) -> None:
+        self._running.pop(key, None)
+        if not self._running and self._at_rest is not None:
+            self._at_rest.set_result(None)
+            self._at_rest = None
+
     def _finished(self, key: bytes, task: "asyncio.Task[None]") -> None:
         self._unwanted.discard(task)
         if self._running.get(key) is task:
-            del self._running[key]
+            self._done(key)
         if not task.cancelled() and (error := task.exception()) is not None:
             # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.
             loop = asyncio.get_running_loop()

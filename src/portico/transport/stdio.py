@@ -15,11 +15,15 @@ from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import LineReader
 from portico.protocol.methods import LISTS
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint
+from portico.transport.connection import Connection, Endpoint, Running
 
 MAX_LINE = 4 * 1024 * 1024
 MOST_RUNNING = 1000
 _TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
+
+
+Express = Callable[[Request, Context, Callable[[Response], None]], Running | None]
+"""How some endpoints begin a call without a task; None says that it needs one."""
 
 
 class StdioServer:
@@ -34,6 +38,7 @@ class StdioServer:
         data: Any = None,
     ) -> None:
         self._endpoint = endpoint
+        self._express: Express | None = getattr(endpoint, "express", None)
         self._write = write
         self._lines = LineReader(max_line)
         self._again = Again()
@@ -137,12 +142,21 @@ class StdioServer:
         response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
         if response is None and self.connection.running >= MOST_RUNNING:
             response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
-        if response is None:
+        if response is None and (self._express is None or not self._hurry(request)):
             response = self.connection.start(request, lambda: self._answer(request))
         if response is None:
             return False
         self._reply(response)
         return request.method in LISTS
+
+    def _hurry(self, request: Request) -> bool:
+        """Begin a call that needs no task; False if it needs one."""
+        express = self._express
+        assert express is not None
+        context = self._context()
+        return self.connection.run(
+            request, lambda reply: express(request, context, reply), self._reply
+        )
 
     async def _answer(self, request: Request) -> None:
         self._reply(await self.connection.answer(self._endpoint, request, self._context()))

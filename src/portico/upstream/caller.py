@@ -24,15 +24,16 @@ class Caller:
         self, session: Session | None, capabilities: Mapping[str, Any], info: Mapping[str, Any]
     ) -> None:
         self.session = session
-        self.capabilities = capabilities
-        self.info = info
         self.level = ""
         """The log level it set, if it set one."""
+        self.learn(capabilities, info)
 
-    @property
-    def talks_back(self) -> bool:
+    def learn(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+        """Take in what it says of itself."""
+        self.capabilities = capabilities
+        self.info = info
+        self.talks_back = any(kind in capabilities for kind in _TALKS_BACK)
         """True if it can be asked: then its answers must not reach anybody else's child."""
-        return any(kind in self.capabilities for kind in _TALKS_BACK)
 
     def sender(self, version: Version) -> Sender:
         """How a modern server is told of it."""
@@ -55,7 +56,8 @@ class Callers:
             caller = self._known.get(session)
             if caller is None:
                 caller = self._known[session] = Caller(session, {}, {})
-            caller.capabilities, caller.info = session.capabilities, session.client_info
+            if caller.capabilities is not session.capabilities:
+                caller.learn(session.capabilities, session.client_info)
             return caller
         capabilities = _object(meta.client_capabilities)
         info = _object(meta.client_info)
@@ -84,6 +86,11 @@ class Outbox:
         self.peer = peer
         self._waiting: list[bytes] = []  # an empty one hangs up
         self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is on its way."""
+        return self._sending is None
 
     def send(self, message: bytes) -> None:
         """Send a notification as soon as the reader lets us."""

@@ -109,6 +109,16 @@ class ChildProcess:
         # If it is closed, its end is being looked into, and will be told.
         stdin.write(message.data)
 
+    def send_now(self, message: Outgoing) -> bool:
+        """Write one line unless the child is behind with reading."""
+        stdin = self._stdin
+        if stdin is None or self._failure is not None or not stdin.room.is_set():
+            return False
+        if len(message.data) > HIGH_WATER:
+            return False
+        stdin.write(message.data)
+        return True
+
     async def _turn(self, stdin: Sink, size: int) -> None:
         if stdin.size + self._waiting + size > MOST_UNREAD:
             raise Failure(

@@ -33,6 +33,8 @@ Notice = Callable[[str, bytes, bytes], None]
 """Takes a notification: method, raw params, and the id as above."""
 Progress = Callable[[bytes], None]
 """Takes the raw params of a progress notification."""
+Finished = Callable[[bytes | Exception], None]
+"""Takes the raw result of a request, or why there is none: ServerError or TargetError."""
 
 
 _CLOSED_DOORS = (401, 403)
@@ -71,31 +73,34 @@ class _CancelParams(Struct):
 class _Pending:
     """A request that waits for its answer."""
 
-    def __init__(self, timeout: float, progress: Progress | None) -> None:
-        loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[bytes] = loop.create_future()
-        self.limit = asyncio.timeout(None if timeout == FOREVER else timeout)
-        self._loop = loop
-        self._timeout = timeout
-        self._latest = loop.time() + max(timeout, MAX_CALL_S)
+    __slots__ = ("_latest", "_progress", "deadline", "finished", "is_done", "method", "timeout")
+
+    def __init__(
+        self, method: str, timeout: float, now: float, finished: Finished, progress: Progress | None
+    ) -> None:
+        self.method = method
+        self.timeout = timeout
+        self.deadline = now + timeout
+        self.finished = finished
+        self.is_done = False
+        self._latest = now + max(timeout, MAX_CALL_S)
         self._progress = progress
 
-    def moves(self, params: bytes) -> None:
+    def settle(self, outcome: bytes | Exception) -> None:
+        """Tell whoever waits; the first outcome stands."""
+        if not self.is_done:
+            self.is_done = True
+            self.finished(outcome)
+
+    def moves(self, params: bytes, now: float) -> None:
         """It makes progress: give it more time, and say so."""
-        self.extend()
+        self.extend(now)
         if self._progress is not None:
             self._progress(params)
 
-    def extend(self, our_turn: bool = False) -> None:
+    def extend(self, now: float, our_turn: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
-        if self._timeout != FOREVER and not self.limit.expired():
-            when = self._latest if our_turn else self._loop.time() + self._timeout
-            self.limit.reschedule(min(when, self._latest))
-
-    def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # looked at: whoever waited may have been cancelled
+        self.deadline = self._latest if our_turn else min(now + self.timeout, self._latest)
 
 
 class Exchange:
@@ -116,6 +121,8 @@ class Exchange:
         """Told when the wire ends by itself."""
         self.when_hung_up: Callable[[bytes], None] | None = None
         """Told when an upstream wants to be polled for the answer to a request."""
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._serve = serve
         self._notice = notice
         self._pending: dict[bytes, _Pending] = {}
@@ -155,25 +162,53 @@ class Exchange:
         """
         if self.failure is not None:
             raise self.failure.error()
-        pending = _Pending(timeout, progress)
-        self._pending[id] = pending
-        message = _message(method, params, id)
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+
+        def finished(outcome: bytes | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(outcome, bytes):
+                answer.set_result(outcome)
+            else:
+                answer.set_exception(outcome)
+                answer.exception()  # looked at: whoever waited may have been cancelled
+
+        self._expect(id, _Pending(method, timeout, self._loop.time(), finished, progress))
+        message = Outgoing(_message(method, params, id), id, headers)
         try:
-            async with pending.limit:
-                await self.wire.send(Outgoing(message, id, headers))
-                return await pending.answer
+            if not self.wire.send_now(message):
+                async with asyncio.timeout(None if timeout == FOREVER else timeout):
+                    await self.wire.send(message)
+            return await answer
         except TimeoutError:
             self._give_up(id, f"no answer within {timeout:g} s", cancellable)
-            raise TargetError(
-                f"{self.server} did not answer {method} within {timeout:g} s",
-                kind="timeout",
-                server=self.server,
-            ) from None
+            raise self._late(method, timeout) from None
+        except TargetError as error:
+            if error.kind == "timeout" and id in self._pending:
+                self._give_up(id, f"no answer within {timeout:g} s", cancellable)
+            raise
         except asyncio.CancelledError:
             self._give_up(id, "the caller gave up", cancellable)
             raise
         finally:
             self._pending.pop(id, None)
+
+    def begin(
+        self, id: bytes, method: str, params: bytes, timeout: float, finished: Finished
+    ) -> bool:
+        """Send a request if that needs no waiting; `finished` is called with its outcome, unless
+        it is taken back first."""
+        if self.failure is not None:
+            return False
+        if not self.wire.send_now(Outgoing(_message(method, params, id), id)):
+            return False
+        self._expect(id, _Pending(method, timeout, self._loop.time(), finished, None))
+        return True
+
+    def take_back(self, id: bytes) -> None:
+        """Nobody waits any more for a request that was begun."""
+        if self._pending.pop(id, None) is not None:
+            self._give_up(id, "the caller gave up", True)
 
     async def tell(
         self, method: str, params: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
@@ -215,9 +250,9 @@ class Exchange:
 
     def failed(self, id: bytes, failure: Failure) -> None:
         """One request will get no answer, or has got it with an HTTP error."""
-        pending = self._pending.get(id)
+        pending = self._pending.pop(id, None)
         if pending is not None:
-            pending.fail(_error_in(failure) or failure.error())
+            pending.settle(_error_in(failure) or failure.error())
 
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
@@ -233,7 +268,7 @@ class Exchange:
     def waits(self, id: bytes) -> bool:
         """True while somebody waits for this answer."""
         pending = self._pending.get(id)
-        return pending is not None and not pending.answer.done()
+        return pending is not None and not pending.is_done
 
     def _sort(self, envelope: Envelope, about: bytes) -> None:
         id = bytes(envelope.id)
@@ -249,23 +284,51 @@ class Exchange:
             self._answered(id, envelope)
 
     def _answered(self, id: bytes, envelope: Envelope) -> None:
-        pending = self._pending.get(id)
-        if pending is None or pending.answer.done():
+        pending = self._pending.pop(id, None)
+        if pending is None or pending.is_done:
             self.strays += 1  # a wrong id, or a second answer: the first one stands
         elif envelope.error and bytes(envelope.error) != b"null":
-            pending.fail(_error_of(bytes(envelope.error)))
+            pending.settle(_error_of(bytes(envelope.error)))
         elif envelope.result:
-            pending.answer.set_result(bytes(envelope.result))
+            pending.settle(bytes(envelope.result))
         else:
             why = f"{self.server} sent an answer with neither result nor error"
-            pending.fail(TargetError(why, kind="garbage", server=self.server))
+            pending.settle(TargetError(why, kind="garbage", server=self.server))
+
+    def _expect(self, id: bytes, pending: _Pending) -> None:
+        self._pending[id] = pending
+        # One timer for all: it is set anew only for a request that ends before it rings.
+        timer = self._timer
+        if pending.timeout == FOREVER or (timer is not None and timer.when() <= pending.deadline):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = self._loop.call_at(pending.deadline, self._look_at_the_clock)
+
+    def _look_at_the_clock(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for pending in tuple(self._pending.values()):
+            if pending.deadline <= now:
+                pending.settle(self._late(pending.method, pending.timeout))
+        left = [pending for pending in self._pending.values() if not pending.is_done]
+        due = min((pending.deadline for pending in left), default=FOREVER)
+        if due != FOREVER:
+            self._timer = self._loop.call_at(due, self._look_at_the_clock)
+
+    def _late(self, method: str, timeout: float) -> TargetError:
+        return TargetError(
+            f"{self.server} did not answer {method} within {timeout:g} s",
+            kind="timeout",
+            server=self.server,
+        )
 
     def _progressed(self, params: bytes) -> None:
         try:
             token = bytes(msgspec.json.decode(params, type=_Token).progressToken)
             pending = self._pending.get(token)
-            if pending is not None and not pending.answer.done():
-                pending.moves(params)
+            if pending is not None and not pending.is_done:
+                pending.moves(params, self._loop.time())
         except msgspec.DecodeError:
             self.garbage += 1
 
@@ -274,10 +337,9 @@ class Exchange:
         self.garbage += 1
         self._garbage_lines += 1
         self._garbage_bytes += len(message)
-        pending = self._pending.get(id or self._salvage(message))
+        pending = self._pending.pop(id or self._salvage(message), None)
         if pending is not None:
-            error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
-            pending.fail(error)
+            pending.settle(TargetError(f"{self.server} {why}", kind="garbage", server=self.server))
         if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
             why = f"wrote {self._garbage_lines} lines in a row that are no messages"
             self.lost(Failure(server=self.server, why=why, kind="garbage"))
@@ -308,8 +370,7 @@ class Exchange:
     def _extend_all(self) -> None:
         # Nothing says which call a question belongs to, so none runs out while we think.
         for pending in self._pending.values():
-            if not pending.answer.done():
-                pending.extend(our_turn=bool(self._asked))
+            pending.extend(self._loop.time(), our_turn=bool(self._asked))
 
     async def _answer(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         try:
@@ -354,8 +415,11 @@ class Exchange:
         if self.failure is not None:
             return
         self.failure = failure
-        for pending in self._pending.values():
-            pending.fail(failure.error())
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._pending = self._pending, {}
+        for pending in waiting.values():
+            pending.settle(failure.error())
         for task in self._asked.values():
             task.cancel()
 
@@ -367,13 +431,10 @@ class Exchange:
 
 
 def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
-    message: dict[str, Any] = {"jsonrpc": "2.0"}
-    if id:
-        message["id"] = Raw(id)
-    message["method"] = method
+    head = b'{"jsonrpc":"2.0","id":%s,"method":%s' if id else b'{"jsonrpc":"2.0"%s,"method":%s'
     if params:
-        message["params"] = Raw(params)
-    return encode(message)
+        return (head + b',"params":%s}') % (id, encode(method), params)
+    return (head + b"}") % (id, encode(method))
 
 
 def _error_of(raw: bytes) -> ServerError:

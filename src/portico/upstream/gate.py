@@ -46,6 +46,13 @@ class Gate:
                 ) from None
             raise
 
+    def try_enter(self) -> bool:
+        """Take a place if there is one."""
+        if self._inside >= self._most:
+            return False
+        self._inside += 1
+        return True
+
     def leave(self) -> None:
         """Give the place to the next."""
         while self._waiting:

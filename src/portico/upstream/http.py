@@ -56,10 +56,7 @@ class StreamableHttp:
 
     async def send(self, message: Outgoing) -> None:
         """Post a message. A request's answer is awaited behind; all else, until it is accepted."""
-        if message.id:
-            task = asyncio.create_task(self._request(message))
-            self._requests[message.id] = task
-            task.add_done_callback(lambda _: self._requests.pop(message.id, None))
+        if self.send_now(message):
             return
         web, _ = self._open_parts()
         try:
@@ -67,6 +64,15 @@ class StreamableHttp:
                 await web.body(response)
         except Broken as broken:
             raise broken.failure.error() from None
+
+    def send_now(self, message: Outgoing) -> bool:
+        """Begin a request; its answer is awaited behind."""
+        if not message.id:
+            return False
+        task = asyncio.create_task(self._request(message))
+        self._requests[message.id] = task
+        task.add_done_callback(lambda _: self._requests.pop(message.id, None))
+        return True
 
     def abandon(self, id: bytes) -> None:
         """Close the request's stream, which in the modern era cancels it."""

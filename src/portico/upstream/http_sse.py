@@ -64,6 +64,10 @@ class HttpSse:
         except Broken as broken:
             raise broken.failure.error() from None
 
+    def send_now(self, message: Outgoing) -> bool:
+        """Never: to send is to wait."""
+        return False
+
     def abandon(self, id: bytes) -> None:
         """All answers share the one stream: there is nothing to close."""
 

@@ -63,6 +63,7 @@ class Leg:
         self.told_roots = False
         self.closing = False
         """True if we are ending it ourselves."""
+        self._latest: Caller | None = None
         self._watcher = watcher
         self._exchange: Exchange | None = None
         self._server: Introduction | None = None
@@ -117,7 +118,7 @@ class Leg:
             return await exchange.ask(id, method, params, timeout=timeout, headers=headers)
         token = call.request.meta.progress_token
         self.calls[id] = call
-        self.callers.add(call.caller)
+        self.attach(call.caller)
         try:
             return await exchange.ask(
                 id,
@@ -129,6 +130,12 @@ class Leg:
             )
         finally:
             del self.calls[id]
+
+    def attach(self, caller: Caller) -> None:
+        """This client uses it now."""
+        if caller is not self._latest:
+            self._latest = caller
+            self.callers.add(caller)
 
     # What comes from the upstream.
 

@@ -89,6 +89,17 @@ class Lines:
         self._lent.add(found)
         return found
 
+    def at_hand(self, caller: Caller, modern: bool) -> Line | None:
+        """The way for a call, if there is one open that needs no taking."""
+        if self.is_own(caller, modern):
+            line = self._own.get(caller.session) if caller.session is not None else None
+        else:
+            lines = self._shared[self.era(modern)]
+            if len(lines) != 1 and self._plan.instances > 1:
+                return None
+            line = lines[0] if lines else None
+        return line if line is not None and line.open_leg is not None else None
+
     def give_back(self, line: Line) -> None:
         """A call no longer uses this way."""
         if line not in self._lent:

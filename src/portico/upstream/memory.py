@@ -60,6 +60,10 @@ class InMemory:
         assert self._served is not None
         self._served.received(message.data + b"\n")
 
+    def send_now(self, message: Outgoing) -> bool:
+        """Never: to send is to wait."""
+        return False
+
     def abandon(self, id: bytes) -> None:
         """All requests share the one pipe: there is nothing to close."""
 

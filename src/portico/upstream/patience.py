@@ -66,6 +66,11 @@ class Breaker:
         self._why = ""
 
     @property
+    def is_quiet(self) -> bool:
+        """True while nothing is wrong."""
+        return not self._failures
+
+    @property
     def is_open(self) -> bool:
         """True while calls fail at once."""
         return self._failures >= self._patience.failures

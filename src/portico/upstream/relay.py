@@ -30,6 +30,7 @@ from portico.protocol.eras import (
 from portico.protocol.methods import TABLE
 from portico.upstream.caller import Call, Caller
 from portico.upstream.exchange import ServerError
+from portico.upstream.express import Express, Reply
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
 from portico.upstream.leg import Leg
@@ -41,6 +42,7 @@ from portico.upstream.patience import Breaker
 MAX_ROUNDS = 10
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
+_TIMEOUT = TIMEOUT_KEY.encode()
 _GONE = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
@@ -90,6 +92,33 @@ class Relay:
             held = HeldCall(caller, request, context)
             held.start(self._fetch(held))
         return await self._answer(held, held.next())
+
+    def express(
+        self, caller: Caller, request: Request, context: Context, reply: Reply
+    ) -> Express | None:
+        """Begin a call that only needs to be passed on; None if it needs more than that."""
+        modern = request.version.modern
+        line = self._lines.at_hand(caller, modern)
+        leg = line.open_leg if line is not None else None
+        if line is None or leg is None or leg.modern != modern or not self._breaker.is_quiet:
+            return None
+        if request.meta.progress_token or context.deadline is not None:
+            return None
+        if (modern and leg.exchange.wire.mirrors) or _TIMEOUT in request.params:
+            return None
+        if not self._gate.try_enter():
+            return None
+        call = Call(caller, request, context)
+        express = Express(call, line, leg, self._gate, self._breaker, self._again)
+        if express.begin(request, self._plan.limits.call_s, reply):
+            return express
+        self._gate.leave()
+        return None
+
+    def _again(self, call: Call, error: TargetError) -> Awaitable[Response] | None:
+        if not self._may_repeat(call, error):
+            return None
+        return self._answer(call, self._fetch(call))
 
     def close(self) -> None:
         """Give up on calls that wait for answers."""
@@ -238,7 +267,7 @@ class Relay:
 
     def _timeout(self, call: Call) -> float:
         timeout = self._plan.limits.call_s
-        if TIMEOUT_KEY.encode() in call.request.params:
+        if _TIMEOUT in call.request.params:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):
                 timeout = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float) or timeout

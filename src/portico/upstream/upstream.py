@@ -7,12 +7,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.session import LOG_LEVELS
 from portico.model.types import Change
 from portico.upstream.caller import Caller, Callers
 from portico.upstream.exchange import ServerError
+from portico.upstream.express import Express, Reply, failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line, Plan
 from portico.upstream.lines import MODERN, Lines
@@ -63,9 +64,12 @@ class Upstream:
         """What this client is offered; from memory, where that has it."""
         modern = request.version.modern
         caller = self._callers.of(request, context)
-        view = self._views.get(self._lines.view(caller, modern))
-        wanted = self._lines.view(caller, modern)
-        return view if view.name == wanted else self._views.get(wanted)
+        name = self._lines.view(caller, modern)
+        if name in self._views:
+            return self._views.get(name)
+        self._views.get(name)
+        # What was remembered may say that another era is spoken, and so another view is right.
+        return self._views.get(self._lines.view(caller, modern))
 
     async def ready(self, request: Request, context: Context) -> View:
         """The same, with a catalog for sure: the upstream is started and asked if need be."""
@@ -114,6 +118,11 @@ class Upstream:
             self._lines.give_back(line)
 
     # What clients ask of it.
+
+    def express(self, request: Request, context: Context, reply: Reply) -> Express | None:
+        """Begin a call that only needs to be passed on; `reply` gets its answer, unless it is
+        cancelled. None if it needs more than that."""
+        return self._relay.express(self._callers.of(request, context), request, context, reply)
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError if there is none."""
@@ -233,9 +242,3 @@ class Upstream:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-def failed(error: TargetError) -> McpError:
-    """A failure of ours or of the upstream's, as the answer to a call."""
-    data = {"kind": error.kind, "server": error.server, **error.details}
-    return McpError(str(error), INTERNAL_ERROR, data)

@@ -105,6 +105,10 @@ class Wire(Protocol):
         """Send one message, waiting while the upstream is slow to read; raises TargetError."""
         ...
 
+    def send_now(self, message: Outgoing) -> bool:
+        """Send one message if that needs no waiting; False if it was not sent."""
+        ...
+
     def abandon(self, id: bytes) -> None:
         """Nobody waits for this request any more."""
         ...

@@ -1,0 +1,114 @@
+"""The short way for a call that needs nothing but to be passed on.
+
+No task, no future and no timer of its own: a line is written, and when the answer comes, another.
+Whatever is not plain (a connection to be opened, another era, progress, a queue) goes the long way
+through `Relay.answer`, and so does a call that may be begun again after its upstream died.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from portico.model.errors import McpError, TargetError
+from portico.model.message import Request, Response
+from portico.protocol.core import mcp_error_response
+from portico.upstream.caller import Call
+from portico.upstream.exchange import ServerError
+from portico.upstream.gate import Gate
+from portico.upstream.leg import Leg
+from portico.upstream.line import Line
+from portico.upstream.patience import Breaker
+
+Reply = Callable[[Response], None]
+Again = Callable[[Call, TargetError], Awaitable[Response] | None]
+"""Begins a failed call again the long way, if that can do no harm."""
+
+
+class Express:
+    """One call under way; it is answered once, or cancelled."""
+
+    __slots__ = ("_again", "_breaker", "_call", "_gate", "_id", "_leg", "_line", "_reply", "_task")
+
+    def __init__(
+        self, call: Call, line: Line, leg: Leg, gate: Gate, breaker: Breaker, again: Again
+    ) -> None:
+        self._call = call
+        self._line = line
+        self._leg = leg
+        self._gate = gate
+        self._breaker = breaker
+        self._again = again
+        self._id = b""
+        self._reply: Reply | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, request: Request, timeout: float, reply: Reply) -> bool:
+        """Send the call; False if it must go the long way."""
+        leg = self._leg
+        id = self._id = leg.exchange.next_id()
+        if not leg.exchange.begin(id, request.method, request.params, timeout, self._finished):
+            return False
+        self._reply = reply
+        leg.calls[id] = self._call
+        leg.attach(self._call.caller)
+        self._line.begin()
+        return True
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._reply is not None:
+            self._reply = None
+            self._over(answered=False)
+            self._leg.exchange.take_back(self._id)
+
+    def _over(self, answered: bool) -> None:
+        self._leg.calls.pop(self._id, None)
+        self._gate.leave()
+        self._line.end(answered)
+
+    def _finished(self, outcome: bytes | Exception) -> None:
+        reply = self._reply
+        if reply is None:
+            return
+        self._reply = None
+        self._over(answered=not isinstance(outcome, TargetError))
+        call = self._call
+        id = call.request.id
+        if isinstance(outcome, bytes):
+            response = Response(id=id, result=outcome)
+        elif isinstance(outcome, ServerError):
+            response = Response(id=id, error=outcome.raw, code=outcome.code)
+        else:
+            assert isinstance(outcome, TargetError)
+            if outcome.kind == "timeout":
+                self._breaker.failed("did not answer in time")
+                self._leg.exchange.take_back(self._id)
+            again = self._again(call, outcome)
+            if again is not None:
+                self._task = asyncio.create_task(self._repeat(again, reply))
+                return
+            response = mcp_error_response(id, failed(outcome))
+        if call.outbox.is_empty:
+            reply(response)
+        else:
+            self._task = asyncio.create_task(self._flushed(response, reply))
+
+    async def _flushed(self, response: Response, reply: Reply) -> None:
+        await self._call.outbox.flush()
+        reply(response)
+
+    async def _repeat(self, again: Awaitable[Response], reply: Reply) -> None:
+        try:
+            response = await again
+        except McpError as error:
+            response = mcp_error_response(self._call.request.id, error)
+        except TargetError as error:
+            response = mcp_error_response(self._call.request.id, failed(error))
+        reply(response)
+
+
+def failed(error: TargetError) -> McpError:
+    """A failure of ours or of the upstream's, as the answer to a call."""
+    data = {"kind": error.kind, "server": error.server, **error.details}
+    return McpError(str(error), data=data)
