@@ -35,10 +35,10 @@ def serve_stdio(
     drain_s: float = DRAIN_S,
 ) -> None:
     """Serve one client over stdin and stdout until it leaves or SIGTERM comes."""
-    from portico.transport.doorway import new_event_loop
+    from portico.transport.doorway import DoorwayLoop
     from portico.transport.pipes import serve_stdio as over_pipes
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         runner.run(_to_the_end(over_pipes(server.endpoint(links), out=out, drain_s=drain_s)))
 
 
@@ -63,7 +63,7 @@ def serve_http(
 
 def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
     """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
-    from portico.transport.doorway import new_event_loop
+    from portico.transport.doorway import DoorwayLoop
     from portico.transport.pipes import serve_stdio as over_pipes
     from portico.wrapping import Wrapped
 
@@ -73,7 +73,7 @@ def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float =
             await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
         return _said(wrapped.failure)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         return runner.run(_to_the_end(serve()))
 
 

@@ -5,13 +5,13 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from portico.chain.mirror import MirrorEndpoint
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.message import Request
 from portico.upstream.line import Plan
 from portico.upstream.upstream import Upstream
@@ -19,6 +19,11 @@ from portico.upstream.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
+    from portico.chain.calllog import CallLog
+    from portico.transport.control import Control
+
+_CONTROL_AFTER_S = 0.2
+"""The first client has its first answers by then, and nothing to wait for."""
 
 
 class Wrapping(Struct, frozen=True):
@@ -31,6 +36,7 @@ class Wrapping(Struct, frozen=True):
     cache: bool = True
     warm: bool = False
     refresh: bool = False
+    log: str | None = None
 
 
 class Wrapped:
@@ -49,10 +55,14 @@ class Wrapped:
             key=wrapping.key,
             report=report,
         )
-        self.endpoint = MirrorEndpoint(
+        mirror = MirrorEndpoint(
             self.upstream, failed, warm=wrapping.warm, lost=self._lost if alone else None
         )
-        self._refreshing: set[asyncio.Task[None]] = set()
+        self.endpoint: MirrorEndpoint | CallLog = mirror
+        if wrapping.log is not None:
+            self.endpoint = _logged(mirror, wrapping.log, self.upstream.name)
+        self._control: Control | None = None
+        self._behind: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -62,24 +72,55 @@ class Wrapped:
             loop.add_signal_handler(signal.SIGHUP, self.refresh)
         if self._wrapping.refresh:
             self.refresh()
+        control = loop.call_later(_CONTROL_AFTER_S, lambda: self._start(self._listen()))
         try:
             yield
         finally:
-            for task in tuple(self._refreshing):
+            control.cancel()
+            for task in tuple(self._behind):
                 task.cancel()
+            if self._control is not None:
+                await self._control.close()
             await self.upstream.close()
 
     def refresh(self) -> None:
         """Ask the upstream for all it offers, behind."""
-        task = asyncio.create_task(self._refresh())
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
+        self._start(self._refresh())
 
     async def _refresh(self) -> None:
         try:
             await self.upstream.refresh()
         except (TargetError, McpError) as error:
             report(f"cannot refresh: {error}")
+
+    async def _listen(self) -> None:
+        """Let the user ask, by `portico servers`."""
+        from portico.config.paths import state_dir
+        from portico.transport.control import Control
+
+        async def refresh() -> dict[str, Any]:
+            await self.upstream.refresh()
+            return self._status()
+
+        async def status() -> dict[str, Any]:
+            return self._status()
+
+        self._control = Control(
+            os.path.join(state_dir(), "control"), {"status": status, "refresh": refresh}
+        )
+        try:
+            await self._control.open()
+        except OSError as error:
+            report(f"`portico servers` cannot reach this process: {error.strerror or error}")
+
+    def _status(self) -> dict[str, Any]:
+        tasks = len(asyncio.all_tasks())
+        return {"pid": os.getpid(), "tasks": tasks, **self.upstream.status()}
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
 
     def _lost(self, error: McpError) -> None:
         self.failure = error
@@ -97,6 +138,15 @@ def failed(request: Request, error: BaseException) -> None:
     import logging
 
     logging.getLogger("portico").error("%s failed", request.method, exc_info=error)
+
+
+def _logged(mirror: MirrorEndpoint, path: str, server: str) -> "CallLog":
+    from portico.chain.calllog import CallLog
+
+    try:
+        return CallLog(mirror, path, server, report)
+    except OSError as error:
+        raise PorticoError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _memory() -> "Store":

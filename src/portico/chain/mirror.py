@@ -69,14 +69,7 @@ class MirrorEndpoint:
         meaning = TABLE.get((request.method, request.version))
         if meaning is None or meaning.kind is not Kind.CALL:
             return None
-        catalog = self._upstream.view(request, context).catalog
-        if catalog is None or meaning.capability not in catalog.kinds:
-            return None
-        if context.headers is not None and request.method == "tools/call":
-            tool = catalog.tool(request.name)
-            if tool is None or tool.header_params:
-                return None  # the headers are to be held against the arguments
-        return self._upstream.express(request, context, reply)
+        return self._upstream.express(meaning.capability, request, context, reply)
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""

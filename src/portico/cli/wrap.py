@@ -98,6 +98,7 @@ def _wrapping(options: _Options) -> "Wrapping":
         cache=options.cache,
         warm=options.warm,
         refresh=options.refresh,
+        log=options.log,
     )
 
 

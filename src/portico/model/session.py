@@ -19,6 +19,7 @@ class Session:
         "client_info",
         "id",
         "log_level",
+        "notes",
         "principal",
         "send",
         "subscriptions",
@@ -38,6 +39,8 @@ class Session:
         self.subscriptions: set[str] = set()
         self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
         """Puts a question that belongs to no call, where the transport can carry one."""
+        self.notes: dict[object, Any] = {}
+        """What those who serve it know of it, each under a key of its own."""
         self._parting: list[Callable[[], None]] | None = []
 
     def when_over(self, act: Callable[[], None]) -> None:

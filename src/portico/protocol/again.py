@@ -11,6 +11,7 @@ from portico.protocol.methods import TABLE, Kind
 _MOST = 16
 _LONGEST = 2048
 _ID = b'"id":'
+_LIST, _DISCOVER = b'/list"', b'/discover"'
 
 
 class Again:
@@ -21,7 +22,7 @@ class Again:
 
     def read(self, line: bytes, assumed: Version | None) -> Inbound:
         """The same as `inbound.read(line, assumed)`."""
-        if len(line) > _LONGEST:
+        if len(line) > _LONGEST or (_LIST not in line and _DISCOVER not in line):
             return read(line, assumed)
         before, _, rest = line.partition(_ID)
         id, _, after = rest.partition(b",")

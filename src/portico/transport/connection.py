@@ -19,7 +19,7 @@ class Endpoint(Protocol):
     """What a transport serves."""
 
     def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting; one to a list leaves nothing to be done after it."""
+        """The answer if it needs no waiting."""
         ...
 
     async def handle(self, request: Request, context: Context) -> Response:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.transport.connection import Endpoint
-from portico.transport.doorway import attend
 from portico.transport.stdio import MAX_LINE, StdioServer
 
 DRAIN_S = 30.0
@@ -77,30 +76,25 @@ async def _read_stdin(server: StdioServer, stop: asyncio.Event) -> Callable[[], 
         threading.Thread(target=_pump_file, args=(loop, server, stop), daemon=True).start()
         return lambda: None
 
-    def take() -> bool:
+    def take() -> None:
         try:
             data = os.read(0, _CHUNK)
         except (BlockingIOError, InterruptedError):
-            return True
+            return
         except OSError:
             data = b""  # a terminal that is gone
         if data:
-            return server.received(data)
-        close_input()
-        stop.set()
-        return False
-
-    def close_input() -> None:
-        attend(0, None)
-        loop.remove_reader(0)
+            server.received(data)
+        else:
+            loop.remove_reader(0)
+            stop.set()
 
     def close() -> None:
-        close_input()
+        loop.remove_reader(0)
         os.set_blocking(0, True)  # a terminal is the shell's again
 
     os.set_blocking(0, False)
     loop.add_reader(0, take)
-    attend(0, take)
     return close
 
 

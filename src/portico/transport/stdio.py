@@ -13,7 +13,6 @@ from portico.protocol.again import Again
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import LineReader
-from portico.protocol.methods import LISTS
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint, Running
 
@@ -54,20 +53,15 @@ class StdioServer:
         self._at_once = self._context()
         """For answers that need no waiting, all the same one: they keep nothing of it."""
 
-    def received(self, data: bytes) -> bool:
-        """Take in what was read, and answer at once what can be.
-
-        True if that was all: lists only, which leave the event loop nothing to do.
-        """
-        at_rest = True
+    def received(self, data: bytes) -> None:
+        """Take in what was read, and answer at once what can be."""
         for line in self._lines.feed(data):
             if line is None:
                 why = f"a line longer than {self._lines.limit} bytes"
                 version = self.session.version or LATEST_LEGACY
                 self._reply(error_response(b"", INVALID_REQUEST, why, version=version))
             elif line and not line.isspace():
-                at_rest &= self._take(self._again.read(line, self.session.version))
-        return at_rest
+                self._take(self._again.read(line, self.session.version))
 
     def ended(self) -> None:
         """The client closed its end: whatever is in flight is cancelled."""
@@ -118,11 +112,10 @@ class StdioServer:
         """Wait until the client leaves or we drain."""
         await self._over.wait()
 
-    def _take(self, inbound: Inbound) -> bool:
-        """True if it was a list and is answered."""
+    def _take(self, inbound: Inbound) -> None:
         if isinstance(inbound, Request):
-            return self._serve(inbound)
-        if isinstance(inbound, Refused):
+            self._serve(inbound)
+        elif isinstance(inbound, Refused):
             if not inbound.is_notice:
                 self._reply(inbound.response)
         elif isinstance(inbound, Answer):
@@ -130,24 +123,21 @@ class StdioServer:
         else:
             batch = Batch(lambda answers: self._send(answers) if answers else None)
             batch.serve(inbound, self._endpoint, self.connection, self._context())
-        return False
 
-    def _serve(self, request: Request) -> bool:
+    def _serve(self, request: Request) -> None:
         if request.method == "notifications/cancelled" and not request.id:
             self.connection.cancel(request)
-            return False
+            return
         if self._draining and request.id:
             self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
-            return False
+            return
         response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
         if response is None and self.connection.running >= MOST_RUNNING:
             response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
         if response is None and (self._express is None or not self._hurry(request)):
             response = self.connection.start(request, lambda: self._answer(request))
-        if response is None:
-            return False
-        self._reply(response)
-        return request.method in LISTS
+        if response is not None:
+            self._reply(response)
 
     def _hurry(self, request: Request) -> bool:
         """Begin a call that needs no task; False if it needs one."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -26,12 +25,15 @@ class Caller:
         self.session = session
         self.level = ""
         """The log level it set, if it set one."""
+        self.route: object = None
+        """The way its calls took last."""
         self.learn(capabilities, info)
 
     def learn(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         """Take in what it says of itself."""
         self.capabilities = capabilities
         self.info = info
+        self.route = None
         self.talks_back = any(kind in capabilities for kind in _TALKS_BACK)
         """True if it can be asked: then its answers must not reach anybody else's child."""
 
@@ -43,9 +45,6 @@ class Caller:
 class Callers:
     """Knows the clients by their sessions."""
 
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Session, Caller] = WeakKeyDictionary()
-
     def of(self, request: Request, context: Context) -> Caller:
         """Who asks. A modern request says itself what its client can do."""
         session = context.session
@@ -53,9 +52,9 @@ class Callers:
         if not meta.client_capabilities:
             if session is None:
                 return Caller(None, {}, {})
-            caller = self._known.get(session)
+            caller: Caller | None = session.notes.get(self)
             if caller is None:
-                caller = self._known[session] = Caller(session, {}, {})
+                caller = session.notes[self] = Caller(session, {}, {})
             if caller.capabilities is not session.capabilities:
                 caller.learn(session.capabilities, session.client_info)
             return caller
@@ -63,10 +62,10 @@ class Callers:
         info = _object(meta.client_info)
         if session is None:
             return Caller(None, capabilities, info)
-        caller = self._known.get(session)
+        caller = session.notes.get(self)
         if caller is None or caller.capabilities != capabilities:
             level = "" if caller is None else caller.level
-            caller = self._known[session] = Caller(session, capabilities, info)
+            caller = session.notes[self] = Caller(session, capabilities, info)
             caller.level = level
         return caller
 
@@ -130,7 +129,19 @@ class Call:
         self.caller = caller
         self.request = request
         self.context = context
-        self.outbox = Outbox(context.peer)
+        self._outbox: Outbox | None = None
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is to reach the client before its answer does."""
+        if self._outbox is None:
+            self._outbox = Outbox(self.context.peer)
+        return self._outbox
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if nothing is on its way to the client."""
+        return self._outbox is None or self._outbox.is_empty
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Put a question of the upstream's to the client; raises AskError."""

@@ -81,15 +81,15 @@ class Express:
             response = Response(id=id, error=outcome.raw, code=outcome.code)
         else:
             assert isinstance(outcome, TargetError)
+            self._breaker.failed_call(outcome)
             if outcome.kind == "timeout":
-                self._breaker.failed("did not answer in time")
                 self._leg.exchange.take_back(self._id)
             again = self._again(call, outcome)
             if again is not None:
                 self._task = asyncio.create_task(self._repeat(again, reply))
                 return
             response = mcp_error_response(id, failed(outcome))
-        if call.outbox.is_empty:
+        if call.is_quiet:
             reply(response)
         else:
             self._task = asyncio.create_task(self._flushed(response, reply))

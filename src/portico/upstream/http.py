@@ -48,6 +48,7 @@ class StreamableHttp:
         self._listener: asyncio.Task[None] | None = None
         self._session = ""
         self._version: Version | None = None
+        self._closing = False
 
     async def open(self, receiver: Receiver) -> None:
         """Nothing is sent yet: the first request shows whether anybody is there."""
@@ -88,8 +89,9 @@ class StreamableHttp:
 
     async def close(self) -> None:
         """End all streams, and the session if there is one."""
-        if self._web is None:
+        if self._web is None or self._closing:
             return
+        self._closing = True
         tasks = [*self._requests.values(), *([self._listener] if self._listener else [])]
         for task in tasks:
             task.cancel()

@@ -304,8 +304,9 @@ class Line:
         self._breaker.failed(why)
 
     def _lost(self, leg: Leg, failure: Failure) -> None:
-        if self._leg is not leg or self.state is State.FAILED:
-            return
+        if self._leg is not leg:
+            return  # several requests may meet the same end
+        self._leg = None
         self._happens(Event.LOST)
         self._pause.failed()
         self._breaker.failed(failure.why)

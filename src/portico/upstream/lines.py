@@ -95,9 +95,8 @@ class Lines:
             line = self._own.get(caller.session) if caller.session is not None else None
         else:
             lines = self._shared[self.era(modern)]
-            if len(lines) != 1 and self._plan.instances > 1:
-                return None
-            line = lines[0] if lines else None
+            # Of several, the least busy one is chosen for each call.
+            line = lines[0] if lines and self._plan.instances == 1 else None
         return line if line is not None and line.open_leg is not None else None
 
     def give_back(self, line: Line) -> None:

@@ -15,7 +15,7 @@ Write = Callable[[tuple[bytes, ...]], None]
 class Served(Protocol):
     """The other end: what a stdio transport makes of an endpoint."""
 
-    def received(self, data: bytes) -> object:
+    def received(self, data: bytes) -> None:
         """Take in a line."""
         ...
 

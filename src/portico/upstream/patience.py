@@ -75,14 +75,14 @@ class Breaker:
         """True while calls fail at once."""
         return self._failures >= self._patience.failures
 
-    def check(self) -> None:
-        """Let a call pass, or raise TargetError; when the time is up one call may try."""
+    def check(self) -> bool:
+        """Let a call pass, or raise TargetError; when the time is up one may try: True for that."""
         if not self.is_open:
-            return
+            return False
         left = self._opened + self._patience.open_s - self._clock()
         if left <= 0 and not self._trying:
             self._trying = True
-            return
+            return True
         raise TargetError(
             f"{self._server} failed {self._failures} times in a row and is left alone for "
             f"{max(left, 0):.0f} s more; the last time it {self._why}",
@@ -98,6 +98,12 @@ class Breaker:
         self._trying = False
         if self.is_open:
             self._opened = self._clock()
+
+    def failed_call(self, error: TargetError) -> None:
+        """A call failed: that counts if its connection lives on, so that nobody else tells us."""
+        ill = error.kind in ("timeout", "network") or error.details.get("status", 0) >= 500
+        if ill:
+            self.failed(str(error).removeprefix(f"{self._server} "))
 
     def succeeded(self) -> None:
         """It answered."""

@@ -34,7 +34,7 @@ from portico.upstream.express import Express, Reply
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
 from portico.upstream.leg import Leg
-from portico.upstream.line import Plan
+from portico.upstream.line import Line, Plan
 from portico.upstream.lines import MODERN, Lines
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.patience import Breaker
@@ -59,6 +59,17 @@ class _Hints(Struct):
 
 class _Annotated(Struct):
     annotations: _Hints | None = None
+
+
+class Route:
+    """An open way for one client's calls."""
+
+    __slots__ = ("leg", "line", "modern")
+
+    def __init__(self, line: Line, leg: Leg, modern: bool) -> None:
+        self.line = line
+        self.leg = leg
+        self.modern = modern
 
 
 class Relay:
@@ -93,23 +104,30 @@ class Relay:
             held.start(self._fetch(held))
         return await self._answer(held, held.next())
 
-    def express(
-        self, caller: Caller, request: Request, context: Context, reply: Reply
-    ) -> Express | None:
-        """Begin a call that only needs to be passed on; None if it needs more than that."""
-        modern = request.version.modern
+    def route(self, caller: Caller, modern: bool) -> Route | None:
+        """The way for a plain call, if one is open in the client's own era."""
+        route = caller.route
+        if isinstance(route, Route) and route.modern == modern and not route.leg.exchange.failure:
+            return route
         line = self._lines.at_hand(caller, modern)
         leg = line.open_leg if line is not None else None
-        if line is None or leg is None or leg.modern != modern or not self._breaker.is_quiet:
+        if line is None or leg is None or leg.modern != modern:
             return None
+        if modern and leg.exchange.wire.mirrors:
+            return None  # what HTTP mirrors must be looked up
+        route = caller.route = Route(line, leg, modern)
+        return route
+
+    def express(
+        self, route: Route, caller: Caller, request: Request, context: Context, reply: Reply
+    ) -> Express | None:
+        """Begin a call that only needs to be passed on; None if it needs more than that."""
         if request.meta.progress_token or context.deadline is not None:
             return None
-        if (modern and leg.exchange.wire.mirrors) or _TIMEOUT in request.params:
-            return None
-        if not self._gate.try_enter():
+        if not self._breaker.is_quiet or _TIMEOUT in request.params or not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
-        express = Express(call, line, leg, self._gate, self._breaker, self._again)
+        express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again)
         if express.begin(request, self._plan.limits.call_s, reply):
             return express
         self._gate.leave()
@@ -118,7 +136,7 @@ class Relay:
     def _again(self, call: Call, error: TargetError) -> Awaitable[Response] | None:
         if not self._may_repeat(call, error):
             return None
-        return self._answer(call, self._fetch(call))
+        return self._answer(call, self._fetch(call, again=False))
 
     def close(self) -> None:
         """Give up on calls that wait for answers."""
@@ -143,25 +161,24 @@ class Relay:
             result = self._held.keep(call, result)
         return Response(id=call.request.id, result=result)
 
-    async def _fetch(self, call: Call) -> bytes:
-        """The raw result, in the client's own era; begun again if that cannot do harm."""
+    async def _fetch(self, call: Call, again: bool = True) -> bytes:
+        """The raw result, in the client's own era; begun `again` once if that cannot do harm."""
         timeout = self._timeout(call)
-        self._breaker.check()
+        tries_it = self._breaker.check()
         try:
             await self._gate.enter(timeout)
-        except BaseException:
-            self._breaker.withdrawn()
-            raise
-        try:
             try:
+                try:
+                    return await self._try(call, timeout)
+                except TargetError as error:
+                    if not again or not self._may_repeat(call, error):
+                        raise
                 return await self._try(call, timeout)
-            except TargetError as error:
-                if not self._may_repeat(call, error):
-                    raise
-            return await self._try(call, timeout)
+            finally:
+                self._gate.leave()
         finally:
-            self._gate.leave()
-            self._breaker.withdrawn()
+            if tries_it:
+                self._breaker.withdrawn()
 
     async def _try(self, call: Call, timeout: float) -> bytes:
         line = self._lines.take(call.caller, call.request.version.modern)
@@ -169,14 +186,16 @@ class Relay:
         answered = False
         try:
             leg = await line.leg()
-            result = await self._over(leg, call, timeout)
+            try:
+                result = await self._over(leg, call, timeout)
+            except TargetError as error:
+                # Who is in a hurry may be, but that says nothing of the upstream.
+                if error.kind != "timeout" or timeout >= self._plan.limits.call_s:
+                    self._breaker.failed_call(error)
+                raise
             answered = True
         except McpError:
             answered = True
-            raise
-        except TargetError as error:
-            if error.kind == "timeout":
-                self._breaker.failed("did not answer in time")
             raise
         else:
             return result

@@ -119,10 +119,23 @@ class Upstream:
 
     # What clients ask of it.
 
-    def express(self, request: Request, context: Context, reply: Reply) -> Express | None:
+    def express(
+        self, capability: str, request: Request, context: Context, reply: Reply
+    ) -> Express | None:
         """Begin a call that only needs to be passed on; `reply` gets its answer, unless it is
         cancelled. None if it needs more than that."""
-        return self._relay.express(self._callers.of(request, context), request, context, reply)
+        caller = self._callers.of(request, context)
+        route = self._relay.route(caller, request.version.modern)
+        if route is None:
+            return None
+        catalog = self._views.get(route.line.view).catalog
+        if catalog is None or capability not in catalog.kinds:
+            return None
+        if context.headers is not None and request.method == "tools/call":
+            tool = catalog.tool(request.name)
+            if tool is None or tool.header_params:
+                return None  # the headers are to be held against the arguments
+        return self._relay.express(route, caller, request, context, reply)
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError if there is none."""
@@ -195,7 +208,7 @@ class Upstream:
         line = next((line for line in self._lines if line.open_leg is leg), None)
         if line is None:
             return
-        self._views.survey(self._views.get(line.view), leg)
+        self._views.changed(line.view, leg)
 
     def updated(self, leg: Leg, uri: str, params: bytes) -> None:
         """A resource has changed."""

@@ -123,36 +123,53 @@ class Views:
                 )
         return view
 
-    def survey(self, view: View, leg: Leg) -> "asyncio.Future[None]":
-        """Ask for all lists; done as soon as they are there, or cannot be had."""
+    def changed(self, name: str, leg: Leg) -> None:
+        """The upstream says that a list has changed: ask again, also if we are just asking."""
+        view = self.get(name)
+        if view.surveying is None:
+            self.survey(view, leg)
+        else:
+            view.stale = True
+
+    def survey(self, view: View, leg: Leg, *, changed: bool = False) -> "asyncio.Future[None]":
+        """Ask for all lists; done as soon as they are there, or cannot be had.
+
+        `changed` if those that are on their way may be out of date already.
+        """
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
-            view.surveying = self._spawn(self._surveys(view, leg, view.asked))
-            view.surveying.add_done_callback(lambda _: setattr(view, "surveying", None))
+            view.surveying = self._spawn(self._surveys(view, leg))
         elif view.asked is not None and view.asked.done():
             view.stale = True  # too soon after the last time: its turn comes
+            view.asked = asyncio.get_running_loop().create_future()
+        elif changed:
+            view.stale = True
         assert view.asked is not None
         return view.asked
 
-    async def _surveys(self, view: View, leg: Leg, asked: "asyncio.Future[None]") -> None:
+    async def _surveys(self, view: View, leg: Leg) -> None:
         """Ask, and again if the lists change meanwhile, at most once a second."""
+        failure: TargetError | McpError = TargetError(
+            f"{self.name} ended before it said what it offers", kind="closed", server=self.name
+        )
         try:
             while True:
                 view.stale = False
                 await self._ask_lists(view, leg)
-                if not asked.done():
-                    asked.set_result(None)
+                if view.asked is not None and not view.asked.done():
+                    view.asked.set_result(None)
                 await asyncio.sleep(REFRESH_S)
                 if not view.stale or leg.exchange.is_over():
                     return
         except (TargetError, McpError) as error:
-            if not asked.done():
-                asked.set_exception(error)
-                asked.exception()  # looked at: perhaps nobody waits for it
+            failure = error
             if not leg.closing:
                 self._report(f"the lists of {self.name} cannot be refreshed: {error}")
         finally:
-            asked.cancel()
+            view.surveying = None
+            if view.asked is not None and not view.asked.done():
+                view.asked.set_exception(failure)
+                view.asked.exception()  # looked at: perhaps nobody waits for it
 
     async def _ask_lists(self, view: View, leg: Leg) -> None:
         modern, mirrors = leg.modern, leg.exchange.wire.mirrors
