@@ -131,19 +131,14 @@ class Views:
         else:
             view.stale = True
 
-    def survey(self, view: View, leg: Leg, *, changed: bool = False) -> "asyncio.Future[None]":
-        """Ask for all lists; done as soon as they are there, or cannot be had.
-
-        `changed` if those that are on their way may be out of date already.
-        """
+    def survey(self, view: View, leg: Leg) -> "asyncio.Future[None]":
+        """Ask for all lists; done as soon as they are there, or cannot be had."""
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
             view.surveying = self._spawn(self._surveys(view, leg))
         elif view.asked is not None and view.asked.done():
             view.stale = True  # too soon after the last time: its turn comes
             view.asked = asyncio.get_running_loop().create_future()
-        elif changed:
-            view.stale = True
         assert view.asked is not None
         return view.asked
 
