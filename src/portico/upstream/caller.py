@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from portico.model.context import Context, Peer
+from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
 from portico.model.session import Session
 from portico.model.version import Version
@@ -129,6 +130,8 @@ class Call:
         self.caller = caller
         self.request = request
         self.context = context
+        self.missing: MissingCapability | None = None
+        """What the client would have had to declare; that is then its answer."""
         self._outbox: Outbox | None = None
 
     @property
@@ -151,13 +154,14 @@ class Call:
         return await peer.ask(method, params)
 
     def lacks(self, capability: str, part: str) -> None:
-        """The upstream asked what this client cannot be asked."""
+        """The upstream asked what this client cannot be asked, which a modern one is told."""
+        if self.request.version.modern:
+            detail: dict[str, Any] | None = {part: {}} if part and part != "form" else None
+            self.missing = MissingCapability(capability, detail)
 
 
 async def ask_session(caller: Caller, method: str, params: bytes) -> bytes:
     """Put a question that belongs to no call; raises AskError."""
-    from portico.model.errors import AskError
-
     ask = caller.session.ask if caller.session is not None else None
     if ask is None:
         raise AskError("there is no way to ask the client now")

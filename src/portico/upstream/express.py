@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from portico.model.errors import McpError, TargetError
-from portico.model.message import Request, Response
+from portico.model.message import Response
 from portico.protocol.core import mcp_error_response
 from portico.upstream.caller import Call
 from portico.upstream.exchange import ServerError
@@ -19,6 +19,8 @@ from portico.upstream.line import Line
 from portico.upstream.patience import Breaker
 
 Reply = Callable[[Response], None]
+Back = Callable[[Call, Leg, bytes | ServerError], Response]
+"""Makes a response of what the upstream answered."""
 Again = Callable[[Call, TargetError], Awaitable[Response] | None]
 """Begins a failed call again the long way, if that can do no harm."""
 
@@ -26,11 +28,30 @@ Again = Callable[[Call, TargetError], Awaitable[Response] | None]
 class Express:
     """One call under way; it is answered once, or cancelled."""
 
-    __slots__ = ("_again", "_breaker", "_call", "_gate", "_id", "_leg", "_line", "_reply", "_task")
+    __slots__ = (
+        "_again",
+        "_back",
+        "_breaker",
+        "_call",
+        "_gate",
+        "_id",
+        "_leg",
+        "_line",
+        "_reply",
+        "_task",
+    )
 
     def __init__(
-        self, call: Call, line: Line, leg: Leg, gate: Gate, breaker: Breaker, again: Again
+        self,
+        call: Call,
+        line: Line,
+        leg: Leg,
+        gate: Gate,
+        breaker: Breaker,
+        again: Again,
+        back: Back,
     ) -> None:
+        self._back = back
         self._call = call
         self._line = line
         self._leg = leg
@@ -41,11 +62,11 @@ class Express:
         self._reply: Reply | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, request: Request, timeout: float, reply: Reply) -> bool:
+    def begin(self, params: bytes, timeout: float, reply: Reply) -> bool:
         """Send the call; False if it must go the long way."""
         leg = self._leg
         id = self._id = leg.exchange.next_id()
-        if not leg.exchange.begin(id, request.method, request.params, timeout, self._finished):
+        if not leg.exchange.begin(id, self._call.request.method, params, timeout, self._finished):
             return False
         self._reply = reply
         leg.calls[id] = self._call
@@ -74,11 +95,8 @@ class Express:
         self._reply = None
         self._over(answered=not isinstance(outcome, TargetError))
         call = self._call
-        id = call.request.id
-        if isinstance(outcome, bytes):
-            response = Response(id=id, result=outcome)
-        elif isinstance(outcome, ServerError):
-            response = Response(id=id, error=outcome.raw, code=outcome.code)
+        if isinstance(outcome, bytes | ServerError):
+            response = self._back(call, self._leg, outcome)
         else:
             assert isinstance(outcome, TargetError)
             self._breaker.failed_call(outcome)
@@ -88,7 +106,7 @@ class Express:
             if again is not None:
                 self._task = asyncio.create_task(self._repeat(again, reply))
                 return
-            response = mcp_error_response(id, failed(outcome))
+            response = mcp_error_response(call.request.id, failed(outcome))
         if call.is_quiet:
             reply(response)
         else:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.model.context import Context
-from portico.model.errors import AskError, InvalidParams, MissingCapability, TargetError
+from portico.model.errors import AskError, InvalidParams, TargetError
 from portico.model.message import Request
 from portico.protocol.codec import encode
 from portico.protocol.eras import modern_question
@@ -45,7 +45,6 @@ class HeldCall(Call):
         self._open: dict[str, tuple[dict[str, Any], asyncio.Future[bytes]]] = {}
         self._numbers = 0
         self._stirred = asyncio.Event()
-        self._missing: MissingCapability | None = None
         self._work: asyncio.Task[bytes] | None = None
 
     def start(self, work: Awaitable[bytes]) -> None:
@@ -58,7 +57,7 @@ class HeldCall(Call):
         work = self._work
         assert work is not None
         try:
-            while not work.done() and not self._open and self._missing is None:
+            while not work.done() and not self._open and self.missing is None:
                 self._stirred.clear()
                 await self._stirred.wait()
             if self._open and not work.done():
@@ -66,9 +65,9 @@ class HeldCall(Call):
         except asyncio.CancelledError:
             self.cancel()
             raise
-        if self._missing is not None:
+        if self.missing is not None:
             self.cancel()
-            raise self._missing
+            raise self.missing
         if work.done():
             return work.result()
         return Questions({key: question for key, (question, _) in self._open.items()})
@@ -98,8 +97,7 @@ class HeldCall(Call):
 
     def lacks(self, capability: str, part: str) -> None:
         """End the call as a modern server would have: the client must declare this first."""
-        detail: dict[str, Any] | None = {part: {}} if part and part != "form" else None
-        self._missing = MissingCapability(capability, detail)
+        super().lacks(capability, part)
         self._stirred.set()
 
     def cancel(self) -> None:

@@ -10,12 +10,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.model.context import Context
-from portico.model.errors import AskError, McpError, TargetError
+from portico.model.errors import AskError, McpError, MissingCapability, TargetError
 from portico.model.message import Request, Response
 from portico.model.offer import Item
 from portico.protocol.codec import encode
+from portico.protocol.core import mcp_error_response
 from portico.protocol.eras import (
     URL_REQUIRED,
+    declares,
     error_code,
     legacy_params,
     legacy_question,
@@ -95,7 +97,8 @@ class Relay:
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError or TargetError if there is none."""
-        if not request.version.modern or self._lines.speaks.get(MODERN):
+        modern = request.version.modern
+        if not modern or self._lines.speaks.get(MODERN) or not caller.talks_back:
             call = Call(caller, request, context)
             return await self._answer(call, self._fetch(call))
         held = self._held.returning(request, context)
@@ -105,16 +108,18 @@ class Relay:
         return await self._answer(held, held.next())
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
-        """The way for a plain call, if one is open in the client's own era."""
+        """The way for a plain call, if one is open."""
         route = caller.route
         if isinstance(route, Route) and route.modern == modern and not route.leg.exchange.failure:
             return route
         line = self._lines.at_hand(caller, modern)
         leg = line.open_leg if line is not None else None
-        if line is None or leg is None or leg.modern != modern:
+        if line is None or leg is None:
             return None
-        if modern and leg.exchange.wire.mirrors:
-            return None  # what HTTP mirrors must be looked up
+        if leg.modern and (not modern or leg.exchange.wire.mirrors):
+            return None  # there may be rounds, or headers that mirror what must be looked up
+        if modern and not leg.modern and caller.talks_back:
+            return None  # its call may have to be held
         route = caller.route = Route(line, leg, modern)
         return route
 
@@ -127,8 +132,11 @@ class Relay:
         if not self._breaker.is_quiet or _TIMEOUT in request.params or not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
-        express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again)
-        if express.begin(request, self._plan.limits.call_s, reply):
+        bridged = route.modern != route.leg.modern
+        back = _from_legacy if bridged else _as_it_is
+        express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again, back)
+        params = legacy_params(request.params, b"") if bridged else request.params
+        if express.begin(params, self._plan.limits.call_s, reply):
             return express
         self._gate.leave()
         return None
@@ -156,6 +164,8 @@ class Relay:
             await call.outbox.flush()
             return Response(id=call.request.id, error=error.raw, code=error.code)
         await call.outbox.flush()
+        if call.missing is not None:
+            raise call.missing
         if isinstance(result, Questions):
             assert isinstance(call, HeldCall)
             result = self._held.keep(call, result)
@@ -219,14 +229,7 @@ class Relay:
         except ServerError as error:
             if leg.modern == modern or not error.raw:
                 raise
-            if modern and error.code == URL_REQUIRED:
-                asked = pages_to_visit(error.raw)
-                if asked:
-                    return encode({"resultType": "input_required", "inputRequests": asked})
-            code = error_code(call.request.method, error.code, modern)
-            if code != error.code:
-                error.raw, error.code = with_code(error.raw, code), code
-            raise
+            return _other_error(call, error)
 
     async def _send(self, leg: Leg, call: Call, id: bytes, params: bytes, timeout: float) -> bytes:
         request = call.request
@@ -333,3 +336,43 @@ class Relay:
         if declared:
             params["arguments"] = request.decode().get("arguments")
         return mirrored_headers(request.method, params, leg.server.version, declared)
+
+
+def _as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    id = call.request.id
+    if isinstance(outcome, bytes):
+        return Response(id=id, result=outcome)
+    return Response(id=id, error=outcome.raw, code=outcome.code)
+
+
+def _from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What a legacy upstream answered, as a modern client gets it."""
+    if call.missing is not None:
+        return mcp_error_response(call.request.id, call.missing)
+    try:
+        if isinstance(outcome, bytes):
+            info = encode(leg.server.info)
+            outcome = modern_result(call.request.method, outcome, info)
+        else:
+            outcome = _other_error(call, outcome)
+    except ServerError as error:
+        outcome = error
+    except McpError as error:
+        return mcp_error_response(call.request.id, error)
+    return _as_it_is(call, leg, outcome)
+
+
+def _other_error(call: Call, error: ServerError) -> bytes:
+    """Raise an upstream's error under the code that the client's era has for it; what the other
+    era says by a result is returned."""
+    modern = call.request.version.modern
+    if modern and error.code == URL_REQUIRED:
+        if not declares(call.caller.capabilities, "elicitation", "url"):
+            raise MissingCapability("elicitation", {"url": {}})
+        asked = pages_to_visit(error.raw)
+        if asked:
+            return encode({"resultType": "input_required", "inputRequests": asked})
+    code = error_code(call.request.method, error.code, modern)
+    if code != error.code:
+        error.raw, error.code = with_code(error.raw, code), code
+    raise error
