@@ -26,6 +26,11 @@ def recorder(*options: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "recorder.py"), *options]
 
 
+def shelf(file: Path) -> list[str]:
+    """The command line of the server whose tools are the words of a file."""
+    return [sys.executable, "-I", "-S", str(HERE / "shelf.py"), str(file)]
+
+
 @contextmanager
 def listening(command: list[str]) -> Iterator[str]:
     """The URL of a server that prints its port first, for as long as the block runs."""

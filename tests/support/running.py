@@ -139,15 +139,15 @@ def http_server(component: Path, *options: str) -> Iterator[HttpServer]:
         server.stop()
 
 
-class StdioServer(Child):
-    """A component on a pair of pipes, for tests that speak JSON-RPC themselves.
+class Piped(Child):
+    """A command on a pair of pipes, for tests that speak JSON-RPC themselves.
 
     What it writes is heard by an oracle, so every test that uses it checks the wire as well.
     """
 
-    def __init__(self, component: Path, *options: str, watched: bool = True) -> None:
+    def __init__(self, command: list[str], *, watched: bool = True) -> None:
         """Unwatched, it may be asked two things by the same id, which no oracle could follow."""
-        super().__init__(portico_run(component, *options), subprocess.PIPE)
+        super().__init__(command, subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -228,6 +228,13 @@ class StdioServer(Child):
             for line in self._out:
                 self._lines.put(line)
         self._lines.put(None)
+
+
+class StdioServer(Piped):
+    """A component on a pair of pipes."""
+
+    def __init__(self, component: Path, *options: str, watched: bool = True) -> None:
+        super().__init__(portico_run(component, *options), watched=watched)
 
 
 def initialize_params(version: str) -> dict[str, Any]:

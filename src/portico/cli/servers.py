@@ -12,6 +12,9 @@ from portico.config.paths import state_dir
 from portico.model.errors import PorticoError
 from portico.transport.control import ask, names
 
+_Told = list[tuple[str, dict[str, Any]]]
+"""What a Portico said, beside the name of its socket."""
+
 _STATUS_S = 5.0
 
 
@@ -21,8 +24,9 @@ def main(argv: list[str]) -> int:
     folder = os.path.join(state_dir(), "control")
     running = _chosen(_running(folder), options.name)
     if options.do == "refresh":
-        running = {name: _asked(folder, name, "refresh", options.timeout) for name in running}
-    answers = list(running.values())
+        answers = [_refreshed(folder, name, told, options.timeout) for name, told in running]
+    else:
+        answers = [told for _, told in running]
     if options.json:
         Screen(sys.stdout).json(msgspec.json.encode(answers))
     else:
@@ -35,35 +39,33 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _running(folder: str) -> dict[str, dict[str, Any]]:
-    """What each that lives says of itself, by its socket."""
-    found = {}
-    for name in names(folder):
-        answer = _asked(folder, name, "status", _STATUS_S)
-        if answer:
-            found[name] = answer
+def _running(folder: str) -> _Told:
+    """What each that lives says of itself."""
+    asked = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
+    found = [
+        (name, {"pid": name.partition(".")[0], **told}) for name, told in asked if told is not None
+    ]
     if not found:
         raise PorticoError("no server runs behind Portico now; `portico wrap` starts one")
     return found
 
 
-def _chosen(running: dict[str, dict[str, Any]], wanted: str | None) -> dict[str, dict[str, Any]]:
+def _chosen(running: _Told, wanted: str | None) -> _Told:
     """Those of this name; if there are none, those that have it in theirs."""
     if wanted is None:
         return running
-    called = {name: _called(answer) for name, answer in running.items()}
-    chosen = [name for name in running if called[name] == wanted]
-    chosen = chosen or [name for name in running if wanted in called[name]]
+    chosen = [one for one in running if _called(one[1]) == wanted]
+    chosen = chosen or [one for one in running if wanted in _called(one[1])]
     if not chosen:
-        there = ", ".join(sorted(set(called.values())))
+        there = ", ".join(sorted({_called(told) for _, told in running}))
         raise PorticoError(f"no server {wanted!r} runs behind Portico now; there is {there}")
-    return {name: running[name] for name in chosen}
+    return chosen
 
 
-def _asked(folder: str, name: str, do: str, within_s: float) -> dict[str, Any]:
-    """Its answer; empty if it is dead."""
-    answer = ask(folder, name, do, within_s)
-    return {"pid": name.partition(".")[0], **answer} if answer is not None else {}
+def _refreshed(folder: str, name: str, told: dict[str, Any], within_s: float) -> dict[str, Any]:
+    """What it says when it has asked its server; one that fails says less of itself."""
+    answer = ask(folder, name, "refresh", within_s) or {"ok": False, "error": "it has ended"}
+    return {"pid": told["pid"], "server": told.get("server", ""), **answer}
 
 
 def _called(answer: dict[str, Any]) -> str:
