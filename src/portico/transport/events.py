@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Protocol
 
 from portico.transport.asgi import JSON_TYPE, Headers, Message, Send
 
@@ -31,6 +32,14 @@ def priming_event(id: str, retry_ms: int) -> bytes:
     return b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), retry_ms)
 
 
+class Beats(Protocol):
+    """A response that may be quiet for long."""
+
+    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say nothing, audibly, if nothing was said since the last beat."""
+        ...
+
+
 class Pulse:
     """Keeps the quiet streams of one app alive, with one timer for all of them.
 
@@ -40,11 +49,11 @@ class Pulse:
 
     def __init__(self, quiet_s: float) -> None:
         self._step_s = quiet_s / 2 / _SLOTS
-        self._slots: tuple[set[Exchange], ...] = tuple(set() for _ in range(_SLOTS))
+        self._slots: tuple[set[Beats], ...] = tuple(set() for _ in range(_SLOTS))
         self._next = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, exchange: "Exchange") -> "set[Exchange]":
+    def add(self, exchange: Beats) -> set[Beats]:
         """Look after an exchange until it is taken out of the set that comes back."""
         self._next = (self._next + 1) % _SLOTS
         slot = self._slots[self._next]
@@ -55,7 +64,7 @@ class Pulse:
         return slot
 
     def _beat(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        for exchange in self._slots[number]:
+        for exchange in tuple(self._slots[number]):
             exchange.beat(loop)
         self._timer = None
         if any(self._slots):

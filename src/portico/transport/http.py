@@ -39,6 +39,8 @@ from portico.transport.limits import Limits, Load
 from portico.transport.modern import Modern
 from portico.transport.sessions import HttpSession
 from portico.transport.sse import OldSse
+from portico.transport.stdio import Express
+from portico.transport.swift import Line, Swift
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
@@ -49,6 +51,12 @@ STATIC_HEADERS = frozenset(
     if version.modern and meaning.kind is Kind.STATIC
 )
 """A request with one of these headers may be answered by `HttpApp.at_once`."""
+CALL_HEADERS = frozenset(
+    (METHOD_HEADER.encode(), method.encode())
+    for (method, version), meaning in TABLE.items()
+    if version.modern and meaning.kind is Kind.CALL
+)
+"""A request with one of these headers may be begun by `HttpApp.swift`."""
 
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
@@ -88,7 +96,7 @@ class HttpApp:
         """Where clients of `/mcp` aim, if it is not mounted below something."""
         self._bodies = BodyReader(self.limits)
         self._load = Load(self.limits)
-        pulse = Pulse(self.limits.quiet_s)
+        pulse = self._pulse = Pulse(self.limits.quiet_s)
         self._modern = Modern(endpoint, self._load, pulse)
         self._legacy = Legacy(endpoint, self.limits, self._load, pulse)
         self._sse = OldSse(endpoint, self.limits, self._load, pulse)
@@ -143,6 +151,38 @@ class HttpApp:
         context = Context(principal=principal, headers=head)
         response = self._endpoint.quick(request, context)
         return None if response is None or not response.result else response.parts
+
+    def swift(self, scope: Scope, body: bytes, line: Line) -> Swift | None:
+        """Begin a modern call that needs no task of its own; its answer goes to the line.
+
+        None, whatever the reason, sends the request down the usual way.
+        """
+        express: Express | None = getattr(self._endpoint, "express", None)
+        if express is None or self._load.draining:
+            return None
+        head = self._guard.admit(scope)
+        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
+            return None
+        if answer_type(head.raw.get(b"accept", b"")) != JSON:
+            return None
+        request = read(body, None, head)
+        if not isinstance(request, Request) or not request.id or not request.version.modern:
+            return None
+        if not self._load.begin_call():
+            return None
+        swift = Swift(line, request.id, self._load, self._pulse)
+        context = Context(
+            principal=self._principal_of(scope),
+            data=self._data_of(scope),
+            headers=head,
+            peer=swift,
+        )
+        swift.running = express(request, context, swift.reply)
+        if swift.running is None:
+            swift.gone()
+            return None
+        self._load.tasks.add(swift)
+        return swift
 
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""

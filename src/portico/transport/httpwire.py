@@ -6,13 +6,18 @@ from enum import Enum
 from typing import Any, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import GONE, Scope
-from portico.transport.http import STATIC_HEADERS, HttpApp
+from portico.transport.http import CALL_HEADERS, STATIC_HEADERS, HttpApp
+from portico.transport.swift import Swift
 
-_OK = b"HTTP/1.1 200 OK\r\n"
+_HELD = STATIC_HEADERS | CALL_HEADERS
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -55,8 +60,11 @@ class HttpWire(HttpToolsProtocol):
         self._gone: set[Callable[[], None]] = set()
         self._held = False  # is the request not yet given to the app?
         self._body = b""
+        self._whole = False  # has all of it come?
+        self._swift: Swift | None = None
+        self._later = bytearray()  # what came while it was answered
         self._defaults: list[tuple[bytes, bytes]] = []
-        self._head = _OK
+        self._default_lines = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected; it does not have for ever."""
@@ -69,15 +77,22 @@ class HttpWire(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._held = False
+        if self._swift is not None:
+            self._swift.gone()
         super().connection_lost(exc)
         for tell in tuple(self._gone):
             tell()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what is still held back afterwards has no whole body, and goes its usual way."""
+        """Parse; what is still held back afterwards is begun, or goes its usual way."""
+        if self._swift is not None:
+            self._later += data  # its turn comes
+            if len(self._later) > self._limits.header_bytes:
+                self.transport.pause_reading()
+            return
         before = self._stage
         super().data_received(data)
-        if self._held:
+        if self._held and not (self._whole and self._begin()):
             self._release()
         stage = self._stage
         if stage is Stage.IDLE:
@@ -91,6 +106,8 @@ class HttpWire(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
+        if self._held:
+            self._release()  # another request came with it: first things first
         self._stage = Stage.HEAD
         self._head_size = 0
         super().on_message_begin()
@@ -101,7 +118,7 @@ class HttpWire(HttpToolsProtocol):
         self._stage = Stage.BODY
         if (
             self.url == self._http.target
-            and not STATIC_HEADERS.isdisjoint(self.headers)
+            and not _HELD.isdisjoint(self.headers)
             and not self._busy
             and not self.flow.write_paused
             and not self.expect_100_continue
@@ -109,6 +126,7 @@ class HttpWire(HttpToolsProtocol):
             and not self.parser.should_upgrade()
         ):
             self._held = True
+            self._whole = False
             self._body = b""
         else:
             super().on_headers_complete()
@@ -124,14 +142,17 @@ class HttpWire(HttpToolsProtocol):
         """The whole request is here."""
         self._stage = Stage.IDLE
         self._requests += 1
-        if self._held:
+        if not self._held:
+            super().on_message_complete()
+            return
+        self._whole = True
+        if not STATIC_HEADERS.isdisjoint(self.headers):
             parts = self._http.at_once(cast(Scope, self.scope), self._body)
             if parts is not None:
                 self._held = False
-                self._answer(parts)
-                return
-            self._release()
-        super().on_message_complete()
+                self.answer(200, parts)
+            else:
+                self._release()
 
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""
@@ -146,25 +167,77 @@ class HttpWire(HttpToolsProtocol):
             self._stall.cancel()
             self._stall = None
 
+    # The connection, as a swift call sees it.
+
+    def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
+        """Write a whole response."""
+        length = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        head = (STATUS_LINE[status], self._always, length % sum(map(len, parts)))
+        self.transport.writelines((*head, *parts))
+        self._end()
+
+    def begin_stream(self, headers: bytes) -> None:
+        """Write the head of a response in chunks."""
+        chunked = b"transfer-encoding: chunked\r\n\r\n"
+        self.transport.writelines((STATUS_LINE[200], self._always, headers, chunked))
+
+    def say(self, chunk: bytes, *, last: bool = False) -> None:
+        """Write a chunk."""
+        self.transport.writelines((b"%x\r\n" % len(chunk), chunk, b"\r\n"))
+        if last:
+            self.transport.write(b"0\r\n\r\n")
+            self._end()
+
+    async def room(self) -> None:
+        """Wait while the reader is slow."""
+        if self.flow.write_paused:
+            await self.flow.drain()
+
+    def _begin(self) -> bool:
+        """Begin a call without the app; False if it has to go there."""
+        self._swift = self._http.swift(cast(Scope, self.scope), self._body, self)
+        if self._swift is None:
+            return False
+        self._held = False
+        return True
+
+    def _end(self) -> None:
+        self.server_state.total_requests += 1
+        if self._swift is None:
+            return
+        self._swift = None
+        if self._later:
+            # Not from within the answer: the next request may be answered as quickly.
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        later, self._later = bytes(self._later), bytearray()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+            self.data_received(later)
+
     def _release(self) -> None:
         self._held = False
         super().on_headers_complete()
         if self._body:
             super().on_body(self._body)
+        if self._whole:
+            super().on_message_complete()
 
-    def _answer(self, parts: tuple[bytes, ...]) -> None:
+    @property
+    def _always(self) -> bytes:
+        """The headers that every response has."""
         defaults = self.server_state.default_headers
         if defaults is not self._defaults:  # the date has moved on
             self._defaults = defaults
-            lines = (b"%b: %b\r\n" % header for header in defaults)
-            self._head = b"".join((_OK, *lines, b"content-type: application/json\r\n"))
-        length = b"content-length: %d\r\n\r\n" % sum(map(len, parts))
-        self.transport.writelines((self._head, length, *parts))
-        self.server_state.total_requests += 1
+            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
+        return self._default_lines
 
     @property
     def _busy(self) -> bool:
         """True while the app is answering."""
+        if self._swift is not None:
+            return True
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 

@@ -1,6 +1,7 @@
 """How much one client, and all of them together, may ask of the HTTP edge."""
 
 import asyncio
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -40,6 +41,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How soon a legacy client may come back to a stream that we closed (SSE `retry`)."""
 
 
+class Cancellable(Protocol):
+    """A call, or the task it runs in."""
+
+    def cancel(self) -> object:
+        """Stop it."""
+        ...
+
+
 class Load:
     """What is under way in one app: counted, so that it can be capped and waited for."""
 
@@ -53,8 +62,8 @@ class Load:
         self.drain_began = asyncio.Event()
         self.gave_up = False
         """True once a drain has run out of time: what is cancelled now was stopped by us."""
-        self.tasks: set[asyncio.Task[None]] = set()
-        """The modern calls, each in the task of its own HTTP request."""
+        self.tasks: set[Cancellable] = set()
+        """The modern calls, each of its own HTTP request."""
 
     def begin_call(self) -> bool:
         """Count one more call; False if there are too many."""

@@ -1,0 +1,152 @@
+"""Modern calls that are begun without a task: answered in order, cancelled, streamed if need be."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.transport.http import HttpApp
+from portico.transport.limits import Limits
+from tests.support.messages import modern
+from tests.support.web import HEADERS, mirrored, serving
+
+Reply = Callable[[Response], None]
+
+
+class Begun:
+    """A call that the test ends."""
+
+    def __init__(self, request: Request, context: Context, reply: Reply) -> None:
+        self.request = request
+        self.context = context
+        self._reply = reply
+        self.cancelled = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def answer(self, text: str) -> None:
+        self._reply(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
+
+
+class Endpoint:
+    """Begins every call, and answers what it is told to handle with the word `slow`."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[Begun] = asyncio.Queue()
+        self.refuses = False
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        return None
+
+    async def handle(self, request: Request, context: Context) -> Response:
+        return Response(id=request.id, result=b'{"said":"slow"}')
+
+    def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+        if self.refuses:
+            return None
+        call = Begun(request, context, reply)
+        self.begun.put_nowait(call)
+        return call
+
+
+def call(id: int) -> dict[str, Any]:
+    return modern("tools/call", {"name": "echo"}, id=id)
+
+
+def raw(message: dict[str, Any]) -> bytes:
+    body = json.dumps(message).encode()
+    headers = {"host": "127.0.0.1", **HEADERS, **mirrored(message), "content-length": len(body)}
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
+
+
+async def test_a_call_is_answered_as_json_with_its_id() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint)) as web:
+        answer = asyncio.create_task(web.modern(call(7)))
+        (await endpoint.begun.get()).answer("hello")
+        response = await answer
+        assert response.headers["content-type"] == "application/json"
+        assert response.json() == {"jsonrpc": "2.0", "id": 7, "result": {"said": "hello"}}
+        endpoint.refuses = True
+        assert (await web.modern(call(8))).json()["result"] == {"said": "slow"}
+
+
+async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint)) as web:
+        answer = asyncio.create_task(web.modern(call(1)))
+        begun = await endpoint.begun.get()
+        assert begun.context.peer is not None
+        await begun.context.peer.notify(b'{"jsonrpc":"2.0","method":"notifications/x"}')
+        begun.answer("last")
+        response = await answer
+    assert response.headers["content-type"] == "text/event-stream"
+    data = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    assert json.loads(data[0]) == {"jsonrpc": "2.0", "method": "notifications/x"}
+    assert json.loads(data[1])["result"] == {"said": "last"}
+
+
+async def test_a_quiet_call_is_kept_alive() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint, limits=Limits(quiet_s=0.1))) as web:
+        answer = asyncio.create_task(web.modern(call(1)))
+        begun = await endpoint.begun.get()
+        await asyncio.sleep(0.5)
+        begun.answer("late")
+        response = await answer
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.content.startswith(b":\n\n")
+    assert b'"said": "late"' in response.content
+
+
+async def test_to_leave_is_to_cancel() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint)) as web:
+        _, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.write(raw(call(1)))
+        begun = await endpoint.begun.get()
+        writer.close()
+        await asyncio.wait_for(begun.cancelled.wait(), 20)
+        begun.answer("to nobody")  # hurts nobody either
+
+
+async def test_requests_on_one_connection_are_answered_in_order() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint)) as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.write(raw(call(1)))
+        first = await endpoint.begun.get()
+        writer.write(raw(call(2)) + raw(call(3))[:40])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        first.answer("one")
+        writer.write(raw(call(3))[40:])
+        found = b""
+        for number in (2, 3):
+            begun = asyncio.create_task(endpoint.begun.get())
+            done, _ = await asyncio.wait({begun}, timeout=1)
+            if done:
+                begun.result().answer(str(number))
+            else:
+                begun.cancel()
+        while found.count(b"said") < 3:
+            found += await asyncio.wait_for(reader.read(65536), 20)
+        writer.close()
+    places = [found.index(b'"id":%d' % id) for id in (1, 2, 3)]
+    assert places == sorted(places)
+
+
+async def test_a_drain_that_takes_too_long_tells_the_asker() -> None:
+    endpoint = Endpoint()
+    app = HttpApp(endpoint)
+    async with serving(app) as web:
+        answer = asyncio.create_task(web.modern(call(1)))
+        begun = await endpoint.begun.get()
+        await app.drain(0.01)
+        response = await answer
+    assert begun.cancelled.is_set()
+    assert "error" in response.json()
