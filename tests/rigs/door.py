@@ -102,7 +102,7 @@ def wait_for_close(sock: socket.socket) -> None:
 
 
 class Door:
-    """A listener of the legacy Streamable HTTP transport, with sessions."""
+    """A listener of the Streamable HTTP transport, with sessions, or without as the modern one."""
 
     def __init__(
         self,
@@ -112,11 +112,14 @@ class Door:
         heads: Callable[[bytes], None] = lambda raw: None,
         json: bool = False,
         lasts: int | None = None,
+        modern: bool = False,
     ) -> None:
-        """With `json`, answers are no streams; `lasts` is how many requests a session outlives."""
+        """With `json`, answers are no streams; `lasts` is how many requests a session outlives;
+        with `modern`, no session is asked for."""
         self._handle, self._heard, self._heads = handle, heard, heads
         self.json = json
         self._lasts = lasts
+        self._modern = modern
         self._sessions: dict[str, int] = {}
         self.streams: dict[str, socket.socket] = {}
 
@@ -180,7 +183,7 @@ class Door:
 
     def _admits(self, session: str) -> bool:
         if session not in self._sessions:
-            return False
+            return self._modern
         self._sessions[session] += 1
         if self._lasts is not None and self._sessions[session] > self._lasts:
             del self._sessions[session]

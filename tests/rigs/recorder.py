@@ -1,11 +1,12 @@
 """An upstream that keeps what it hears and says what it was told to, both byte for byte.
 
-    python -I -S tests/rigs/recorder.py (stdio | http) RECORDING SCRIPT [--json]
+    python -I -S tests/rigs/recorder.py (stdio | http) RECORDING SCRIPT [--json] [--modern]
 
 RECORDING gets every line or body that came; RECORDING.sent what was answered, and over HTTP
 RECORDING.heads the heads of the requests. A line of SCRIPT is `METHOD result JSON`,
-`METHOD error JSON`, or `METHOD before MESSAGE`, which goes out before the answer. When a method
-has several answers they are given in turn, and the last one again.
+`METHOD error JSON`, or `METHOD before MESSAGE`, which goes out before the answer, with the
+request's progress token for $TOKEN. When a method has several answers they are given in turn, and
+the last one again. With `--modern`, HTTP needs no session.
 """
 
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.rigs.door import Door
-from tests.rigs.wire import Call, serve_stdio
+from tests.rigs.wire import Call, raw_member, serve_stdio
 
 HELLO = (
     b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
@@ -72,7 +73,15 @@ class Script:
         else:
             kind, raw = answers.pop(0) if len(answers) > 1 else answers[0]
         answer = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (call.id, kind, raw)
-        return [*self._before.get(call.method, ()), answer]
+        token = progress_token(call)
+        before = self._before.get(call.method, ())
+        return [*(raw.replace(b"$TOKEN", token) for raw in before), answer]
+
+
+def progress_token(call: Call) -> bytes:
+    """The token of a request, as it was written."""
+    params = raw_member(call.raw, "params") or b"{}"
+    return raw_member(raw_member(params, "_meta") or b"{}", "progressToken") or b"null"
 
 
 def main() -> None:
@@ -91,7 +100,8 @@ def main() -> None:
         serve_stdio(handle, heard=writer(recording))
     else:
         heads = writer(Path(f"{recording}.heads"))
-        Door(handle, writer(recording), heads=heads, json="--json" in sys.argv).serve()
+        json, modern = "--json" in sys.argv, "--modern" in sys.argv
+        Door(handle, writer(recording), heads=heads, json=json, modern=modern).serve()
 
 
 if __name__ == "__main__":

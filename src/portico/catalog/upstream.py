@@ -191,9 +191,12 @@ class _Tool(Struct):
     inputSchema: dict[str, Any] = {}  # noqa: N815  (a field of the wire)
 
 
+_tool = msgspec.json.Decoder(_Tool, float_hook=float).decode
+
+
 def _item(key: str, raw: bytes) -> Item:
     try:
-        declared = header_params(msgspec.json.decode(raw, type=_Tool).inputSchema)
+        declared = header_params(_tool(raw).inputSchema)
     except (msgspec.DecodeError, DefinitionError, RecursionError):
         declared = ()
     return Item(key=key, name=key, modern=raw, legacy=raw, header_params=declared)

@@ -44,10 +44,15 @@ class _WireMeta(Struct, gc=False):
     progress_token: Raw = field(default=NO_RAW, name="progressToken")
 
 
-class WireParams(Struct, gc=False):
-    """All that the ladder and a static answer need of any params."""
+class _AnyParams(Struct, gc=False):
+    """What every request may say, whatever its method."""
 
     meta: _WireMeta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class WireParams(_AnyParams, gc=False):
+    """All that the ladder and a static answer need of the params of a method we know."""
+
     cursor: str = ""
     name: str = ""
     uri: str = ""
@@ -66,6 +71,7 @@ _members = msgspec.json.Decoder(list[Raw]).decode
 _anything = msgspec.json.Decoder().decode
 _salvage = msgspec.json.Decoder(_Salvage).decode
 params_of = msgspec.json.Decoder(WireParams).decode
+any_params_of = msgspec.json.Decoder(_AnyParams).decode
 
 
 class Malformed(Exception):

@@ -21,8 +21,8 @@ from portico.model.message import Meta, Request
 from portico.model.offer import HeaderParam
 from portico.model.session import LOG_LEVELS
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
-from portico.protocol.codec import Envelope, WireParams, is_id, params_of
-from portico.protocol.methods import MODERN_ONLY, TABLE
+from portico.protocol.codec import Envelope, WireParams, any_params_of, is_id, params_of
+from portico.protocol.methods import KNOWN, MODERN_ONLY, TABLE
 
 VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
@@ -64,7 +64,10 @@ def admit(
     raw = bytes(envelope.params)
     if raw:
         try:
-            params = params_of(raw)
+            if envelope.method in KNOWN:
+                params = params_of(raw)
+            else:  # what a name or a cursor is there, only the method itself can say
+                params = WireParams(meta=any_params_of(raw).meta)
         except msgspec.DecodeError as error:
             return Rejection(INVALID_PARAMS, f"params of {envelope.method}: {error}")
 

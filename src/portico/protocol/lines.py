@@ -3,6 +3,14 @@
 _END = 256
 
 
+def one_line(message: bytes) -> bytes:
+    """The same JSON on one line: an end of line can only be a space between two parts of it."""
+    if b"\n" in message or b"\r" in message:
+        # Many readers take a lone return for the end of a line too.
+        return message.replace(b"\r", b" ").replace(b"\n", b" ")
+    return message
+
+
 class LineReader:
     """Collects bytes into lines; one that is too long is passed over and reported as None."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from portico.model.version import Version
-from portico.protocol.lines import LineReader
+from portico.protocol.lines import LineReader, one_line
 from portico.upstream.environment import secrets
 from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
@@ -107,7 +107,7 @@ class ChildProcess:
         if self._failure is not None:
             raise self._failure.error()
         # If it is closed, its end is being looked into, and will be told.
-        stdin.write(message.data)
+        stdin.write(one_line(message.data))
 
     def send_now(self, message: Outgoing) -> bool:
         """Write one line unless the child is behind with reading."""
@@ -116,7 +116,7 @@ class ChildProcess:
             return False
         if len(message.data) > HIGH_WATER:
             return False
-        stdin.write(message.data)
+        stdin.write(one_line(message.data))
         return True
 
     async def _turn(self, stdin: Sink, size: int) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from portico.model.version import Version
+from portico.protocol.lines import one_line
 from portico.upstream.wire import Outgoing, Receiver
 
 Write = Callable[[tuple[bytes, ...]], None]
@@ -58,7 +59,7 @@ class InMemory:
     async def send(self, message: Outgoing) -> None:
         """Hand over one line."""
         assert self._served is not None
-        self._served.received(message.data + b"\n")
+        self._served.received(one_line(message.data) + b"\n")
 
     def send_now(self, message: Outgoing) -> bool:
         """Never: to send is to wait."""

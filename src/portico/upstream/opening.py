@@ -91,6 +91,11 @@ class _Discovery(Struct):
     meta: dict[str, Any] = field(default_factory=dict, name="_meta")
 
 
+# A number past all floats is no reason not to understand the rest.
+_handshake_of = msgspec.json.Decoder(_Handshake, float_hook=float).decode
+_discovery_of = msgspec.json.Decoder(_Discovery, float_hook=float).decode
+
+
 class _Opening:
     """One attempt to get into conversation, over one wire after the other if need be."""
 
@@ -233,7 +238,7 @@ class _Opening:
 
     def _discovered(self, raw: bytes, version: Version) -> Introduction:
         try:
-            found = msgspec.json.decode(raw, type=_Discovery)
+            found = _discovery_of(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _NotModern(f"its answer to server/discover cannot be read: {error}") from None
         if version.text not in found.supportedVersions:
@@ -275,7 +280,7 @@ class _Opening:
             cancellable=False,  # initialize must not be cancelled (2025-11-25, cancellation)
         )
         try:
-            found = msgspec.json.decode(raw, type=_Handshake)
+            found = _handshake_of(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             why = f"sent an answer to initialize that cannot be read: {error}"
             raise self._misspoke(why, "protocol") from None

@@ -26,6 +26,8 @@ class _Schema(Struct):
     schema: dict[str, Any] = field(default_factory=dict, name="inputSchema")
 
 
+# A number past all floats is no reason to leave a tool out.
+_schema = msgspec.json.Decoder(_Schema, float_hook=float).decode
 _keys = msgspec.json.Decoder(_Keys).decode
 _FIELD = {"name": "name", "uri": "uri", "uriTemplate": "template"}
 
@@ -86,7 +88,7 @@ def _key_of(kind: Kind, raw: bytes) -> str:
 
 def _invalid_headers(raw: bytes) -> str:
     try:
-        header_params(msgspec.json.decode(raw, type=_Schema).schema)
+        header_params(_schema(raw).schema)
     except DefinitionError as error:
         return str(error)
     except (msgspec.DecodeError, RecursionError) as error:
