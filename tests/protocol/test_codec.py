@@ -158,3 +158,14 @@ def test_a_batch_has_its_limit() -> None:
     refused = read(b"[" + b",".join([ping] * 101) + b"]", Version.V2025_03_26)
     assert isinstance(refused, Refused)
     assert refused.response.code == -32600
+
+
+def test_nesting_is_counted_alike_wherever_a_long_message_is_cut() -> None:
+    """It is looked at piece by piece, and a string may go on from one to the next."""
+    deep = b"[" * MAX_NESTING + b"]" * MAX_NESTING
+    for size in (*range(65500, 65560), 200_000):
+        text = b'"' + b"[" * size + b'"'
+        fine = b'{"jsonrpc":"2.0","id":1,"result":{"a":%s,"b":%s}}' % (text, b"[[]]")
+        assert not isinstance(read_message(fine), list)
+        with pytest.raises(Malformed, match="nested deeper"):
+            read_message(b'{"jsonrpc":"2.0","id":1,"result":{"a":%s,"b":%s}}' % (text, deep))

@@ -148,16 +148,16 @@ def _options(argv: list[str]) -> _Options:
     options = _Options()
     words = iter(argv)
     for word in words:
-        if word == "--":
+        if word == "--" and not options.target:
             options.target = list(words)
         elif word in _FLAGS:
             setattr(options, *_FLAGS[word])
-        elif word.startswith(_URLS):
+        elif word.startswith(_URLS) and not options.target:
             options.target = [word]
         else:
             break  # argparse knows the rest, but is slow to import
     else:
-        if options.target:
+        if options.target and not (options.clean_env and options.target[0].startswith(_URLS)):
             return options
     return _parsed(argv)
 
@@ -181,8 +181,9 @@ def _parsed(argv: list[str]) -> _Options:
         parser.error("--env and --clean-env are for commands; a URL takes --header")
     if command and options.header:
         parser.error("--header is for URLs; a command takes --env")
-    if options.instances < 1:
-        parser.error("--instances must be at least 1")
+    for name, least in (("instances", 1), ("max_in_flight", 1), ("queue", 0), ("drain", 0)):
+        if not getattr(options, name) >= least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
     options.target = options.target or command
     return options
 

@@ -80,11 +80,11 @@ async def all_pages(ask: Ask, server: str, kind: Kind) -> Pages:
                 return pages  # declared, but not there: templates of many servers
             raise
         cursor = _take(server, kind, raw, pages)
-        if cursor is None:
-            return pages
-        why = _endless(cursor, seen, pages)
+        why = _too_much(pages) or _endless(cursor, seen, pages)
         if why:
             raise TargetError(f"{server} {why} in {kind.method}", kind="protocol", server=server)
+        if cursor is None:
+            return pages
         seen.add(cursor)
 
 
@@ -147,11 +147,15 @@ def _add(client: "Client", kind: Kind, item: dict[str, Any], listing: Listing) -
     listing.items.append(item)
 
 
-def _endless(cursor: str, seen: set[str], pages: Pages) -> str:
+def _endless(cursor: str | None, seen: set[str], pages: Pages) -> str:
+    if cursor is None:
+        return ""
     if cursor in seen:
         return "repeats a cursor"
-    if pages.count >= MAX_PAGES:
-        return f"has more than {MAX_PAGES} pages"
+    return f"has more than {MAX_PAGES} pages" if pages.count >= MAX_PAGES else ""
+
+
+def _too_much(pages: Pages) -> str:
     if len(pages.items) > MAX_ITEMS:
         return f"has more than {MAX_ITEMS} entries"
     if pages.size > MAX_BYTES:

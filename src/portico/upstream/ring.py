@@ -1,8 +1,19 @@
 """The last words of a child process, bounded and without its secrets."""
 
+import re
 from collections.abc import Iterable
 
 _SHORTEST_SECRET = 6
+_NAMED = re.compile(
+    r"""((?:token|secret|passw(?:or)?d|passphrase|api_?-?key|access_?-?key|private_?-?key)"""
+    r"""["']?\s*[=:]\s*["']?|\b(?:bearer|basic)\s+)[^\s"',;&]{6,}""",
+    re.IGNORECASE,
+)
+"""What a program calls a secret when it prints one."""
+_SHAPED = re.compile(
+    r"\b(?:sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|eyJ[\w-]{10,}\.)[\w.+/=-]{10,}"
+)
+"""Keys and tokens that are known by how they look."""
 
 
 class Ring:
@@ -31,6 +42,7 @@ class Ring:
         text = self._data[-self._limit :].decode(errors="replace")
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        text = _SHAPED.sub("***", _NAMED.sub(r"\1***", text))
         if cut and self._secrets:
             text = text[len(self._secrets[0]) :]  # it may begin within a secret
         kept = [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]

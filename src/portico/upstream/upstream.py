@@ -76,24 +76,33 @@ class Upstream:
         view = self.view(request, context)
         if view.catalog is not None:
             return view
-        caller = self._callers.of(request, context)
-        modern = request.version.modern
         try:
-            line = self._lines.take(caller, modern)
-            line.begin()
+            tries_it = self._breaker.check()
             try:
-                leg = await line.leg()
-                # Its era may be another than we thought, and with it the view.
-                view = self.view(request, context)
-                if view.catalog is None:
-                    await asyncio.shield(self._views.survey(view, leg))
+                view = await self._asked(request, context)
             finally:
-                line.end(answered=view.catalog is not None)
-                self._lines.give_back(line)
+                if tries_it:
+                    self._breaker.withdrawn()
         except TargetError as error:
             raise failed(error) from None
         if view.catalog is None:
             raise McpError(f"{self.name} does not say what it offers")
+        return view
+
+    async def _asked(self, request: Request, context: Context) -> View:
+        line = self._lines.take(self._callers.of(request, context), request.version.modern)
+        line.begin()
+        answered = False
+        try:
+            leg = await line.leg()
+            # Its era may be another than we thought, and with it the view.
+            view = self.view(request, context)
+            if view.catalog is None:
+                await asyncio.shield(self._views.survey(view, leg))
+            answered = view.catalog is not None
+        finally:
+            line.end(answered)
+            self._lines.give_back(line)
         return view
 
     async def refresh(self) -> None:

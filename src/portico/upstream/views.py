@@ -48,8 +48,13 @@ class View:
         self.surveying: asyncio.Task[None] | None = None
         self.asked: asyncio.Future[None] | None = None
         """Done when the lists that are being asked for are there."""
-        self.stale = False
-        """True if its lists have changed since they were last asked for."""
+        self.stale: Leg | None = None
+        """Who said that its lists have changed, since they were last asked for."""
+
+    def ask_again(self) -> Leg | None:
+        """Whom to ask again, if that is needed and possible."""
+        leg, self.stale = self.stale, None
+        return leg if leg is not None and not leg.exchange.is_over() else None
 
 
 class Views:
@@ -129,7 +134,7 @@ class Views:
         if view.surveying is None:
             self.survey(view, leg)
         else:
-            view.stale = True
+            view.stale = leg
 
     def survey(self, view: View, leg: Leg) -> "asyncio.Future[None]":
         """Ask for all lists; done as soon as they are there, or cannot be had."""
@@ -137,7 +142,7 @@ class Views:
             view.asked = asyncio.get_running_loop().create_future()
             view.surveying = self._spawn(self._surveys(view, leg))
         elif view.asked is not None and view.asked.done():
-            view.stale = True  # too soon after the last time: its turn comes
+            view.stale = leg  # too soon after the last time: its turn comes
             view.asked = asyncio.get_running_loop().create_future()
         assert view.asked is not None
         return view.asked
@@ -147,15 +152,17 @@ class Views:
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it said what it offers", kind="closed", server=self.name
         )
+        view.stale = None
         try:
             while True:
-                view.stale = False
                 await self._ask_lists(view, leg)
                 if view.asked is not None and not view.asked.done():
                     view.asked.set_result(None)
                 await asyncio.sleep(REFRESH_S)
-                if not view.stale or leg.exchange.is_over():
+                again = view.ask_again()
+                if again is None:
                     return
+                leg = again
         except (TargetError, McpError) as error:
             failure = error
             if not leg.closing:

@@ -1,0 +1,181 @@
+"""How long a failing upstream is left alone, by a clock that only the test moves."""
+
+import pytest
+
+from portico.model.errors import TargetError
+from portico.upstream.patience import Breaker, Patience, Pause
+
+PATIENCE = Patience(first_pause_s=1.0, longest_pause_s=8.0, failures=3, open_s=10.0)
+
+
+class Clock:
+    """A time of our own."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def opened(clock: Clock) -> Breaker:
+    """A breaker that has just opened."""
+    breaker = Breaker("files", PATIENCE, clock)
+    for _ in range(PATIENCE.failures):
+        breaker.failed("exited with code 1")
+    return breaker
+
+
+def refusal(breaker: Breaker) -> TargetError:
+    with pytest.raises(TargetError) as raised:
+        breaker.check()
+    return raised.value
+
+
+def test_the_first_failure_costs_no_pause(clock: Clock) -> None:
+    pause = Pause(PATIENCE, clock)
+    assert pause.left_s == 0
+    pause.failed()
+    assert pause.left_s == 0
+
+
+def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) -> None:
+    pause = Pause(PATIENCE, clock)
+    pause.failed()
+    for longest in (1, 2, 4, 8, 8, 8):
+        pause.failed()
+        assert longest / 2 <= pause.left_s <= longest
+        clock.now += pause.left_s
+        assert pause.left_s == 0
+
+
+def test_a_thousand_failures_do_not_overflow(clock: Clock) -> None:
+    pause = Pause(PATIENCE, clock)
+    for _ in range(1000):
+        pause.failed()
+    assert pause.left_s <= PATIENCE.longest_pause_s
+
+
+def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) -> None:
+    pauses = []
+    for _ in range(50):
+        pause = Pause(PATIENCE, clock)
+        pause.failed()
+        pause.failed()
+        pauses.append(pause.left_s)
+    assert len(set(pauses)) > 10
+    assert max(pauses) - min(pauses) > 0.1
+
+
+def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> None:
+    pause = Pause(PATIENCE, clock)
+    pause.failed()
+    pause.failed()
+    before = pause.left_s
+    clock.now += before / 2
+    assert pause.left_s == pytest.approx(before / 2)
+    clock.now += 100
+    assert pause.left_s == 0
+
+
+def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
+    pause = Pause(PATIENCE, clock)
+    for _ in range(5):
+        pause.failed()
+    pause.succeeded()
+    assert pause.left_s == 0
+    pause.failed()
+    assert pause.left_s == 0
+
+
+def test_a_closed_breaker_lets_all_pass(clock: Clock) -> None:
+    breaker = Breaker("files", PATIENCE, clock)
+    assert breaker.check() is False
+    breaker.failed("exited")
+    breaker.failed("exited")
+    assert (breaker.is_quiet, breaker.is_open) == (False, False)
+    assert breaker.check() is False
+
+
+def test_an_open_breaker_says_who_why_and_how_long(clock: Clock) -> None:
+    breaker = opened(clock)
+    clock.now += 4
+    assert breaker.is_open
+    error = refusal(breaker)
+    assert (error.kind, error.server) == ("breaker", "files")
+    assert error.details == {"retry_after_s": 6.0}
+    assert str(error) == (
+        "files failed 3 times in a row and is left alone for 6 s more; "
+        "the last time it exited with code 1"
+    )
+
+
+def test_when_the_time_is_up_one_call_may_try_and_the_others_wait(clock: Clock) -> None:
+    breaker = opened(clock)
+    clock.now += PATIENCE.open_s
+    assert breaker.check() is True
+    assert refusal(breaker).details == {"retry_after_s": 0.0}
+
+
+def test_the_try_that_succeeds_closes_the_breaker(clock: Clock) -> None:
+    breaker = opened(clock)
+    clock.now += PATIENCE.open_s
+    breaker.check()
+    breaker.succeeded()
+    breaker.withdrawn()
+    assert breaker.is_quiet
+    assert breaker.check() is False
+
+
+def test_the_try_that_fails_opens_it_for_as_long_again(clock: Clock) -> None:
+    breaker = opened(clock)
+    clock.now += PATIENCE.open_s
+    breaker.check()
+    breaker.failed("exited")
+    breaker.withdrawn()
+    assert refusal(breaker).details == {"retry_after_s": PATIENCE.open_s}
+
+
+def test_the_try_that_is_given_up_leaves_its_turn_to_the_next(clock: Clock) -> None:
+    breaker = opened(clock)
+    clock.now += PATIENCE.open_s
+    breaker.check()
+    breaker.withdrawn()
+    assert breaker.check() is True
+
+
+def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
+    breaker = Breaker("files", PATIENCE, clock)
+    for _ in range(10):
+        breaker.failed("exited")
+        breaker.failed("exited")
+        breaker.succeeded()
+    assert not breaker.is_open
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (TargetError("files did not answer", kind="timeout", server="files"), True),
+        (TargetError("files broke the connection", kind="network", server="files"), True),
+        (TargetError("files answered", kind="http", server="files", status=503), True),
+        (TargetError("files answered", kind="http", server="files", status=404), False),
+        (TargetError("files sent rubbish", kind="garbage", server="files"), False),
+        # Its connection has ended, and whoever looks after that has counted it.
+        (TargetError("files exited", kind="exited", server="files"), False),
+    ],
+)
+def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
+    clock: Clock, error: TargetError, counts: bool
+) -> None:
+    breaker = Breaker("files", PATIENCE, clock)
+    for _ in range(PATIENCE.failures):
+        breaker.failed_call(error)
+    assert breaker.is_open is counts
+    if counts:
+        assert str(refusal(breaker)).endswith(f"it {str(error).removeprefix('files ')}")
