@@ -31,6 +31,11 @@ def shelf(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "shelf.py"), str(file)]
 
 
+def ledger(file: Path) -> list[str]:
+    """The command line of the fast server that writes down each call in a file."""
+    return [sys.executable, "-I", "-S", str(HERE / "ledger.py"), str(file)]
+
+
 @contextmanager
 def listening(command: list[str]) -> Iterator[str]:
     """The URL of a server that prints its port first, for as long as the block runs."""
