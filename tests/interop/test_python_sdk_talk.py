@@ -5,58 +5,12 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
 from mcp.client.session import ClientRequestContext
 
+from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, Way, code_of, raw
 
 pytestmark = pytest.mark.slow
-
-
-class Person:
-    """Answers every kind of question, and remembers what was asked."""
-
-    def __init__(self, action: str = "accept") -> None:
-        self.asked: list[Any] = []
-        self._action = action
-
-    async def elicited(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult:
-        self.asked.append(params)
-        form = isinstance(params, types.ElicitRequestFormParams)
-        content: dict[str, Any] | None = {"name": "Ada"} if form else None
-        if self._action != "accept":
-            content = None
-        return types.ElicitResult.model_validate({"action": self._action, "content": content})
-
-    async def sampled(
-        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult:
-        self.asked.append(params)
-        return types.CreateMessageResult(
-            role="assistant", content=types.TextContent(type="text", text="42"), model="tiny"
-        )
-
-    async def rooted(self, context: ClientRequestContext) -> types.ListRootsResult:
-        self.asked.append("roots")
-        return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///work"}]})
-
-    @property
-    def callbacks(self) -> dict[str, Any]:
-        """All three, as a client takes them; each also declares its capability."""
-        return {
-            "elicitation_callback": self.elicited,
-            "sampling_callback": self.sampled,
-            "list_roots_callback": self.rooted,
-        }
-
-
-async def text_of(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> str:
-    result = await client.call_tool(tool, arguments)
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return f"error: {block.text}" if result.is_error else block.text
 
 
 async def test_progress_reaches_the_one_who_asked_for_it(way: Way) -> None:

@@ -98,6 +98,11 @@ class Line:
         leg = self._leg
         return leg if leg is not None and not leg.exchange.is_over() else None
 
+    @property
+    def is_opening(self) -> bool:
+        """True if it is being opened just now."""
+        return self._opening is not None
+
     async def leg(self) -> Leg:
         """The open conversation, begun if need be; raises TargetError."""
         leg = self.open_leg
@@ -242,6 +247,7 @@ class Line:
             self._happens(Event.CALLED)
         await self._replay(leg)
         self._house.opened(self, leg)
+        self._rest()  # whoever it was opened for may have left by now
         return leg
 
     def _opened(self, opening: "asyncio.Task[Leg]") -> None:

@@ -105,10 +105,13 @@ class Lines:
             return
         self._lent.discard(line)
         leg = line.open_leg
-        if leg is None or leg.told_roots:
+        if leg is not None and leg.told_roots:
             # What it knows of one client's folders must not serve another.
             self._drop(line)
+        elif leg is None and not line.is_opening:
+            self._drop(line)
         else:
+            # One that still starts is kept: who gave up on a slow start comes back for it.
             self._free.append(line)
 
     def shared(self, era: str) -> Line:
