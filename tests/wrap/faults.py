@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
 from sys import executable
@@ -204,6 +204,53 @@ class Steady:
         except (OSError, http.client.HTTPException) as error:
             self.wrong.append(repr(error))
         self.took.append(time.monotonic() - began)
+
+
+class Forward:
+    """A port that stays the same, whatever server is behind it."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._target = 0
+        self._open: list[socket.socket] = []
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=_unless_closed(self._serve), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leads_to("")
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def leads_to(self, url: str) -> None:
+        """From now on to this server, or to none; what was open is cut."""
+        self._target = int(url.rpartition(":")[2].partition("/")[0]) if url else 0
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._open.clear()
+
+    def _serve(self) -> None:
+        while True:
+            near, _ = self._listener.accept()
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                near.close()
+                continue
+            self._open += (near, far)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=_pass_on, args=pair, daemon=True).start()
+
+
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -1,0 +1,216 @@
+"""A server that fails again and again: no storm of starts, honest answers, and back when it is."""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.chain.mirror import MirrorEndpoint
+from portico.transport.http import HttpApp
+from portico.upstream.child import Command
+from portico.upstream.line import Plan
+from portico.upstream.opening import Limits
+from portico.upstream.patience import Patience
+from portico.upstream.upstream import Upstream
+from portico.wrapping import failed
+from tests.rigs.running import bad
+from tests.support.messages import initialize
+from tests.support.web import Site, serving, tool_call
+from tests.wrap.faults import Steady, Watch, Wrap, bounded, until
+
+NAME = "the ill one"
+_ids = itertools.count(1)
+_SWITCH = (
+    'echo . >> "$1/starts"; '
+    'if [ -e "$1/down" ]; then echo "no API key" >&2; exit 3; fi; '
+    'shift; exec "$@"'
+)
+
+
+class Switch:
+    """A command that counts its starts, and fails them while it is switched off."""
+
+    def __init__(self, folder: Path, *mode: str) -> None:
+        self._down, self._starts = folder / "down", folder / "starts"
+        self.argv = ("sh", "-c", _SWITCH, "sh", str(folder), *bad("stdio", *(mode or ("plain",))))
+
+    def off(self) -> None:
+        self._down.touch()
+
+    def on(self) -> None:
+        self._down.unlink()
+
+    @property
+    def starts(self) -> int:
+        return len(self._starts.read_text().split()) if self._starts.exists() else 0
+
+
+@asynccontextmanager
+async def doorway(switch: Switch, patience: Patience, **plan: Any) -> AsyncIterator[Site]:
+    """A doorway before the command, whose patience is short enough for a test."""
+    upstream = Upstream(
+        Command(switch.argv, title=NAME), Plan(patience=patience, sharing="shared", **plan)
+    )
+    try:
+        async with serving(HttpApp(MirrorEndpoint(upstream, failed))) as site:
+            yield site
+    finally:
+        await upstream.close()
+
+
+async def call(site: Site, session: dict[str, str], tool: str, **arguments: Any) -> dict[str, Any]:
+    """The one answer to a call."""
+    response = await site.post(tool_call(tool, next(_ids), **arguments), session)
+    if response.headers["content-type"].startswith("text/event-stream"):
+        lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
+        assert len(lines) == 1
+        answer: dict[str, Any] = json.loads(lines[0])
+    else:
+        answer = response.json()
+    return answer
+
+
+def kind(answer: dict[str, Any]) -> str:
+    """How a call ended."""
+    if "result" in answer:
+        return "answered"
+    assert NAME in answer["error"]["message"]
+    found: str = answer["error"]["data"]["kind"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("faults-stdio")
+def test_a_server_that_cannot_start_is_left_alone_and_stays_listed(tmp_path: Path) -> None:
+    """With the pauses as they are for everybody: a second or two until the breaker opens."""
+    switch = Switch(tmp_path)
+    with Wrap(tmp_path / "home", "--name", NAME, "--", *switch.argv) as wrap:
+        with wrap.client() as client:
+            assert client.said("echo", text="x") == "x"
+            listed = client.ask("tools/list")["result"]
+            assert switch.starts == 1
+            switch.off()
+            with bounded(wrap):
+                seen = [client.call("bad", mode="killed")]
+                deadline = time.monotonic() + 20
+                while kind(seen[-1]) != "breaker" and time.monotonic() < deadline:
+                    with Watch() as watch:
+                        seen.append(client.call("echo", text="x"))
+                    assert watch.s < 4 * 1.25  # a pause of a second is waited out
+                    assert client.ask("tools/list")["result"] == listed
+                    time.sleep(0.01)
+            ends = [kind(answer) for answer in seen]
+            assert ends.count("exited") == 5  # so many open it
+            assert set(ends) == {"exited", "backoff", "breaker"}
+            assert switch.starts == 1 + 4
+            last = seen[ends.index("exited", 1)]["error"]
+            assert last["data"]["exit_code"] == 3
+            assert "no API key" in last["message"]
+            assert last["data"]["stderr"] == "no API key"
+            waits = [seen[ends.index(way)]["error"]["data"] for way in ("backoff", "breaker")]
+            assert all(0 < data["retry_after_s"] <= 15 for data in waits)
+            for _ in range(50):
+                with Watch() as watch:
+                    assert kind(client.call("echo", text="x")) == "breaker"
+                assert watch.s < 1
+            assert switch.starts == 5
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("faults-stdio")
+def test_no_number_of_new_clients_makes_a_storm_of_starts(tmp_path: Path) -> None:
+    """Each has a way of its own, and nothing is known of the server yet."""
+    switch = Switch(tmp_path)
+    switch.off()
+    options = ("--name", NAME, "--sharing", "per-client")
+    with Wrap(tmp_path / "home", *options, "--", *switch.argv) as wrap:
+        ends = []
+        for _ in range(30):
+            with wrap.client() as client:
+                ends.append(kind(client.hello))
+        assert ends == ["exited"] * 5 + ["breaker"] * 25
+        assert switch.starts == 5
+        assert until(lambda: wrap.kin() <= 1)  # the guardian alone is left
+
+
+async def test_the_breaker_closes_when_the_server_works_again(tmp_path: Path) -> None:
+    switch = Switch(tmp_path)
+    patience = Patience(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=0.5)
+    async with doorway(switch, patience) as site:
+        session = await site.session()
+        assert kind(await call(site, session, "echo", text="x")) == "answered"
+        switch.off()
+        ends = [kind(await call(site, session, "bad", mode="killed"))]
+        while ends[-1] != "breaker":
+            ends.append(kind(await call(site, session, "echo", text="x")))
+        assert ends == ["exited"] * 3 + ["breaker"]
+        # One may try when the time is up, fails, and it is open for as long again.
+        await asyncio.sleep(0.6)
+        both = await asyncio.gather(*(call(site, session, "echo", text="x") for _ in range(2)))
+        assert sorted(map(kind, both)) == ["breaker", "exited"]
+        assert kind(await call(site, session, "echo", text="x")) == "breaker"
+        switch.on()
+        await asyncio.sleep(0.6)
+        for _ in range(3):
+            assert kind(await call(site, session, "echo", text="x")) == "answered"
+        assert switch.starts == 1 + 2 + 1 + 1
+
+
+async def test_calls_that_are_not_answered_in_time_open_the_breaker(tmp_path: Path) -> None:
+    limits = Limits(call_s=0.2)
+    patience = Patience(failures=3, open_s=0.3)
+    async with doorway(Switch(tmp_path), patience, limits=limits) as site:
+        session = await site.session()
+        ends = [kind(await call(site, session, "bad", mode="silent")) for _ in range(4)]
+        assert ends == ["timeout"] * 3 + ["breaker"]
+        await asyncio.sleep(0.4)
+        assert kind(await call(site, session, "echo", text="x")) == "answered"
+        assert kind(await call(site, session, "echo", text="x")) == "answered"
+
+
+async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path: Path) -> None:
+    async with doorway(Switch(tmp_path), Patience(failures=3)) as site:
+        session, other = await site.session(), await site.session()
+        hurried = tool_call("slow", ms=60_000)
+        hurried["params"]["_meta"] = {"portico/timeoutS": 0.01}
+        for _ in range(4):
+            assert "within 0.01 s" in (await site.post(hurried, session)).text
+        assert kind(await call(site, other, "echo", text="x")) == "answered"
+
+
+async def test_a_server_that_works_from_its_third_start_on_is_waited_for(tmp_path: Path) -> None:
+    switch = Switch(tmp_path, "exits-until", str(tmp_path / "counter"), "3")
+    patience = Patience(first_pause_s=0.01, longest_pause_s=0.05)
+    async with doorway(switch, patience) as site:
+        for _ in range(2):
+            response = await site.post(initialize())
+            assert kind(response.json()) == "exited"
+            assert "no API key" in response.json()["error"]["message"]
+        session = await site.session()
+        assert kind(await call(site, session, "echo", text="x")) == "answered"
+        assert switch.starts == 3
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("faults-stdio")
+def test_one_clients_dying_children_do_not_stop_another(tmp_path: Path) -> None:
+    """While the other's calls are answered, the breaker stays closed."""
+    switch = Switch(tmp_path)
+    options = ("--name", NAME, "--sharing", "per-client")
+    with (
+        Wrap(tmp_path / "home", *options, "--", *switch.argv) as wrap,
+        wrap.client() as client,
+        wrap.client() as other,
+        Steady(other),
+    ):
+        ends = []
+        for _ in range(6):
+            ends.append(kind(client.call("bad", mode="killed")))
+            assert until(lambda: kind(client.call("echo", text="x")) == "answered")
+        assert ends == ["exited"] * 6
