@@ -95,7 +95,7 @@ class Wrapped:
 
     async def _listen(self) -> None:
         """Let the user ask, by `portico servers`."""
-        from portico.config.paths import state_dir
+        from portico.config.paths import state_folder
         from portico.transport.control import Control
 
         async def refresh() -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Wrapped:
             return self._status()
 
         self._control = Control(
-            os.path.join(state_dir(), "control"), {"status": status, "refresh": refresh}
+            os.path.join(state_folder(), "control"), {"status": status, "refresh": refresh}
         )
         try:
             await self._control.open()
@@ -151,6 +151,6 @@ def _logged(mirror: MirrorEndpoint, path: str, server: str) -> "CallLog":
 
 def _memory() -> "Store":
     from portico.catalog.disk import Store
-    from portico.config.paths import cache_dir
+    from portico.config.paths import cache_folder
 
-    return Store(os.path.join(cache_dir(), "catalogs"), report=report)
+    return Store(os.path.join(cache_folder(), "catalogs"), report=report)

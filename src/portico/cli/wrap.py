@@ -105,9 +105,9 @@ def _wrapping(options: _Options) -> "Wrapping":
 def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
     """Where the server is, and what its catalogs are called on disk."""
     from portico.catalog.identity import upstream_key, user_secret
-    from portico.config.paths import state_dir
+    from portico.config.paths import state_folder
 
-    secret = user_secret(state_dir())
+    secret = user_secret(state_folder())
     target = options.target
     if target[0].startswith(_URLS):
         headers = dict(options.header)

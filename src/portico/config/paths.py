@@ -1,28 +1,49 @@
 """Where Portico keeps what: config, state and cache, by XDG; `PORTICO_HOME` moves all three."""
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def config_dir() -> Path:
+def config_dir() -> "Path":
     """Where the user's own files are, such as portico.toml."""
-    return _folder("config", "XDG_CONFIG_HOME", ".config")
+    return _path(_folder("config", "XDG_CONFIG_HOME", ".config"))
 
 
-def state_dir() -> Path:
+def state_dir() -> "Path":
     """What must survive a restart: tokens, tasks, the control socket."""
+    return _path(state_folder())
+
+
+def cache_dir() -> "Path":
+    """What can be made again: catalogs, downloads."""
+    return _path(cache_folder())
+
+
+def state_folder() -> str:
+    """`state_dir` for those who must start fast."""
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
-def cache_dir() -> Path:
-    """What can be made again: catalogs, downloads."""
+def cache_folder() -> str:
+    """`cache_dir` for those who must start fast."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
-def _folder(kind: str, variable: str, default: str) -> Path:
+def _path(folder: str) -> "Path":
+    from pathlib import Path  # slow to import
+
+    return Path(folder)
+
+
+def _folder(kind: str, variable: str, default: str) -> str:
     home = os.environ.get("PORTICO_HOME")
     if home:
-        return Path(home).expanduser().absolute() / kind
-    base = Path(os.environ.get(variable) or "")
+        return os.path.join(os.path.abspath(os.path.expanduser(home)), kind)
+    base = os.environ.get(variable) or ""
     # "All paths must be absolute. If [one is] relative ... ignore it" (XDG Base Directory).
-    return (base if base.is_absolute() else Path.home() / default) / "portico"
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), default)
+    return os.path.join(base, "portico")

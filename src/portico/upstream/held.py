@@ -9,7 +9,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,8 +20,10 @@ from portico.model.errors import AskError, InvalidParams, TargetError
 from portico.model.message import Request
 from portico.protocol.codec import encode
 from portico.protocol.eras import modern_question
-from portico.protocol.seal import KEY_SIZE, NONCE_SIZE, Seal, SealBroken, binding
 from portico.upstream.caller import Call, Caller
+
+if TYPE_CHECKING:
+    from portico.protocol.seal import Seal
 
 _GATHER_S = 0.02
 """Questions that come so close together are asked in one round."""
@@ -125,11 +128,18 @@ class HeldCalls:
         self._most = most
         self._server = server
         self._clock = clock
-        self._seal = Seal(os.urandom(KEY_SIZE))
+        self._key = os.urandom(32)
         self._kept: dict[str, tuple[HeldCall, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @cached_property
+    def _seal(self) -> "Seal":
+        # Made when first needed: hashing is slow to import.
+        from portico.protocol.seal import Seal
+
+        return Seal(self._key)
 
     def keep(self, call: HeldCall, questions: Questions) -> bytes:
         """The result that asks the client, and brings its answers back to this call."""
@@ -140,6 +150,8 @@ class HeldCalls:
                 kind="busy",
                 server=self._server,
             )
+        from portico.protocol.seal import NONCE_SIZE, binding
+
         key = os.urandom(12).hex()
         timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, key)
         self._kept[key] = (call, timer)
@@ -167,6 +179,8 @@ class HeldCalls:
             raise InvalidParams(f"params of {request.method}: {error}") from None
         if not retry.requestState:
             return None
+        from portico.protocol.seal import SealBroken, binding
+
         try:
             key = self._seal.open(
                 retry.requestState,
