@@ -107,9 +107,13 @@ def test_a_bad_answer_fails_its_call_and_no_other(
 def test_a_bad_body_fails_its_call_and_no_other(
     by_bodies: Wrap, mode: str, kind: str, words: str
 ) -> None:
-    with by_bodies.client() as other, Steady(other):
-        with bounded(by_bodies), by_bodies.client() as client:
-            fails_and_goes_on(client, mode, kind, words)
+    with (
+        by_bodies.client() as other,
+        Steady(other),
+        bounded(by_bodies),
+        by_bodies.client() as client,
+    ):
+        fails_and_goes_on(client, mode, kind, words)
 
 
 @pytest.mark.usefixtures("steady")

@@ -90,36 +90,38 @@ def kind(answer: dict[str, Any]) -> str:
 def test_a_server_that_cannot_start_is_left_alone_and_stays_listed(tmp_path: Path) -> None:
     """With the pauses as they are for everybody: a second or two until the breaker opens."""
     switch = Switch(tmp_path)
-    with Wrap(tmp_path / "home", "--name", NAME, "--", *switch.argv) as wrap:
-        with wrap.client() as client:
-            assert client.said("echo", text="x") == "x"
-            listed = client.ask("tools/list")["result"]
-            assert switch.starts == 1
-            switch.off()
-            with bounded(wrap):
-                seen = [client.call("bad", mode="killed")]
-                deadline = time.monotonic() + 20
-                while kind(seen[-1]) != "breaker" and time.monotonic() < deadline:
-                    with Watch() as watch:
-                        seen.append(client.call("echo", text="x"))
-                    assert watch.s < 4 * 1.25  # a pause of a second is waited out
-                    assert client.ask("tools/list")["result"] == listed
-                    time.sleep(0.01)
-            ends = [kind(answer) for answer in seen]
-            assert ends.count("exited") == 5  # so many open it
-            assert set(ends) == {"exited", "backoff", "breaker"}
-            assert switch.starts == 1 + 4
-            last = seen[ends.index("exited", 1)]["error"]
-            assert last["data"]["exit_code"] == 3
-            assert "no API key" in last["message"]
-            assert last["data"]["stderr"] == "no API key"
-            waits = [seen[ends.index(way)]["error"]["data"] for way in ("backoff", "breaker")]
-            assert all(0 < data["retry_after_s"] <= 15 for data in waits)
-            for _ in range(50):
+    with (
+        Wrap(tmp_path / "home", "--name", NAME, "--", *switch.argv) as wrap,
+        wrap.client() as client,
+    ):
+        assert client.said("echo", text="x") == "x"
+        listed = client.ask("tools/list")["result"]
+        assert switch.starts == 1
+        switch.off()
+        with bounded(wrap):
+            seen = [client.call("bad", mode="killed")]
+            deadline = time.monotonic() + 20
+            while kind(seen[-1]) != "breaker" and time.monotonic() < deadline:
                 with Watch() as watch:
-                    assert kind(client.call("echo", text="x")) == "breaker"
-                assert watch.s < 1
-            assert switch.starts == 5
+                    seen.append(client.call("echo", text="x"))
+                assert watch.s < 4 * 1.25  # a pause of a second is waited out
+                assert client.ask("tools/list")["result"] == listed
+                time.sleep(0.01)
+        ends = [kind(answer) for answer in seen]
+        assert ends.count("exited") == 5  # so many open it
+        assert set(ends) == {"exited", "backoff", "breaker"}
+        assert switch.starts == 1 + 4
+        last = seen[ends.index("exited", 1)]["error"]
+        assert last["data"]["exit_code"] == 3
+        assert "no API key" in last["message"]
+        assert last["data"]["stderr"] == "no API key"
+        waits = [seen[ends.index(way)]["error"]["data"] for way in ("backoff", "breaker")]
+        assert all(0 < data["retry_after_s"] <= 15 for data in waits)
+        for _ in range(50):
+            with Watch() as watch:
+                assert kind(client.call("echo", text="x")) == "breaker"
+            assert watch.s < 1
+        assert switch.starts == 5
 
 
 @pytest.mark.slow
