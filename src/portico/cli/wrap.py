@@ -1,6 +1,7 @@
 """`portico wrap`: a doorway in front of one server, which is cached and looked after."""
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from portico.wrapping import Wrapping
 
 _URLS = ("http://", "https://")
+_LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
+_UNSPOKEN = re.compile(r"^-|://|[\s=]")
+"""Options, URLs, settings and code."""
 _FLAGS = {
     "--warm": ("warm", True),
     "--no-cache": ("cache", False),
@@ -139,9 +143,13 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
 
 
 def _title(argv: list[str]) -> str:
-    """A command as people would say it: without the paths."""
-    said = " ".join(os.path.basename(part) or part for part in argv)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    """A command as people would say it; of its arguments, which may be secrets, only the program
+    that a launcher starts."""
+    name = os.path.basename(argv[0])
+    if name.rstrip("0123456789.") in _LAUNCHERS:
+        plain = (word for word in argv[1:] if not _UNSPOKEN.search(word))
+        name = f"{name} {os.path.basename(next(plain, ''))}".rstrip()
+    return name if len(name) <= 60 else f"{name[:57]}..."
 
 
 def _options(argv: list[str]) -> _Options:
