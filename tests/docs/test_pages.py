@@ -10,6 +10,7 @@ from portico.model import errors
 from portico.protocol.methods import KNOWN
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
+from portico.upstream.line import Plan
 from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -70,6 +71,30 @@ def test_every_error_code_is_documented() -> None:
     assert [code for code in codes if f"`{code}`" not in text] == []
     for code, status in STATUS.items():
         assert f"| `{code}` | {status} |" in section("docs/errors.md", "HTTP statuses")
+
+
+def test_every_kind_of_failure_of_an_upstream_is_documented() -> None:
+    rooms = (ROOT / "src" / "portico" / "upstream").glob("*.py")
+    kinds = {kind for file in rooms for kind in re.findall(r'kind="(\w+)"', file.read_text())}
+    text = section("docs/wrap.md", "When it fails")
+    assert [kind for kind in kinds - {"failed"} if f"| `{kind}` |" not in text] == []
+
+
+def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
+    plan, text = Plan(), section("docs/wrap.md", "Limits")
+    defaults = {
+        "`--init-timeout`": plan.limits.init_s,
+        "`--list-timeout`": plan.limits.list_s,
+        "`--call-timeout`": plan.limits.call_s,
+        "`--idle-timeout`": plan.idle_s or 0,
+        "`--max-in-flight`": plan.max_in_flight,
+        "`--queue`": plan.max_queue,
+        "`--instances`": plan.instances,
+        "clients with a process of their own": plan.max_children,
+        "held calls": plan.max_held,
+    }
+    rows = [(name, f"| {name} | {value:,.0f}") for name, value in defaults.items()]
+    assert [name for name, row in rows if row not in text] == []
 
 
 def test_every_error_class_is_documented() -> None:
