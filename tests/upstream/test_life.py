@@ -1,8 +1,16 @@
 """The life of a connection is a table; the drawing in the docs is that table."""
 
+import asyncio
+
 import pytest
 
+from portico.upstream.child import Command
+from portico.upstream.leg import Leg
 from portico.upstream.life import TABLE, Event, State, drawing, next_state
+from portico.upstream.line import Line, Plan
+from portico.upstream.patience import Breaker, Patience
+from portico.upstream.wire import Failure
+from tests.rigs.running import bad
 from tests.support.shared import ROOT
 
 PAGE = ROOT / "docs" / "wrap-connections.md"
@@ -63,3 +71,81 @@ def test_the_drawing_has_an_arrow_for_every_row() -> None:
 
 def test_the_documentation_shows_the_table_as_it_is() -> None:
     assert f"```mermaid\n{drawing()}\n```" in PAGE.read_text()
+
+
+class Nobody:
+    """Who hears all that a line tells, and does nothing about it."""
+
+    def list_changed(self, leg: Leg) -> None: ...
+
+    def updated(self, leg: Leg, uri: str, params: bytes) -> None: ...
+
+    def opened(self, line: Line, leg: Leg) -> None: ...
+
+
+def line_to_a_child(idle_s: float | None = None) -> Line:
+    plan = Plan(era="legacy", idle_s=idle_s)
+    breaker = Breaker("child", Patience())
+    return Line(Command(tuple(bad("stdio", "plain"))), plan, breaker, Nobody(), Nobody())
+
+
+async def connecting(line: Line) -> "asyncio.Task[Leg]":
+    """An opening that is under way."""
+    opening = asyncio.create_task(line.leg())
+    await asyncio.sleep(0)  # the task of the caller begins, then that of the line
+    await asyncio.sleep(0)
+    assert line.state is State.CONNECTING
+    return opening
+
+
+async def test_a_line_goes_through_the_states_as_its_calls_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[State] = []
+    tired = asyncio.Event()
+
+    def step(state: State, event: Event) -> State:
+        seen.append(next_state(state, event))
+        if event is Event.TIRED:
+            tired.set()
+        return seen[-1]
+
+    monkeypatch.setattr("portico.upstream.line.next_state", step)
+    line = line_to_a_child(idle_s=0.1)
+    try:
+        line.begin()
+        await line.leg()
+        line.end(answered=True)
+        await asyncio.wait_for(tired.wait(), 10)
+    finally:
+        await line.close()
+    assert " ".join(seen) == "connecting connected active idle disconnected"
+
+
+async def test_a_connection_ends_once_however_many_say_so() -> None:
+    """Several requests may meet the same lost session, the last when the next has begun."""
+    line = line_to_a_child()
+    try:
+        leg = await line.leg()
+        failure = Failure(server="child", why="has ended the session", kind="session")
+        leg.exchange.lost(failure)
+        assert line.state is State.FAILED
+        leg.exchange.lost(failure)
+        opening = await connecting(line)
+        leg.exchange.lost(failure)
+        assert await opening is line.open_leg
+        leg.exchange.lost(failure)
+        assert line.open_leg is not None
+    finally:
+        await line.close()
+
+
+async def test_a_closed_line_begins_nothing() -> None:
+    line = line_to_a_child()
+    opening = await connecting(line)
+    await line.close()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert line.state is State.DISCONNECTED
+    with pytest.raises(Exception, match="is being shut down"):
+        await line.leg()

@@ -24,6 +24,7 @@ HANGS = ("silent", "trickle", "stops-reading")
 def wrapped(home: Path, *how: str) -> Iterator[Wrap]:
     with listening(bad("http", "plain", *how)) as url, Wrap(home, *OPTIONS, url) as wrap:
         yield wrap
+    assert "Traceback" not in wrap.stderr()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.rigs.badmodes import SECRET
-from tests.rigs.running import bad
+from tests.rigs.running import bad, recorder
 from tests.wrap.faults import DEAD_S, Client, Steady, Watch, Wrap, bounded, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults-stdio")]
@@ -28,6 +28,7 @@ def portico(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrap]:
     options = ("--name", NAME, "--sharing", "per-client", "--call-timeout", "10")
     with Wrap(home, *options, "--", *bad("stdio", "plain")) as wrap:
         yield wrap
+    assert "Traceback" not in wrap.stderr()
 
 
 @pytest.fixture
@@ -216,6 +217,27 @@ def test_a_real_change_is_told_once_however_often_the_server_says_so(tmp_path: P
             "notifications/tools/list_changed",
             "notifications/tools/list_changed",
         ]
+
+
+def test_a_change_that_comes_while_the_lists_are_asked_for_is_not_missed(tmp_path: Path) -> None:
+    changed = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": True}, "prompts": {}},
+        "serverInfo": {"name": "recorder", "version": "1"},
+    }
+    schema: dict[str, Any] = {}
+    tools = [{"tools": [{"name": name, "inputSchema": schema}]} for name in ("old", "new")]
+    script = tmp_path / "script"
+    script.write_text(
+        f"initialize result {json.dumps(hello)}\n"
+        f"tools/list result {json.dumps(tools[0])}\ntools/list result {json.dumps(tools[1])}\n"
+        f'prompts/list before {changed}\nprompts/list result {{"prompts":[]}}\n'
+    )
+    command = recorder("stdio", str(tmp_path / "heard"), str(script))
+    with Wrap(tmp_path / "home", "--", *command) as wrap, wrap.client() as client:
+        assert client.ask("tools/list")["result"]["tools"][0]["name"] == "old"
+        assert until(lambda: client.ask("tools/list")["result"]["tools"][0]["name"] == "new", 8)
 
 
 @pytest.mark.parametrize("tool", ["again", "look"])
