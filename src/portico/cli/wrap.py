@@ -124,6 +124,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         )
     from portico.upstream.child import Command
     from portico.upstream.environment import clean, meaningful
+    from portico.upstream.overheard import Echo
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
@@ -138,6 +139,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         title=options.name or _title(target),
         env=given,
         environment=environment,
+        overheard=Echo(2).say,
     )
     return command, key
 

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.lines import LineReader, one_line
 from portico.upstream.environment import secrets
+from portico.upstream.overheard import Overheard
 from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver
@@ -36,6 +37,8 @@ class Command(Struct, frozen=True):
     environment: Mapping[str, str] | None = None
     """The whole environment; None for our own."""
     max_line: int = MAX_MESSAGE
+    overheard: Callable[[str], None] | None = None
+    """Gets each line of its stderr, secrets hidden; without it, only the last ones are kept."""
     stdin_grace_s: float = 2.0
     """How long it may take to leave once its input is closed."""
     term_grace_s: float = 1.0
@@ -93,7 +96,9 @@ class ChildProcess:
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(_no_start(command, error), "start").error() from None
         self._stdin = Sink(process.stdin, HIGH_WATER)
-        out, err = Source(process.stdout, self._take), Source(process.stderr, self._ring.add)
+        listener = command.overheard
+        hear = self._ring.add if listener is None else Overheard(self._ring, listener).add
+        out, err = Source(process.stdout, self._take), Source(process.stderr, hear)
         self._sources = [out, err]
         self._watcher = asyncio.create_task(self._watch(process, out, err))
 

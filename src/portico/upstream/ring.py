@@ -36,13 +36,17 @@ class Ring:
             del self._data[: -self._limit]
             self._cut = True
 
+    def hide(self, text: str) -> str:
+        """The same without what looks like a secret, or is known to be one."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return _SHAPED.sub("***", _NAMED.sub(r"\1***", text))
+
     def tail(self, lines: int = 12, width: int = 400) -> str:
         """The last lines, for a person: shortened, secrets hidden, nothing a terminal obeys."""
         cut = self._cut or len(self._data) > self._limit
         text = self._data[-self._limit :].decode(errors="replace")
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        text = _SHAPED.sub("***", _NAMED.sub(r"\1***", text))
+        text = self.hide(text)
         if cut and self._secrets:
             text = text[len(self._secrets[0]) :]  # it may begin within a secret
         kept = [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
