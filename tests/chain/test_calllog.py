@@ -188,14 +188,16 @@ def test_wrap_logs_the_calls_of_its_client(tmp_path: Path) -> None:
         wrap.ask("tools/call", {"name": "fail"})
         wrap.ask("resources/read", {"uri": "test://note"})
         id = wrap.start("tools/call", {"name": "slow", "arguments": {"ms": 60_000}})
+        wrap.said("pid")  # by then the slow one is under way
         notice = {"method": "notifications/cancelled", "params": {"requestId": id}}
         wrap.send({"jsonrpc": "2.0", **notice})
-        until(lambda: log.read_text().count("\n") == 4, "a line is missing")
+        until(lambda: log.read_text().count("\n") == 5, "a line is missing")
     lines = lines_of(log)
     assert [(line["name"], line["outcome"], line["arguments"]) for line in lines] == [
         ("echo", "ok", "{text:str}"),
         ("fail", "error 1234", ""),
         ("test://note", "ok", ""),
+        ("pid", "ok", "{}"),
         ("slow", "cancelled", "{ms:int}"),
     ]
     assert {line["client"] for line in lines} == {"tests"}

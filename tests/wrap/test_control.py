@@ -224,8 +224,12 @@ os.chdir(sys.argv[1])
 os.setuid(65534)
 asker = socket.socket(socket.AF_UNIX)
 asker.connect(sys.argv[2])
-asker.sendall(b'{"do": "status"}\\n')
-sys.stdout.buffer.write(asker.recv(100))
+print("connected")
+try:
+    asker.sendall(b'{"do": "status"}\\n')
+    print(asker.recv(100))
+except ConnectionError:
+    print(b"")
 """
 
 
@@ -238,9 +242,7 @@ def test_somebody_else_gets_no_answer_even_through_an_open_door(home: Path, word
         wrap.socket.parent.chmod(0o755)
         asking = [sys.executable, "-c", _STRANGER, str(wrap.socket.parent), wrap.socket.name]
         asked = subprocess.run(asking, capture_output=True, check=False, timeout=WAIT_S)
-        # Closed on with its question unread, it may be told so by a reset.
-        assert asked.stdout == b""
-        assert not asked.stderr or b"ConnectionResetError" in asked.stderr
+        assert (asked.stdout, asked.stderr) == (b"connected\nb''\n", b"")
         assert servers(home, "list").returncode == 0
 
 
