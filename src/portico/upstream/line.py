@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from portico.model.errors import McpError, TargetError
 from portico.protocol.codec import encode
+from portico.protocol.eras import loud_enough
 from portico.upstream.caller import Caller
 from portico.upstream.exchange import FOREVER
 from portico.upstream.leg import Leg, Watcher
@@ -145,6 +146,10 @@ class Line:
         leg = self.open_leg
         if leg is not None:
             await self._apply_level(leg)
+
+    def logs(self, level: str) -> bool:
+        """True if the upstream was told to log this much."""
+        return bool(self.level) and loud_enough(level, self.level)
 
     async def follow(self, uri: str, who: object) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""

@@ -129,10 +129,13 @@ class Relay:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
         if request.meta.progress_token or context.deadline is not None:
             return None
+        bridged = route.modern != route.leg.modern
+        level = request.meta.log_level
+        if bridged and level and not route.line.logs(level):
+            return None  # the upstream has to be told first
         if not self._breaker.is_quiet or _TIMEOUT in request.params or not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
-        bridged = route.modern != route.leg.modern
         back = _from_legacy if bridged else _as_it_is
         express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again, back)
         params = legacy_params(request.params, b"") if bridged else request.params
@@ -196,6 +199,10 @@ class Relay:
         answered = False
         try:
             leg = await line.leg()
+            level = call.request.meta.log_level
+            if level and not leg.modern and not line.logs(level):
+                with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
+                    await line.set_level(level)
             try:
                 result = await self._over(leg, call, timeout)
             except TargetError as error:
