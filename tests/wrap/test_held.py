@@ -1,0 +1,172 @@
+"""Calls that wait at a legacy server for a modern client's answers: whose they are, how long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from portico.chain.mirror import MirrorEndpoint
+from portico.transport.http import HttpApp
+from portico.upstream.child import Command
+from portico.upstream.line import Plan
+from portico.upstream.upstream import Upstream
+from tests.rigs.running import bad
+from tests.support.messages import modern
+from tests.support.web import WAIT_S, Site, serving
+
+CAN: dict[str, Any] = {"elicitation": {"form": {}}}
+YES = {"action": "accept", "content": {"name": "Ada"}}
+
+
+class Doorway:
+    """A doorway over HTTP before a legacy server, in this process."""
+
+    def __init__(self, upstream: Upstream, site: Site) -> None:
+        self.upstream = upstream
+        self.site = site
+
+    async def ask(self, capabilities: dict[str, Any] = CAN, **params: Any) -> dict[str, Any]:
+        """Call the tool that asks; the whole answer."""
+        call = {"name": "ask", "arguments": {"kind": "elicitation"}, **params}
+        answer = await self.site.modern(modern("tools/call", call, capabilities))
+        decoded: dict[str, Any] = answer.json()
+        return decoded
+
+    async def asked(self) -> tuple[str, dict[str, Any]]:
+        """Begin such a call; its state, and the answers that would let it go on."""
+        result = (await self.ask())["result"]
+        assert result["resultType"] == "input_required"
+        (key,) = result["inputRequests"]
+        return result["requestState"], {key: YES}
+
+    @property
+    def held(self) -> int:
+        """How many calls wait."""
+        held: int = self.upstream.status()["held"]
+        return held
+
+    async def none_held(self) -> None:
+        """Wait until no call is held, nor under way."""
+        async with asyncio.timeout(WAIT_S):
+            while self.held or any(line["busy"] for line in self._lines()):  # noqa: ASYNC110  (it shows only from outside)
+                await asyncio.sleep(0.01)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = self.upstream.status()["connections"]
+        return lines
+
+
+@asynccontextmanager
+async def doorway(
+    plan: Plan | None = None, command: list[str] | None = None
+) -> AsyncIterator[Doorway]:
+    upstream = Upstream(Command(tuple(command or bad("stdio", "plain"))), plan or Plan())
+    try:
+        async with serving(HttpApp(MirrorEndpoint(upstream, lambda *_: None))) as site:
+            yield Doorway(upstream, site)
+    finally:
+        await upstream.close()
+
+
+async def test_an_answer_goes_to_the_call_that_asked() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+        assert door.held == 1
+        done = await door.ask(requestState=state, inputResponses=answers)
+        assert done["result"]["resultType"] == "complete"
+        assert '"Ada"' in done["result"]["content"][0]["text"]
+        assert door.held == 0
+
+
+async def test_what_is_left_out_is_asked_again() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+        again = (await door.ask(requestState=state, inputResponses={}))["result"]
+        assert again["inputRequests"].keys() == answers.keys()
+        done = await door.ask(requestState=again["requestState"], inputResponses=answers)
+        assert done["result"]["resultType"] == "complete"
+
+
+async def test_a_state_that_was_changed_is_refused_and_its_call_waits_on() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+        middle = len(state) // 2
+        changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
+        for wrong in (changed, state[:-4], "x"):
+            refused = await door.ask(requestState=wrong, inputResponses=answers)
+            assert refused["error"]["code"] == -32602
+        done = await door.ask(requestState=state, inputResponses=answers)
+        assert done["result"]["resultType"] == "complete"
+
+
+async def test_a_state_is_of_use_only_to_the_call_it_was_made_for() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+        for other in ({"arguments": {"kind": "roots"}}, {"name": "echo"}):
+            refused = await door.ask(requestState=state, inputResponses=answers, **other)
+            assert refused["error"]["code"] == -32602
+        done = await door.ask(requestState=state, inputResponses=answers)
+        assert done["result"]["resultType"] == "complete"
+
+
+async def test_a_state_is_used_once() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+        await door.ask(requestState=state, inputResponses=answers)
+        again = await door.ask(requestState=state, inputResponses=answers)
+        assert again["error"]["code"] == -32602
+        assert "start over" in again["error"]["message"]
+
+
+async def test_a_state_of_another_run_is_refused() -> None:
+    async with doorway() as door:
+        state, answers = await door.asked()
+    async with doorway() as door:
+        refused = await door.ask(requestState=state, inputResponses=answers)
+        assert refused["error"]["code"] == -32602
+
+
+async def test_who_does_not_come_back_in_time_has_to_start_over() -> None:
+    async with doorway(Plan(held_s=0.1)) as door:
+        state, answers = await door.asked()
+        await door.none_held()
+        late = await door.ask(requestState=state, inputResponses=answers)
+        assert late["error"]["code"] == -32602
+        # The server was told that nobody waits, and serves others.
+        assert (await door.ask())["result"]["resultType"] == "input_required"
+
+
+async def test_so_many_calls_wait_and_no_more() -> None:
+    async with doorway(Plan(max_held=2)) as door:
+        kept = [await door.asked() for _ in range(2)]
+        refused = await door.ask()
+        assert refused["error"]["data"]["kind"] == "busy"
+        for state, answers in kept:
+            done = await door.ask(requestState=state, inputResponses=answers)
+            assert done["result"]["resultType"] == "complete"
+
+
+async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks() -> None:
+    async with doorway() as door:
+        less: tuple[dict[str, Any], ...] = ({}, {"sampling": {}})
+        for capabilities in less:
+            refused = (await door.ask(capabilities))["error"]
+            assert refused["code"] == -32021
+            assert refused["data"] == {"requiredCapabilities": {"elicitation": {}}}
+        await door.none_held()
+
+
+async def test_a_start_that_a_client_gave_up_on_serves_the_next(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    script = f"echo >> {starts}; sleep 1; exec {' '.join(bad('stdio', 'plain'))}"
+    async with doorway(Plan(era="legacy"), ["/bin/sh", "-c", script]) as door:
+        door.site.client.timeout = httpx2.Timeout(0.3)
+        with pytest.raises(httpx2.TimeoutException):
+            await door.ask()
+        door.site.client.timeout = httpx2.Timeout(WAIT_S)
+        assert (await door.ask())["result"]["resultType"] == "input_required"
+    assert starts.read_text().count("\n") == 1
