@@ -30,6 +30,11 @@ def everything_server() -> Path:
     return _present(_SCOPE / "server-everything" / "dist" / "index.js")
 
 
+def server(name: str) -> Path:
+    """Return the script of another reference server, such as `memory`."""
+    return _present(_SCOPE / f"server-{name}" / "dist" / "index.js")
+
+
 def ts(name: str) -> Path:
     """Return tests/ts/NAME, beside the link through which its imports are found."""
     folder = ROOT / "tests" / "ts"

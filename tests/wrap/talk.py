@@ -43,6 +43,7 @@ class Client:
 
     def hear(self, raw: bytes) -> None:
         """Take in one message; a question is answered at once."""
+        json.loads(raw)  # what is no JSON must not pass for some
         id, method = raw_member(raw, "id"), raw_member(raw, "method")
         with self._news:
             if method is None:

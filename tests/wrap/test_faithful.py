@@ -257,6 +257,21 @@ def test_equal_ids_and_tokens_of_two_clients_are_kept_apart(tmp_path: Path) -> N
             assert {params["progressToken"] for params in moved} == {"p"}
 
 
+def test_a_question_without_params_is_asked_and_answered_as_it_is(tmp_path: Path) -> None:
+    asks = b'{"jsonrpc":"2.0","id":"q\\u00e9","method":"roots/list"}'
+    (tmp_path / "script").write_bytes(b"x/asks before %s\nx/asks result {}" % asks)
+    recording = tmp_path / "heard"
+    command = recorder("stdio", str(recording), str(tmp_path / "script"))
+    answers: dict[str, dict[str, Any]] = {"roots/list": {"roots": [], "x": 1}}
+    with Pipes(tmp_path, "--", *command, answers=answers) as client:
+        client.hello({"roots": {}})
+        client.ask("x/asks", b"{}")
+        assert client.next("roots/list") == b""
+        assert until(lambda: b"result" in recorded(recording)[-1])
+    assert raw_member(recorded(recording)[-1], "id") == b'"q\\u00e9"'
+    assert raw_member(recorded(recording)[-1], "result") == dumps(answers["roots/list"])
+
+
 # Spaces that mean something to a transport.
 
 

@@ -15,7 +15,7 @@ from tests.wrap.faults import Wrap, alive, descendants, until
 from tests.wrap.talk import Client, Pipes, web
 
 PLAIN = bad("stdio", "plain")
-ELICITS = {"elicitation": {}}
+ELICITS: dict[str, Any] = {"elicitation": {}}
 PERSON = {"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}}
 FOREVER_MS = 120_000
 NOTE = {"uri": "test://note"}
@@ -191,6 +191,7 @@ def test_slow_calls_spread_over_so_many_instances(tmp_path: Path) -> None:
 # Starting and stopping.
 
 
+@pytest.mark.slow
 def test_an_idle_child_is_stopped_and_starts_again_for_the_next_call(tmp_path: Path) -> None:
     options = ("--sharing", "per-client", "--idle-timeout", "0.4")
     with (
@@ -279,6 +280,7 @@ def test_a_modern_client_that_hangs_up_cancels_its_call(tmp_path: Path) -> None:
         assert until(lambda: other.call("count", method="cancelled") == "1")
 
 
+@pytest.mark.slow
 def test_an_answer_waits_for_a_legacy_client_that_lost_its_stream(tmp_path: Path) -> None:
     with Wrap(tmp_path, "--", *PLAIN) as portico, web(portico.port) as client:
         meta: dict[str, Any] = {"progressToken": "p"}

@@ -149,8 +149,9 @@ class Leg:
                 "whose call this question belongs to",
                 INTERNAL_ERROR,
             )
+        params = params or b"{}"  # `roots/list` mostly comes without any
         try:
-            asked = msgspec.json.decode(params or b"{}", type=dict[str, Any])
+            asked = msgspec.json.decode(params, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             raise McpError(f"params of {method[:80]}: {error}", INVALID_PARAMS) from None
         capability, part = needed_capability(method, asked)
