@@ -28,6 +28,8 @@ class Caller:
         """The log level it set, if it set one."""
         self.route: object = None
         """The way its calls took last."""
+        self.view: tuple[int, bool, Any] | None = None
+        """What it was offered last, in which era, and by which edition of what is known."""
         self.learn(capabilities, info)
 
     def learn(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
@@ -35,6 +37,7 @@ class Caller:
         self.capabilities = capabilities
         self.info = info
         self.route = None
+        self.view = None
         self.talks_back = any(kind in capabilities for kind in _TALKS_BACK)
         """True if it can be asked: then its answers must not reach anybody else's child."""
 

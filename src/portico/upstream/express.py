@@ -93,15 +93,16 @@ class Express:
         if reply is None:
             return
         self._reply = None
-        self._over(answered=not isinstance(outcome, TargetError))
         call = self._call
         if isinstance(outcome, bytes | ServerError):
+            self._over(answered=True)
             response = self._back(call, self._leg, outcome)
         else:
             assert isinstance(outcome, TargetError)
             self._breaker.failed_call(outcome)
             if outcome.kind == "timeout":
                 self._leg.exchange.take_back(self._id)
+            self._over(answered=False)
             again = self._again(call, outcome)
             if again is not None:
                 self._task = asyncio.create_task(self._repeat(again, reply))

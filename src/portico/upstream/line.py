@@ -138,6 +138,9 @@ class Line:
             self._breaker.succeeded()
         if not self.busy and self.state is State.ACTIVE:
             self._happens(Event.RESTED)
+        leg = self.open_leg
+        if leg is not None and not answered and not self.busy and self._breaker.is_open:
+            self._give_up_on(leg)
         self._rest()
 
     async def set_level(self, level: str) -> None:
@@ -322,6 +325,9 @@ class Line:
         self._pause.failed()
         self._breaker.failed(failure.why)
         self._put_away(leg)
+        self._revive_soon()
+
+    def _revive_soon(self) -> None:
         if self.subscriptions and not self._closed and self._reviving is None:
             self._reviving = asyncio.create_task(self._revive())
 
@@ -348,6 +354,13 @@ class Line:
         if self.open_leg is not None:
             loop = asyncio.get_running_loop()
             self._idle = loop.call_later(self.plan.idle_s, self._tired)
+
+    def _give_up_on(self, leg: Leg) -> None:
+        """It lives, but has failed everybody for long: who tries next had better begin anew."""
+        self._happens(Event.CLOSED)
+        self._leg = None
+        self._put_away(leg)
+        self._revive_soon()
 
     def _tired(self) -> None:
         self._idle = None

@@ -32,6 +32,8 @@ class Lines:
     ) -> None:
         self.speaks: dict[str, bool] = {}
         """By era, whether the upstream speaks it, as far as that is known."""
+        self.edition = 0
+        """Grows with what is known of that."""
         if plan.era != "auto":
             self.speaks = {MODERN: plan.era == MODERN, LEGACY: plan.era == LEGACY}
         self._address = address
@@ -43,11 +45,13 @@ class Lines:
         self._own: WeakKeyDictionary[Session, Line] = WeakKeyDictionary()
         self._lent: set[Line] = set()
         self._free: list[Line] = []
+        self._surplus: set[Line] = set()
+        """One too many of those that all share: each ends with the calls it has."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Line]:
         shared = (*self._shared[MODERN], *self._shared[LEGACY])
-        return iter((*shared, *self._own.values(), *self._lent, *self._free))
+        return iter((*shared, *self._own.values(), *self._lent, *self._free, *self._surplus))
 
     def view(self, caller: Caller, modern: bool) -> str:
         """What the upstream offers may depend on who asks: by era, and by what it can be asked."""
@@ -101,6 +105,8 @@ class Lines:
 
     def give_back(self, line: Line) -> None:
         """A call no longer uses this way."""
+        if line in self._surplus and not (line.busy or line.subscriptions):
+            self._drop(line)
         if line not in self._lent:
             return
         self._lent.discard(line)
@@ -137,6 +143,7 @@ class Lines:
     def learned(self, line: Line, leg: Leg) -> None:
         """A conversation has begun: remember its era, and put the line where it belongs."""
         era = MODERN if leg.modern else LEGACY
+        self.edition += 1
         self.speaks[era] = True
         if line.era in (LEGACY_FIRST, "auto") and line.view.startswith(era) is False:
             self.speaks[LEGACY if leg.modern else MODERN] = False
@@ -144,12 +151,19 @@ class Lines:
             self._forget(line)
             line.owner = leg.owner = None
             line.view = MODERN
-            self._shared[MODERN].append(line)
+            self._share(line, MODERN)
         elif not leg.modern and line in self._shared[MODERN]:
             self._shared[MODERN].remove(line)
             line.view = LEGACY
-            self._shared[LEGACY].append(line)
+            self._share(line, LEGACY)
         line.era = era
+
+    def _share(self, line: Line, era: str) -> None:
+        # Whoever comes first in each era begins a conversation; both may turn out to be in one.
+        if len(self._shared[era]) < max(1, self._plan.instances):
+            self._shared[era].append(line)
+        else:
+            self._surplus.add(line)
 
     async def close(self) -> None:
         """Close all, at the same time."""
@@ -201,6 +215,7 @@ class Lines:
             if own is line:
                 del self._own[session]
         self._lent.discard(line)
+        self._surplus.discard(line)
         if line in self._free:
             self._free.remove(line)
         if line in self._shared[LEGACY]:

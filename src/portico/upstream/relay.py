@@ -73,6 +73,11 @@ class Route:
         self.leg = leg
         self.modern = modern
 
+    @property
+    def is_open(self) -> bool:
+        """True as long as it leads somewhere."""
+        return self.leg.exchange.failure is None and not self.leg.closing
+
 
 class Relay:
     """The calls of all clients at one upstream."""
@@ -110,7 +115,7 @@ class Relay:
     def route(self, caller: Caller, modern: bool) -> Route | None:
         """The way for a plain call, if one is open."""
         route = caller.route
-        if isinstance(route, Route) and route.modern == modern and not route.leg.exchange.failure:
+        if isinstance(route, Route) and route.modern == modern and route.is_open:
             return route
         line = self._lines.at_hand(caller, modern)
         leg = line.open_leg if line is not None else None

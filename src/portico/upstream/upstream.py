@@ -64,12 +64,16 @@ class Upstream:
         """What this client is offered; from memory, where that has it."""
         modern = request.version.modern
         caller = self._callers.of(request, context)
-        name = self._lines.view(caller, modern)
-        if name in self._views:
-            return self._views.get(name)
-        self._views.get(name)
+        edition = self._lines.edition
+        known = caller.view
+        if known is not None and known[0] == edition and known[1] == modern:
+            view: View = known[2]
+            return view
+        self._views.get(self._lines.view(caller, modern))
         # What was remembered may say that another era is spoken, and so another view is right.
-        return self._views.get(self._lines.view(caller, modern))
+        view = self._views.get(self._lines.view(caller, modern))
+        caller.view = (self._lines.edition, modern, view)
+        return view
 
     async def ready(self, request: Request, context: Context) -> View:
         """The same, with a catalog for sure: the upstream is started and asked if need be."""

@@ -119,6 +119,7 @@ class Views:
             facts = self._memory.load(self._key(name)) if self._memory is not None else None
             if facts is not None:
                 era = MODERN if facts.version.modern else LEGACY
+                self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
                 if not name.startswith(era):  # it was asked in the other era, to no avail
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)

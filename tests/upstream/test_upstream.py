@@ -1,0 +1,74 @@
+"""An upstream that lives but fails everybody is begun anew, and a way that closes is not taken."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from portico.model.context import Context
+from portico.model.errors import McpError
+from portico.model.message import Request, Response
+from portico.model.session import Session
+from portico.model.version import Version
+from portico.upstream.child import Command
+from portico.upstream.line import Plan
+from portico.upstream.opening import Limits
+from portico.upstream.patience import Patience
+from portico.upstream.upstream import Upstream
+from tests.rigs.running import bad
+
+PATIENT = Patience(failures=2, open_s=0.2)
+
+
+@asynccontextmanager
+async def upstream(mode: str, plan: Plan) -> AsyncIterator[tuple[Upstream, Context]]:
+    session = Session(lambda _: None)
+    session.version = Version.V2025_11_25
+    made = Upstream(Command(tuple(bad("stdio", mode))), plan)
+    try:
+        yield made, Context(session=session)
+    finally:
+        await made.close()
+
+
+def call(tool: str, id: int = 1, **arguments: object) -> Request:
+    params = msgspec.json.encode({"name": tool, "arguments": arguments})
+    return Request(method="tools/call", id=str(id).encode(), params=params, name=tool)
+
+
+def text(response: Response) -> str:
+    return str(response.decode()["result"]["content"][0]["text"])
+
+
+async def test_a_child_that_fails_everybody_is_replaced() -> None:
+    plan = Plan(limits=Limits(call_s=0.5), patience=PATIENT, idle_s=None)
+    async with upstream("silent", plan) as (server, context):
+        await server.ready(call("pid"), context)
+        first = text(await server.relay(call("pid"), context))
+        for _ in range(2):
+            with pytest.raises(McpError, match="did not answer"):
+                await server.relay(call("bad"), context)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            try:
+                second = text(await server.relay(call("pid"), context))
+            except McpError:
+                continue
+            break
+        assert second != first
+
+
+async def test_a_call_after_the_idle_time_begins_anew() -> None:
+    async with upstream("plain", Plan(idle_s=0.05)) as (server, context):
+        await server.ready(call("pid"), context)
+        seen: set[str] = set()
+        for number in range(12):
+            answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            request = call("pid", number)
+            if server.express("tools", request, context, answered.set_result) is None:
+                answered.set_result(await server.relay(request, context))
+            seen.add(text(await answered))
+            await asyncio.sleep(0.045 + number % 5 * 0.005)
+        assert len(seen) > 1
