@@ -19,17 +19,19 @@ HELLO = {
 LIST = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "hang")]}
 
 
-def answer(ledger: int, message: dict[str, Any]) -> Any:
-    """The result of one request; None for none."""
+def answer(ledger: int, message: dict[str, Any]) -> dict[str, Any] | None:
+    """What to say to one request; None for nothing at all."""
     if message["method"] == "initialize":
-        return HELLO
+        return {"result": HELLO}
     if message["method"] == "tools/list":
-        return LIST
+        return {"result": LIST}
+    if message["method"] != "tools/call":
+        return {"error": {"code": -32601, "message": "Method not found"}}
     text = message["params"]["arguments"]["text"]
     os.write(ledger, f"{text}\n".encode())
     if message["params"]["name"] == "hang":
         return None
-    return {"content": [{"type": "text", "text": text}]}
+    return {"result": {"content": [{"type": "text", "text": text}]}}
 
 
 def main() -> None:
@@ -37,9 +39,9 @@ def main() -> None:
     ledger = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for line in sys.stdin.buffer:
         message = json.loads(line)
-        result = answer(ledger, message) if "id" in message else None
-        if result is not None:
-            whole = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        said = answer(ledger, message) if "id" in message else None
+        if said is not None:
+            whole = json.dumps({"jsonrpc": "2.0", "id": message["id"], **said})
             os.write(1, whole.encode() + b"\n")
 
 
