@@ -45,7 +45,7 @@ CAPABILITIES = (
 INFO = b'{"name":"recorder" ,"version":"1","x-info":%s}' % ODD
 SAYS = rb'"M\u00fcsli \n"'
 ERROR = b'{"code":-31999, "message":"no \\u2603","data":%s,"x-error":%s}' % (
-    ODD.replace(b"1E400", b"1E300"),
+    ODD,
     ODD,
 )
 PROGRESS = b'"progress":1.50,"total":1e3,"message":"\\u00e9","x-more":' + ODD
@@ -325,24 +325,47 @@ class Pretty(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_an_answer_on_several_lines_reaches_a_client_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("front", ["http", "stdio"])
+def test_an_answer_on_several_lines_reaches_a_client_whole(tmp_path: Path, front: str) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pretty)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
     try:
-        url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
-        with Wrap(tmp_path, url) as portico, web(portico.port) as client:
-            hello = raw_member(client.answers[b"0"], "result") or b""
-            assert json.loads(hello)["serverInfo"]["x"] == [1]
-            assert json.loads(client.ask("tools/list"))["tools"][0]["name"] == "t"
-            called = client.ask("tools/call", b'{"name":"t"}')
-            assert json.loads(called) == {"text": "a\nb", "list": [1, 2]}
-            refused = client.error(client.request("x/fails", b"{}"))
-            assert json.loads(refused) == {"code": 1, "message": "no", "data": [1]}
+        if front == "http":
+            with Wrap(tmp_path, url) as portico, web(portico.port) as client:
+                _hears_all_that_is_pretty(client)
+        else:
+            with Pipes(tmp_path, url) as piped:
+                piped.hello()
+                _hears_all_that_is_pretty(piped)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _hears_all_that_is_pretty(client: Client) -> None:
+    hello = raw_member(client.answers[b"0"], "result") or b""
+    assert json.loads(hello)["serverInfo"]["x"] == [1]
+    assert json.loads(client.ask("tools/list"))["tools"][0]["name"] == "t"
+    called = client.ask("tools/call", b'{"name":"t"}')
+    assert json.loads(called) == {"text": "a\nb", "list": [1, 2]}
+    refused = client.error(client.request("x/fails", b"{}"))
+    assert json.loads(refused) == {"code": 1, "message": "no", "data": [1]}
+
+
+@pytest.mark.parametrize(
+    "error", ['{"code":"ENOENT","message":"no"}', '"just words"', '{"code":1.5,"message":"x"}']
+)
+def test_what_is_no_error_by_json_rpc_is_an_answer_all_the_same(tmp_path: Path, error: str) -> None:
+    (tmp_path / "script").write_text(f"x/y error {error}")
+    command = recorder("stdio", str(tmp_path / "heard"), str(tmp_path / "script"))
+    with Pipes(tmp_path, "--", *command) as client:
+        client.hello()
+        refused = json.loads(client.error(client.request("x/y", b"{}")))
+    assert refused["code"] == -32603
+    assert refused["data"] == json.loads(error)
 
 
 # Any JSON at all.

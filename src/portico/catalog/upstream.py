@@ -15,6 +15,7 @@ from portico.model.offer import Item
 from portico.model.version import MODERN, Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
+from portico.protocol.lines import one_line
 
 _FIELDS = {
     "tools": "tools",
@@ -79,7 +80,7 @@ class UpstreamCatalog:
                 result["_meta"] = meta
                 if not meta:
                     del result["_meta"]
-            ready = self._introductions[version, 0] = encode(result)
+            ready = self._introductions[version, 0] = one_line(encode(result))
         return ready
 
     def discovery(self, version: Version) -> bytes:
@@ -93,7 +94,7 @@ class UpstreamCatalog:
             result |= self._modern(said, ttl, self.facts.introduction)
             if len(self._introductions) > len(Version):
                 self._introductions.clear()
-            ready = self._introductions[version, ttl] = encode(result)
+            ready = self._introductions[version, ttl] = one_line(encode(result))
         return ready
 
     def page(self, kind: str, version: Version, cursor: str) -> bytes | None:
@@ -154,7 +155,8 @@ class UpstreamCatalog:
         if shown and end < len(listed.items):
             rest["nextCursor"] = cursors.write(kind, end, listed.keys[end - 1])
         opened = b'{"%s":[%s]' % (_FIELDS[kind].encode(), b",".join(shown))
-        return opened + (b"," + encode(rest)[1:] if rest else b"}")
+        # Ready for any transport, also one that ends a message where a line ends.
+        return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
 
     def _modern(self, more: Members, ttl: int, raw: bytes) -> dict[str, Any]:
         meta = members(more.get("_meta", b""))

@@ -1,6 +1,7 @@
 """Legacy sessions: who they belong to, what is under way in them, and when they end."""
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -10,6 +11,9 @@ from portico.model.version import LATEST_LEGACY, Version
 from portico.transport.connection import Connection
 from portico.transport.limits import Limits
 from portico.transport.replay import Stream
+
+_LISTEN_S = 30.0
+"""How long a question waits for a client to open its stream."""
 
 
 class Notices:
@@ -63,6 +67,7 @@ class HttpSession:
         self.streams: dict[str, Stream] = {}
         """By key, oldest first."""
         self._listeners: list[Stream] = []
+        self._listened = asyncio.Event()
         self.exchanges = 0
         """HTTP requests that are under way."""
         self.is_closed = False
@@ -109,6 +114,7 @@ class HttpSession:
         "The server MUST send each of its JSON-RPC messages on only one of the connected streams".
         """
         self._listeners.append(stream)
+        self._listened.set()
         self.notices.reader = True
         self.notices.wake()
 
@@ -117,6 +123,8 @@ class HttpSession:
         if stream in self._listeners:
             self._listeners.remove(stream)
         self.notices.reader = bool(self._listeners)
+        if not self._listeners:
+            self._listened.clear()
 
     def drain(self) -> None:
         """End what would never end by itself."""
@@ -136,6 +144,10 @@ class HttpSession:
 
     async def _ask(self, method: str, params: bytes) -> bytes:
         """Put a question that belongs to no call, on the stream for what comes unasked."""
+        if not self.is_closed and not self._listeners:
+            # A server may ask as soon as it was greeted, and the client opens its stream after.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._listened.wait(), _LISTEN_S)
         if self.is_closed or not self._listeners:
             raise AskError("the client has no stream open to be asked on")
         return await ask_on(self._listeners[-1], self.connection, method, params)

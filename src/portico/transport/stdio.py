@@ -12,7 +12,7 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.again import Again
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused
-from portico.protocol.lines import LineReader
+from portico.protocol.lines import LineReader, one_line
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint, Running
 
@@ -145,11 +145,11 @@ class StdioServer:
         assert express is not None
         context = self._context()
         return self.connection.run(
-            request, lambda reply: express(request, context, reply), self._reply
+            request, lambda reply: express(request, context, reply), self._pass_on
         )
 
     async def _answer(self, request: Request) -> None:
-        self._reply(await self.connection.answer(self._endpoint, request, self._context()))
+        self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
 
     def _context(self) -> Context:
         return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
@@ -158,6 +158,11 @@ class StdioServer:
         if not self._left and not response.is_nothing:
             self._write((*response.parts, b"\n"))
 
+    def _pass_on(self, response: Response) -> None:
+        """Reply with what may be somebody else's bytes, in which a line may end."""
+        if not self._left and not response.is_nothing:
+            self._write((*map(one_line, response.parts), b"\n"))
+
     def _send(self, message: bytes) -> None:
         if not self._left:
-            self._write((message, b"\n"))
+            self._write((one_line(message), b"\n"))

@@ -59,7 +59,7 @@ class HttpError(ServerError):
 class _WireError(Struct):
     code: int = INTERNAL_ERROR
     message: str = ""
-    data: Any = None
+    data: Raw = Raw(b"null")
 
 
 class _Token(Struct):
@@ -441,8 +441,15 @@ def _error_of(raw: bytes) -> ServerError:
     try:
         error = msgspec.json.decode(raw, type=_WireError)
     except (msgspec.DecodeError, RecursionError):
-        return ServerError("an error that cannot be read")
-    known = ServerError(error.message or "an error without a message", error.code, error.data)
+        words = "an error that is none by JSON-RPC"
+        known = ServerError(words)
+        known.raw = encode({"code": known.code, "message": words, "data": Raw(raw)})
+        return known
+    try:
+        data = msgspec.json.decode(error.data)
+    except (msgspec.DecodeError, RecursionError):
+        data = None  # numbers that no float holds, say: its bytes pass on all the same
+    known = ServerError(error.message or "an error without a message", error.code, data)
     known.raw = raw
     return known
 

@@ -1,0 +1,166 @@
+"""Tools that can be searched: built once from their definitions, stored, and asked."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from portico.search.postings import Field, Postings, Stored
+from portico.search.ranking import Tables, rank
+from portico.search.tokens import parts, terms
+
+FORMAT = 1
+"""Of the stored bytes. A change of terms or weights is another format too."""
+
+# A name is written to be found, a parameter to be filled in; descriptions lie between.
+NAME, TITLE, DESCRIPTION, SERVER, PARAMETERS = 3.0, 3.0, 1.0, 1.0, 0.5
+SERVER_NAME, SERVER_TEXT = 5.0, 1.0
+"""Of a server's own name, and of the names and descriptions of its tools."""
+
+_EXACT = 1_000.0
+"""What the exact name stands above the rest, so that vectors do not outweigh it either."""
+_SIGNS = re.compile(r"[\W_]+")
+
+
+class Hit(NamedTuple):
+    """A tool that was found; scores compare within one search only."""
+
+    name: str
+    score: float
+    server: str
+
+
+class _File(msgspec.Struct, frozen=True, array_like=True):
+    format: int
+    names: list[str]
+    servers: list[str]
+    server_of: list[Annotated[int, msgspec.Meta(ge=0)]]
+    tables: tuple[Stored, Stored, Stored, Stored]
+
+
+class ToolIndex:
+    """An index of tools; it does not change, another catalog gets another one."""
+
+    def __init__(self, names: list[str], servers: list[str], tables: Tables) -> None:
+        """For `build` and `from_bytes`."""
+        self._names = names
+        self._servers = servers
+        self._tables = tables
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(names):
+            plain = _plain(name)
+            self._places[plain].append(place)
+            if server := _plain(servers[tables.server_of[place]]):
+                self._places[server + plain].append(place)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @classmethod
+    def build(cls, tools: Iterable[Mapping[str, Any]]) -> "ToolIndex":
+        """Index definitions as in `tools/list`, each with its `server`; of twins, the first."""
+        kept = {(_text(tool, "server"), _text(tool, "name")): tool for tool in reversed([*tools])}
+        ordered = [*reversed(kept.items())]
+        numbers: dict[str, int] = {}
+        server_of = [numbers.setdefault(server, len(numbers)) for (server, _), _ in ordered]
+        documents = [_document(tool) for _, tool in ordered]
+        together: list[list[str]] = [[] for _ in numbers]
+        for server, document in zip(server_of, documents, strict=True):
+            for _, words in document[:3]:
+                together[server] += words
+        server_names = [terms(server) for server in numbers]
+        pairs = zip(server_names, together, strict=True)
+        tables = Tables(
+            Postings.relevance(documents),
+            Postings.shares([parts(name) for (_, name), _ in ordered]),
+            Postings.relevance([((SERVER_NAME, own), (SERVER_TEXT, text)) for own, text in pairs]),
+            Postings.shares([parts(server) for server in numbers]),
+            server_of,
+        )
+        return cls([name for (_, name), _ in ordered], [*numbers], tables)
+
+    def search(self, query: str, limit: int = 5, server: str | None = None) -> list[Hit]:
+        """The best tools for a name, a few words or a whole task; all of one server, if given."""
+        scores = rank(self._tables, query)
+        self._lift_exact(query, scores)
+        found: Iterable[int] = scores
+        if server is not None:
+            found = [place for place in scores if self._server(place) == server]
+        best = nsmallest(max(limit, 0), found, key=lambda place: (-scores[place], place))
+        return [Hit(self._names[at], scores[at], self._server(at)) for at in best]
+
+    def to_bytes(self) -> bytes:
+        """The index as bytes, to lie beside the catalog that it was made from."""
+        tables = self._tables
+        parts = (tables.tools, tables.names, tables.servers, tables.server_names)
+        tool, name, server, server_name = (part.stored() for part in parts)
+        stored = (tool, name, server, server_name)
+        file = _File(FORMAT, self._names, self._servers, tables.server_of, stored)
+        return msgspec.msgpack.encode(file)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ToolIndex | None":
+        """The index that these bytes hold; None if they are damaged or of another format."""
+        try:
+            file = msgspec.msgpack.decode(data, type=_File)
+            if file.format != FORMAT or len(file.names) != len(file.server_of):
+                return None
+            tools, servers = len(file.names), len(file.servers)
+            sizes = (tools, tools, servers, servers)
+            pairs = zip(file.tables, sizes, strict=True)
+            tool, name, server, server_name = (Postings.restore(*pair) for pair in pairs)
+            tables = Tables(tool, name, server, server_name, file.server_of)
+            return cls(file.names, file.servers, tables)
+        except (msgspec.DecodeError, ValueError, IndexError):
+            return None
+
+    def _server(self, place: int) -> str:
+        return self._servers[self._tables.server_of[place]]
+
+    def _lift_exact(self, query: str, scores: dict[int, float]) -> None:
+        """Put the tools of this very name first, then those spelled alike (getUser, get_user)."""
+        alike = self._places.get(_plain(query))
+        if alike is None:
+            return
+        step = max(scores.values(), default=0.0) + _EXACT
+        for place in alike:
+            steps = 2 if self._names[place] == query.strip() else 1
+            scores[place] = scores.get(place, 0.0) + steps * step
+
+
+def _plain(name: str) -> str:
+    return _SIGNS.sub("", name).casefold() or name.strip()
+
+
+def _text(tool: Mapping[str, Any], key: str) -> str:
+    """Servers write definitions, and not all write them well: what is no text is no text."""
+    value = tool.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _document(tool: Mapping[str, Any]) -> list[Field]:
+    names, descriptions = _parameters(tool)
+    return [
+        (NAME, terms(_text(tool, "name"))),
+        (TITLE, terms(_text(tool, "title"))),
+        (DESCRIPTION, terms(_text(tool, "description"))),
+        (SERVER, terms(_text(tool, "server"))),
+        (PARAMETERS, terms(names)),
+        (PARAMETERS, terms(descriptions)),
+    ]
+
+
+def _parameters(tool: Mapping[str, Any]) -> tuple[str, str]:
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return "", ""
+    described = [_text(value, "description") for value in properties.values() if _is_map(value)]
+    return " ".join(map(str, properties)), " ".join(described)
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, Mapping)

@@ -1,0 +1,83 @@
+"""How well each tool answers a query."""
+
+import re
+from collections.abc import Mapping
+
+from portico.search.postings import Postings
+from portico.search.synonyms import widen
+from portico.search.tokens import terms
+
+SYNONYM = 0.5
+"""What a synonym is worth beside the word itself: half, so that the word wins where it exists."""
+NAMED = 0.5
+"""What a query that covers a tool's name adds to its score: up to half of it."""
+UNNAMED = 0.3
+"""How much of a server's score counts where the query does not name the server."""
+LONGEST_QUERY = 4_000
+"""Characters of a query that are read, so that its clauses stay few."""
+
+# Where people begin another wish. A full stop inside a word, as in "report.pdf", ends nothing.
+_BREAK = re.compile(
+    r"[.!?;:\n]+(?:\s|$)|,\s|\b(?:and|then|also|additionally|after|before|finally|next)\b",
+    re.IGNORECASE,
+)
+
+
+class Tables:
+    """What is looked up: tools and servers, each by text and by name."""
+
+    def __init__(
+        self,
+        tools: Postings,
+        names: Postings,
+        servers: Postings,
+        server_names: Postings,
+        server_of: list[int],
+    ) -> None:
+        self.tools = tools
+        self.names = names
+        self.servers = servers
+        self.server_names = server_names
+        self.server_of = server_of
+
+
+def rank(tables: Tables, query: str) -> dict[int, float]:
+    """The score of every tool that has anything of the query."""
+    query = query[:LONGEST_QUERY]
+    wide = widen(terms(query), SYNONYM, tables.tools.rarity)
+    scores = _by_clause(tables.tools, query, tables.tools.add_up(wide))
+    named = tables.names.add_up(wide)
+    servers = _servers(tables, wide)
+    server_of = tables.server_of
+    return {
+        place: score * (1 + NAMED * named.get(place, 0.0)) + servers.get(server_of[place], 0.0)
+        for place, score in scores.items()
+    }
+
+
+def _by_clause(tools: Postings, query: str, whole: dict[int, float]) -> dict[int, float]:
+    """The mean of the whole query and its best clause: each step of a task finds its tool."""
+    clauses = _clauses(query)
+    if len(clauses) < 2:
+        return whole
+    best: dict[int, float] = {}
+    for clause in clauses:
+        for place, score in tools.add_up(widen(clause, SYNONYM, tools.rarity)).items():
+            if score > best.get(place, 0.0):
+                best[place] = score
+    return {place: (score + best.get(place, 0.0)) / 2 for place, score in whole.items()}
+
+
+def _clauses(query: str) -> list[list[str]]:
+    """The parts of a query that say enough to be searched for: two terms or more."""
+    parts = [terms(part) for part in _BREAK.split(query)]
+    return [part for part in parts if len(set(part)) > 1]
+
+
+def _servers(tables: Tables, wide: Mapping[str, float]) -> dict[int, float]:
+    """What a server's tools gain together; it fades where the query does not name the server."""
+    named = tables.server_names.add_up(wide)
+    return {
+        server: score * (UNNAMED + (1 - UNNAMED) * named.get(server, 0.0))
+        for server, score in tables.servers.add_up(wide).items()
+    }

@@ -1,0 +1,86 @@
+"""Text as terms: split as programmers write names, lower-cased, stemmed, without filler."""
+
+import re
+from functools import lru_cache
+
+LONGEST = 10_000
+"""Characters of one text that are read: what is longer no longer describes a tool."""
+
+_WORD = re.compile(r"[^\W_]+")
+_LETTERS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
+# Scripts that put no space between words; two characters are the usual stand-in for a word.
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_PART = re.compile(rf"{_LETTERS}|\d+|[{_UNSPACED}]+|[^\W\d_a-zA-Z{_UNSPACED}]+")
+_TWO = re.compile(rf"(?:{_LETTERS})[A-Z][a-z]+|[a-z]+[A-Z]+")
+_RUN = re.compile(rf"[{_UNSPACED}]+")
+
+# Grammar, and the words with which people ask; `get` begins so many names that it tells none apart.
+_STOP = """
+    a about also am an and any are as at be been but by can could d did do does don for from get
+    give had has have he hello help her hey hi his how i id if im in into is it its ive just know
+    let like ll looking m me my need of on or our please provide re s she should so some such t
+    tell than that the their them then there these they this those to us use used using ve want
+    was we were what when where which while who will with would you your
+"""
+STOP = frozenset(_STOP.split())
+_VOWELS = frozenset("aeiouy")
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text, in order and with repeats; GitHub is git, hub and github."""
+    found: list[str] = []
+    for word in _WORD.findall(text[:LONGEST]):
+        found += _written(word)
+    return found
+
+
+def parts(text: str) -> list[str]:
+    """The terms that a text is made of, each once: GitHub is git and hub."""
+    return [*{part: None for word in _WORD.findall(text[:LONGEST]) for part in _parts(word)}]
+
+
+@lru_cache(maxsize=20_000)
+def _written(word: str) -> tuple[str, ...]:
+    found = _parts(word)
+    whole = word.lower()
+    return (*found, stem(whole)) if _TWO.fullmatch(word) and whole not in STOP else found
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for part in map(str.lower, _PART.findall(word)):
+        if _RUN.match(part):
+            found += _pairs(part)
+        elif part not in STOP:
+            found.append(stem(part))
+    return tuple(found)
+
+
+def _pairs(text: str) -> list[str]:
+    return [text[at : at + 2] for at in range(max(1, len(text) - 1))]
+
+
+def stem(word: str) -> str:
+    """The word without the endings of plural, -ing and -ed, as the first steps of Porter's."""
+    word = _singular(word)
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) > 2 and not _VOWELS.isdisjoint(rest):
+            doubled = rest[-1] == rest[-2] and rest[-1] not in "lsz"
+            word = rest[:-1] if doubled else rest
+            break
+    if len(word) > 4 and word.endswith("e"):
+        return word[:-1]  # as "making" became "mak"
+    if len(word) > 3 and word.endswith("y"):
+        return word[:-1] + "i"
+    return word
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("ches", "shes", "sses", "xes", "zes")):
+        return word[:-2]
+    return word[:-1]
