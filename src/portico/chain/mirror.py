@@ -131,7 +131,13 @@ class MirrorEndpoint:
                 return view.catalog
 
             core = self._cores[view] = Core(catalog, self._upstream.relay, view.hub)
+            core.door = self._follow
         return core
+
+    async def _follow(self, ask: Request, asker: Context) -> Response:
+        """Follow a resource for a modern listener, in its own era where the upstream has that."""
+        ask.version = asker.version or ask.version
+        return await self._upstream.relay(ask, asker)
 
     def _is_unknown_list(self, view: View, request: Request) -> bool:
         """True for a list that the upstream declares but that could not be had whole."""

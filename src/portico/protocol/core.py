@@ -180,7 +180,14 @@ class Core:
             raise McpError("this way in cannot carry a stream of notifications")
         asked = wanted_of(request, self._catalog().kinds)
         listener = Session(_hear_nothing)
-        asker = Context(principal=context.principal, data=context.data, session=listener)
+        if context.session is not None:
+            listener.notes = context.session.notes  # the same client, to whoever knows it
+        asker = Context(
+            principal=context.principal,
+            data=context.data,
+            session=listener,
+            version=request.version,
+        )
         try:
             wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
             await self._hub.follow(wanted, context, acknowledged(wanted))

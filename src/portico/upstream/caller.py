@@ -59,7 +59,8 @@ class Callers:
             caller: Caller | None = session.notes.get(self)
             if caller is None:
                 caller = session.notes[self] = Caller(session, {}, {})
-            if caller.capabilities is not session.capabilities:
+            # Only a handshake tells: a modern client says it with each request.
+            if session.capabilities and caller.capabilities is not session.capabilities:
                 caller.learn(session.capabilities, session.client_info)
             return caller
         capabilities = _object(meta.client_capabilities)
