@@ -21,7 +21,7 @@ endef
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
@@ -73,6 +73,10 @@ test: setup check ## everything: checks, unit tests and the slow suites
 bench: setup ## measure against peers in the same run
 	$(call apt,command -v wrk,wrk)
 	$(BIN)/python -m bench
+
+.PHONY: bench-search
+bench-search: .venv/.stamp ## measure search beside plainer ways and FastMCP's
+	$(BIN)/python -m bench.search
 
 .PHONY: fuzz
 fuzz: MINUTES ?= 10

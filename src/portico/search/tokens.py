@@ -10,7 +10,8 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTERS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 # Scripts that put no space between words; two characters are the usual stand-in for a word.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_PART = re.compile(rf"{_LETTERS}|\d+|[{_UNSPACED}]+|[^\W\d_a-zA-Z{_UNSPACED}]+")
+_PART = re.compile(rf"{_LETTERS}|\d+")
+_FOREIGN_PART = re.compile(rf"\d+|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+")
 _TWO = re.compile(rf"(?:{_LETTERS})[A-Z][a-z]+|[a-z]+[A-Z]+")
 _RUN = re.compile(rf"[{_UNSPACED}]+")
 
@@ -48,7 +49,8 @@ def _written(word: str) -> tuple[str, ...]:
 
 def _parts(word: str) -> tuple[str, ...]:
     found: list[str] = []
-    for part in map(str.lower, _PART.findall(word)):
+    split = _PART if word.isascii() else _FOREIGN_PART
+    for part in map(str.lower, split.findall(word)):
         if _RUN.match(part):
             found += _pairs(part)
         elif part not in STOP:
