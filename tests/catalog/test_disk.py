@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.disk import Seen, Store, fingerprint
+from portico.catalog.disk import Store
+from portico.catalog.document import Seen, fingerprint
 from portico.catalog.facts import KINDS, Facts, Listed
 from portico.model.version import Version
 

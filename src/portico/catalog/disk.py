@@ -8,78 +8,27 @@ import os
 import stat
 import sys
 import time
-
-# What `hashlib` hands out too, but without the millisecond that it takes to import.
-from _blake2 import blake2b
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
+from portico.catalog.document import (
+    BAD_JSON,
+    MAX_SIZE,
+    Document,
+    Refused,
+    Seen,
+    facts_in,
+    opened,
+    written,
+)
+from portico.catalog.facts import Facts
 
-from portico.catalog.facts import KINDS, Facts, Listed
-from portico.model.version import BY_TEXT
-
-FORMAT = 1
 _KEPT_ASIDE = 3
 _STALE_S = 3600
 """A draft this old has no writer any more: writing one takes milliseconds."""
-_MAX_SIZE = 1 << 28
 _OTHERS_WRITE = 0o022
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-class Seen(Struct, frozen=True):
-    """Since when a definition is known as it is now, in seconds since the epoch."""
-
-    digest: str
-    first_seen: float
-    last_seen: float
-
-
-class _Header(Struct):
-    """The first line. `portico` and `format` stay in every format to come."""
-
-    portico: str
-    format: int
-    digest: str = ""
-    length: int = 0
-
-
-class _Entry(Struct, gc=False):
-    key: str
-    digest: str
-    first_seen: float
-    last_seen: float
-    definition: Raw
-
-
-class _List(Struct):
-    entries: list[_Entry]
-    more: Raw
-    page_size: int
-
-
-class _Document(Struct):
-    version: str
-    taken: float
-    introduction: Raw
-    lists: dict[str, _List]
-
-
-class _Refused(Struct):
-    why: str
-    newer: bool = False
-
-
-_header = msgspec.json.Decoder(_Header).decode
-_READERS: dict[int, Callable[[memoryview], _Document]] = {
-    FORMAT: msgspec.json.Decoder(_Document).decode,
-}
-"""By format; the reader of an older one returns what the current one would have."""
 
 
 def _to_stderr(text: str) -> None:
@@ -108,12 +57,12 @@ class Store:
     def load(self, key: str) -> Facts | None:
         """What was saved last; None if there is nothing that can be used."""
         document = self._find(key)
-        return _facts(document) if isinstance(document, _Document) else None
+        return facts_in(document) if isinstance(document, Document) else None
 
     def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
         """By kind and key, since when each definition is known."""
         document = self._find(key)
-        if not isinstance(document, _Document):
+        if not isinstance(document, Document):
             return {}
         return {
             kind: {e.key: Seen(e.digest, e.first_seen, e.last_seen) for e in listed.entries}
@@ -123,12 +72,12 @@ class Store:
     def save(self, key: str, facts: Facts) -> bool:
         """True if it is on disk now; if not, what was there still is, and it was reported why."""
         older = self._find(key)
-        if isinstance(older, _Refused):
+        if isinstance(older, Refused):
             return False
         try:
-            data = _written(facts, older, self._clock())
+            data = written(facts, older, self._clock())
             self._write(key, data)
-        except (OSError, *_BAD_JSON) as error:
+        except (OSError, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
             return False
         self._said.pop(key, None)
@@ -154,7 +103,7 @@ class Store:
             self._said[key] = text
             self._report(text)
 
-    def _find(self, key: str) -> _Document | _Refused | None:
+    def _find(self, key: str) -> Document | Refused | None:
         """The document; refused if it must stay as it is; None if there is none of any use."""
         path = self._path(key)
         try:
@@ -164,8 +113,8 @@ class Store:
         except OSError as error:
             self._say(key, f"{path} is not used: {_reason(error)}")
             return None
-        document = _opened(data)
-        if isinstance(document, _Document):
+        document = opened(data)
+        if isinstance(document, Document):
             return document
         if document.newer:
             self._say(
@@ -254,136 +203,9 @@ def _read(path: str) -> tuple[bytes, os.stat_result]:
             raise OSError(errno.EINVAL, "it is no file")
         if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE):
             raise OSError(errno.EPERM, "others may have written to it")
-        if status.st_size > _MAX_SIZE:
+        if status.st_size > MAX_SIZE:
             raise OSError(errno.EFBIG, "it is too large")
         return file.read(), status
-
-
-def _opened(data: bytes) -> _Document | _Refused:
-    """The document in these bytes, once everything about them was found to be right."""
-    end = data.find(b"\n", 0, 1024)
-    try:
-        header = _header(data[: max(end, 0)])
-    except _BAD_JSON:
-        return _Refused("it has no header")
-    if header.portico != "catalog":
-        return _Refused("it has another header")
-    if header.format > FORMAT:
-        return _Refused(f"it has format {header.format}, of a newer Portico", newer=True)
-    read = _READERS.get(header.format)
-    if read is None:
-        return _Refused(f"there never was a format {header.format}")
-    rest = memoryview(data)[end + 1 :]
-    if len(rest) != header.length:
-        return _Refused(f"it has {len(rest)} bytes instead of {header.length}")
-    if blake2b(rest).hexdigest() != header.digest:
-        return _Refused("its digest is another")
-    try:
-        document = read(rest)
-    except _BAD_JSON as error:
-        return _Refused(f"it has another shape: {error}")
-    return _misshapen(document) or document
-
-
-def _misshapen(document: _Document) -> _Refused | None:
-    """What types cannot say."""
-    if document.version not in BY_TEXT:
-        return _Refused(f"it has version {document.version!r:.40}, of a newer Portico", newer=True)
-    for kind, listed in document.lists.items():
-        if kind not in KINDS:
-            return _Refused(f"there is no kind {kind!r:.40}")
-        if len({entry.key for entry in listed.entries}) != len(listed.entries):
-            return _Refused(f"two {kind} have the same key")
-    return None
-
-
-def _facts(document: _Document) -> Facts:
-    return Facts(
-        version=BY_TEXT[document.version],
-        introduction=bytes(document.introduction),
-        lists={
-            kind: Listed(
-                items=tuple([bytes(entry.definition) for entry in listed.entries]),
-                keys=tuple([entry.key for entry in listed.entries]),
-                more=bytes(listed.more),
-                page_size=listed.page_size,
-            )
-            for kind, listed in document.lists.items()
-        },
-        taken=document.taken,
-    )
-
-
-def _written(facts: Facts, older: _Document | None, now: float) -> bytes:
-    """The whole file; ValueError if the same facts would not come back from it."""
-    lists = {
-        kind: _List(
-            _entries(listed, older.lists.get(kind) if older else None, now),
-            Raw(listed.more),
-            listed.page_size,
-        )
-        for kind, listed in facts.lists.items()
-    }
-    rest = msgspec.json.encode(
-        _Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
-    )
-    header = _Header("catalog", FORMAT, blake2b(rest).hexdigest(), len(rest))
-    data = msgspec.json.encode(header) + b"\n" + rest
-    if len(data) > _MAX_SIZE:
-        raise ValueError(f"it would have more than {_MAX_SIZE} bytes")
-    again = _opened(data)
-    if isinstance(again, _Refused):
-        raise ValueError(again.why)
-    if _facts(again) != facts:
-        raise ValueError("what the upstream sent is no plain JSON")
-    return data
-
-
-def _entries(listed: Listed, older: _List | None, now: float) -> list[_Entry]:
-    known = {entry.key: entry for entry in older.entries} if older else {}
-    entries: list[_Entry] = []
-    for key, item in zip(listed.keys, listed.items, strict=True):
-        old = known.get(key)
-        same = old is not None and bytes(old.definition) == item
-        digest = old.digest if old and same else fingerprint(item)
-        first = old.first_seen if old and old.digest == digest else now
-        entries.append(_Entry(key, digest, first, now, Raw(item)))
-    return entries
-
-
-def fingerprint(definition: bytes) -> str:
-    """A digest that stays when only spaces, escapes or the order of keys change."""
-    import json
-
-    try:
-        value = json.loads(
-            definition.decode(),
-            object_pairs_hook=_object,
-            parse_float=_as_written,
-            parse_int=_as_written,
-            parse_constant=_refuse,
-        )
-        canonical = msgspec.json.encode(value, order="sorted")
-    except _BAD_JSON:
-        # Readers may differ on what it says, so its very bytes count.
-        return blake2b(definition, digest_size=16, person=b"as written").hexdigest()
-    return blake2b(canonical, digest_size=16).hexdigest()
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
-    return value
-
-
-def _as_written(number: str) -> Raw:
-    """Numbers keep their text: no float or integer type holds them all."""
-    return Raw(number.encode())
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _reason(error: BaseException) -> str:

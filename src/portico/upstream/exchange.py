@@ -8,15 +8,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.model.errors import McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
+from portico.upstream.pending import FOREVER, Finished, Pending, Progress
+from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import Failure, Outgoing, Wire
 
-MAX_CALL_S = 3600.0
-"""However much progress it makes, a request takes no longer."""
-FOREVER = float("inf")
-"""For a request that ends when either side has had enough of it."""
 MAX_GARBAGE_LINES = 1000
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 """What an upstream may write that is no message, between two that are."""
@@ -31,35 +29,6 @@ Serve = Callable[[str, bytes, bytes], Awaitable[bytes]]
 stream it came on, if it came on one; raw result out, or McpError."""
 Notice = Callable[[str, bytes, bytes], None]
 """Takes a notification: method, raw params, and the id as above."""
-Progress = Callable[[bytes], None]
-"""Takes the raw params of a progress notification."""
-Finished = Callable[[bytes | Exception], None]
-"""Takes the raw result of a request, or why there is none: ServerError or TargetError."""
-
-
-_CLOSED_DOORS = (401, 403)
-"""Statuses that speak for themselves, whatever the body adds."""
-
-
-class ServerError(McpError):
-    """The upstream's own error, and its very bytes."""
-
-    raw: bytes = b""
-
-
-class HttpError(ServerError):
-    """The upstream's own error, which came with an HTTP status."""
-
-    def __init__(self, error: ServerError, status: int) -> None:
-        super().__init__(error.message, error.code, error.data)
-        self.raw = error.raw
-        self.status = status
-
-
-class _WireError(Struct):
-    code: int = INTERNAL_ERROR
-    message: str = ""
-    data: Raw = Raw(b"null")
 
 
 class _Token(Struct):
@@ -68,39 +37,6 @@ class _Token(Struct):
 
 class _CancelParams(Struct):
     requestId: Raw  # noqa: N815  (a field of the wire)
-
-
-class _Pending:
-    """A request that waits for its answer."""
-
-    __slots__ = ("_latest", "_progress", "deadline", "finished", "is_done", "method", "timeout")
-
-    def __init__(
-        self, method: str, timeout: float, now: float, finished: Finished, progress: Progress | None
-    ) -> None:
-        self.method = method
-        self.timeout = timeout
-        self.deadline = now + timeout
-        self.finished = finished
-        self.is_done = False
-        self._latest = now + max(timeout, MAX_CALL_S)
-        self._progress = progress
-
-    def settle(self, outcome: bytes | Exception) -> None:
-        """Tell whoever waits; the first outcome stands."""
-        if not self.is_done:
-            self.is_done = True
-            self.finished(outcome)
-
-    def moves(self, params: bytes, now: float) -> None:
-        """It makes progress: give it more time, and say so."""
-        self.extend(now)
-        if self._progress is not None:
-            self._progress(params)
-
-    def extend(self, now: float, our_turn: bool = False) -> None:
-        """Count its time anew; while it is our turn to answer, it has all there is."""
-        self.deadline = self._latest if our_turn else min(now + self.timeout, self._latest)
 
 
 class Exchange:
@@ -125,7 +61,7 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._serve = serve
         self._notice = notice
-        self._pending: dict[bytes, _Pending] = {}
+        self._pending: dict[bytes, Pending] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._numbers = 0
@@ -173,7 +109,7 @@ class Exchange:
                 answer.set_exception(outcome)
                 answer.exception()  # looked at: whoever waited may have been cancelled
 
-        self._expect(id, _Pending(method, timeout, self._loop.time(), finished, progress))
+        self._expect(id, Pending(method, timeout, self._loop.time(), finished, progress))
         message = Outgoing(_message(method, params, id), id, headers)
         try:
             if not self.wire.send_now(message):
@@ -202,7 +138,7 @@ class Exchange:
             return False
         if not self.wire.send_now(Outgoing(_message(method, params, id), id)):
             return False
-        self._expect(id, _Pending(method, timeout, self._loop.time(), finished, None))
+        self._expect(id, Pending(method, timeout, self._loop.time(), finished, None))
         return True
 
     def take_back(self, id: bytes) -> None:
@@ -252,7 +188,7 @@ class Exchange:
         """One request will get no answer, or has got it with an HTTP error."""
         pending = self._pending.pop(id, None)
         if pending is not None:
-            pending.settle(_error_in(failure) or failure.error())
+            pending.settle(error_in(failure) or failure.error())
 
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
@@ -288,14 +224,14 @@ class Exchange:
         if pending is None or pending.is_done:
             self.strays += 1  # a wrong id, or a second answer: the first one stands
         elif envelope.error and bytes(envelope.error) != b"null":
-            pending.settle(_error_of(bytes(envelope.error)))
+            pending.settle(error_of(bytes(envelope.error)))
         elif envelope.result:
             pending.settle(bytes(envelope.result))
         else:
             why = f"{self.server} sent an answer with neither result nor error"
             pending.settle(TargetError(why, kind="garbage", server=self.server))
 
-    def _expect(self, id: bytes, pending: _Pending) -> None:
+    def _expect(self, id: bytes, pending: Pending) -> None:
         self._pending[id] = pending
         # One timer for all: it is set anew only for a request that ends before it rings.
         timer = self._timer
@@ -435,33 +371,3 @@ def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
     if params:
         return (head + b',"params":%s}') % (id, encode(method), params)
     return (head + b"}") % (id, encode(method))
-
-
-def _error_of(raw: bytes) -> ServerError:
-    try:
-        error = msgspec.json.decode(raw, type=_WireError)
-    except (msgspec.DecodeError, RecursionError):
-        words = "an error that is none by JSON-RPC"
-        known = ServerError(words)
-        known.raw = encode({"code": known.code, "message": words, "data": Raw(raw)})
-        return known
-    try:
-        data = msgspec.json.decode(error.data)
-    except (msgspec.DecodeError, RecursionError):
-        data = None  # numbers that no float holds, say: its bytes pass on all the same
-    known = ServerError(error.message or "an error without a message", error.code, data)
-    known.raw = raw
-    return known
-
-
-def _error_in(failure: Failure) -> HttpError | None:
-    """The JSON-RPC error in an HTTP body, whether or not it names the request."""
-    if failure.status is None or failure.status in _CLOSED_DOORS or not failure.body:
-        return None
-    try:
-        envelope = read_message(failure.body)
-    except Malformed:
-        return None
-    if not isinstance(envelope, Envelope) or envelope.jsonrpc != "2.0" or not envelope.error:
-        return None
-    return HttpError(_error_of(bytes(envelope.error)), failure.status)

@@ -12,11 +12,11 @@ from portico.model.errors import McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.core import mcp_error_response
 from portico.upstream.caller import Call
-from portico.upstream.exchange import ServerError
 from portico.upstream.gate import Gate
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker
+from portico.upstream.servererror import ServerError
 
 Reply = Callable[[Response], None]
 Back = Callable[[Call, Leg, bytes | ServerError], Response]

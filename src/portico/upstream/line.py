@@ -11,12 +11,12 @@ from portico.model.errors import McpError, TargetError
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
 from portico.upstream.caller import Caller
-from portico.upstream.exchange import FOREVER
 from portico.upstream.leg import Leg, Watcher
 from portico.upstream.life import Event, State, next_state
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.opening import LEGACY_FIRST, Limits, modern_meta
 from portico.upstream.patience import Breaker, Patience, Pause
+from portico.upstream.pending import FOREVER
 from portico.upstream.wire import Address, Failure
 
 LISTEN = "subscriptions/listen"

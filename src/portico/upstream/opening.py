@@ -17,8 +17,9 @@ from portico.model.errors import (
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
 from portico.protocol.codec import encode
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.exchange import Exchange, HttpError, Notice, Serve
+from portico.upstream.exchange import Exchange, Notice, Serve
 from portico.upstream.mirror import mirrored_headers
+from portico.upstream.servererror import HttpError
 from portico.upstream.wire import Address, Wire
 
 ERAS = ("auto", "modern", "legacy")

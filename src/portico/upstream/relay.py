@@ -2,36 +2,26 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from portico.model.context import Context
-from portico.model.errors import AskError, McpError, MissingCapability, TargetError
+from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.offer import Item
 from portico.protocol.codec import encode
-from portico.protocol.core import mcp_error_response
 from portico.protocol.eras import (
-    URL_REQUIRED,
-    declares,
-    error_code,
     legacy_params,
-    legacy_question,
-    legacy_result,
     members,
-    modern_params,
     modern_result,
-    pages_to_visit,
     same_era_params,
-    with_code,
 )
 from portico.protocol.methods import TABLE
+from portico.upstream.bridge import as_it_is, from_legacy, in_rounds, other_error
 from portico.upstream.caller import Call, Caller
-from portico.upstream.exchange import ServerError
 from portico.upstream.express import Express, Reply
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
@@ -40,18 +30,14 @@ from portico.upstream.line import Line, Plan
 from portico.upstream.lines import MODERN, Lines
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.patience import Breaker
+from portico.upstream.servererror import ServerError
 
-MAX_ROUNDS = 10
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
 _TIMEOUT = TIMEOUT_KEY.encode()
 _GONE = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
-
-
-class _Peek(Struct):
-    resultType: str = ""  # noqa: N815  (a field of the wire)
 
 
 class _Hints(Struct):
@@ -141,7 +127,7 @@ class Relay:
         if not self._breaker.is_quiet or _TIMEOUT in request.params or not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
-        back = _from_legacy if bridged else _as_it_is
+        back = from_legacy if bridged else as_it_is
         express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again, back)
         params = legacy_params(request.params, b"") if bridged else request.params
         if express.begin(params, self._plan.limits.call_s, reply):
@@ -233,7 +219,9 @@ class Relay:
                 params = same_era_params(call.request, id)
                 return await self._send(leg, call, id, params, timeout)
             if leg.modern:
-                return await self._in_rounds(leg, call, timeout)
+                return await in_rounds(
+                    leg, call, lambda id, params: self._send(leg, call, id, params, timeout)
+                )
             id = leg.exchange.next_id()
             params = legacy_params(call.request.params, id)
             result = await self._send(leg, call, id, params, timeout)
@@ -241,7 +229,7 @@ class Relay:
         except ServerError as error:
             if leg.modern == modern or not error.raw:
                 raise
-            return _other_error(call, error)
+            return other_error(call, error)
 
     async def _send(self, leg: Leg, call: Call, id: bytes, params: bytes, timeout: float) -> bytes:
         request = call.request
@@ -251,53 +239,6 @@ class Relay:
         return await leg.request(
             request.method, params, timeout=timeout, id=id, call=call, headers=headers
         )
-
-    async def _in_rounds(self, leg: Leg, call: Call, timeout: float) -> bytes:
-        """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
-        sender = call.caller.sender(leg.server.version)
-        if not sender.level and "logging" in leg.server.capabilities:
-            sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
-        fields = dict(members(call.request.params))
-        for _ in range(MAX_ROUNDS):
-            id = leg.exchange.next_id()
-            params = modern_params(encode(fields), sender, id)
-            result = await self._send(leg, call, id, params, timeout)
-            if msgspec.json.decode(result, type=_Peek).resultType != "input_required":
-                return legacy_result(result)
-            fields = dict(members(call.request.params)) | await self._ask_all(call, result)
-        raise TargetError(
-            f"{self.name} asked for more input in {MAX_ROUNDS} rounds of {call.request.method}",
-            kind="protocol",
-            server=self.name,
-        )
-
-    async def _ask_all(self, call: Call, result: bytes) -> dict[str, Raw]:
-        asked = members(result)
-        questions = members(asked.get("inputRequests", b""))
-
-        async def put(raw: bytes) -> Raw:
-            question = members(raw)
-            method = msgspec.json.decode(question.get("method", b'""'), type=str)
-            params = legacy_question(
-                method,
-                members(question.get("params", b"")),
-                call.request.version,
-                os.urandom(16).hex(),
-            )
-            try:
-                return Raw(await call.ask(method, params))
-            except AskError as error:
-                if method == "elicitation/create":
-                    return Raw(b'{"action":"cancel"}')
-                raise McpError(str(error), error.code, error.data) from None
-
-        answers = await asyncio.gather(*(put(raw) for raw in questions.values()))
-        added = {"inputResponses": Raw(encode(dict(zip(questions, answers, strict=True))))}
-        if not questions:
-            added = {}
-        if "requestState" in asked:
-            added["requestState"] = asked["requestState"]
-        return added
 
     def _timeout(self, call: Call) -> float:
         timeout = self._plan.limits.call_s
@@ -348,43 +289,3 @@ class Relay:
         if declared:
             params["arguments"] = request.decode().get("arguments")
         return mirrored_headers(request.method, params, leg.server.version, declared)
-
-
-def _as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
-    id = call.request.id
-    if isinstance(outcome, bytes):
-        return Response(id=id, result=outcome)
-    return Response(id=id, error=outcome.raw, code=outcome.code)
-
-
-def _from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
-    """What a legacy upstream answered, as a modern client gets it."""
-    if call.missing is not None:
-        return mcp_error_response(call.request.id, call.missing)
-    try:
-        if isinstance(outcome, bytes):
-            info = encode(leg.server.info)
-            outcome = modern_result(call.request.method, outcome, info)
-        else:
-            outcome = _other_error(call, outcome)
-    except ServerError as error:
-        outcome = error
-    except McpError as error:
-        return mcp_error_response(call.request.id, error)
-    return _as_it_is(call, leg, outcome)
-
-
-def _other_error(call: Call, error: ServerError) -> bytes:
-    """Raise an upstream's error under the code that the client's era has for it; what the other
-    era says by a result is returned."""
-    modern = call.request.version.modern
-    if modern and error.code == URL_REQUIRED:
-        if not declares(call.caller.capabilities, "elicitation", "url"):
-            raise MissingCapability("elicitation", {"url": {}})
-        asked = pages_to_visit(error.raw)
-        if asked:
-            return encode({"resultType": "input_required", "inputRequests": asked})
-    code = error_code(call.request.method, error.code, modern)
-    if code != error.code:
-        error.raw, error.code = with_code(error.raw, code), code
-    raise error

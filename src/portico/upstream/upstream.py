@@ -12,13 +12,13 @@ from portico.model.message import Request, Response
 from portico.model.session import LOG_LEVELS
 from portico.model.types import Change
 from portico.upstream.caller import Caller, Callers
-from portico.upstream.exchange import ServerError
 from portico.upstream.express import Express, Reply, failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line, Plan
 from portico.upstream.lines import MODERN, Lines
 from portico.upstream.patience import Breaker
 from portico.upstream.relay import Relay
+from portico.upstream.servererror import ServerError
 from portico.upstream.views import Memory, View, Views
 from portico.upstream.wire import Address
 

@@ -1,0 +1,198 @@
+"""The file that keeps what is known of one upstream: a line that vouches for it, then JSON."""
+
+# What `hashlib` hands out too, but without the millisecond that it takes to import.
+from _blake2 import blake2b
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.catalog.facts import KINDS, Facts, Listed
+from portico.model.version import BY_TEXT
+
+FORMAT = 1
+MAX_SIZE = 1 << 28
+BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class Seen(Struct, frozen=True):
+    """Since when a definition is known as it is now, in seconds since the epoch."""
+
+    digest: str
+    first_seen: float
+    last_seen: float
+
+
+class _Header(Struct):
+    """The first line. `portico` and `format` stay in every format to come."""
+
+    portico: str
+    format: int
+    digest: str = ""
+    length: int = 0
+
+
+class _Entry(Struct, gc=False):
+    key: str
+    digest: str
+    first_seen: float
+    last_seen: float
+    definition: Raw
+
+
+class _List(Struct):
+    entries: list[_Entry]
+    more: Raw
+    page_size: int
+
+
+class Document(Struct):
+    """All of it but the first line."""
+
+    version: str
+    taken: float
+    introduction: Raw
+    lists: dict[str, _List]
+
+
+class Refused(Struct):
+    """Why a file is not used."""
+
+    why: str
+    newer: bool = False
+
+
+_header = msgspec.json.Decoder(_Header).decode
+_READERS: dict[int, Callable[[memoryview], Document]] = {
+    FORMAT: msgspec.json.Decoder(Document).decode,
+}
+"""By format; the reader of an older one returns what the current one would have."""
+
+
+def opened(data: bytes) -> Document | Refused:
+    """The document in these bytes, once everything about them was found to be right."""
+    end = data.find(b"\n", 0, 1024)
+    try:
+        header = _header(data[: max(end, 0)])
+    except BAD_JSON:
+        return Refused("it has no header")
+    if header.portico != "catalog":
+        return Refused("it has another header")
+    if header.format > FORMAT:
+        return Refused(f"it has format {header.format}, of a newer Portico", newer=True)
+    read = _READERS.get(header.format)
+    if read is None:
+        return Refused(f"there never was a format {header.format}")
+    rest = memoryview(data)[end + 1 :]
+    if len(rest) != header.length:
+        return Refused(f"it has {len(rest)} bytes instead of {header.length}")
+    if blake2b(rest).hexdigest() != header.digest:
+        return Refused("its digest is another")
+    try:
+        document = read(rest)
+    except BAD_JSON as error:
+        return Refused(f"it has another shape: {error}")
+    return _misshapen(document) or document
+
+
+def _misshapen(document: Document) -> Refused | None:
+    """What types cannot say."""
+    if document.version not in BY_TEXT:
+        return Refused(f"it has version {document.version!r:.40}, of a newer Portico", newer=True)
+    for kind, listed in document.lists.items():
+        if kind not in KINDS:
+            return Refused(f"there is no kind {kind!r:.40}")
+        if len({entry.key for entry in listed.entries}) != len(listed.entries):
+            return Refused(f"two {kind} have the same key")
+    return None
+
+
+def facts_in(document: Document) -> Facts:
+    """What it says of the upstream."""
+    return Facts(
+        version=BY_TEXT[document.version],
+        introduction=bytes(document.introduction),
+        lists={
+            kind: Listed(
+                items=tuple([bytes(entry.definition) for entry in listed.entries]),
+                keys=tuple([entry.key for entry in listed.entries]),
+                more=bytes(listed.more),
+                page_size=listed.page_size,
+            )
+            for kind, listed in document.lists.items()
+        },
+        taken=document.taken,
+    )
+
+
+def written(facts: Facts, older: Document | None, now: float) -> bytes:
+    """The whole file; ValueError if the same facts would not come back from it."""
+    lists = {
+        kind: _List(
+            _entries(listed, older.lists.get(kind) if older else None, now),
+            Raw(listed.more),
+            listed.page_size,
+        )
+        for kind, listed in facts.lists.items()
+    }
+    rest = msgspec.json.encode(
+        Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
+    )
+    header = _Header("catalog", FORMAT, blake2b(rest).hexdigest(), len(rest))
+    data = msgspec.json.encode(header) + b"\n" + rest
+    if len(data) > MAX_SIZE:
+        raise ValueError(f"it would have more than {MAX_SIZE} bytes")
+    again = opened(data)
+    if isinstance(again, Refused):
+        raise ValueError(again.why)
+    if facts_in(again) != facts:
+        raise ValueError("what the upstream sent is no plain JSON")
+    return data
+
+
+def _entries(listed: Listed, older: _List | None, now: float) -> list[_Entry]:
+    known = {entry.key: entry for entry in older.entries} if older else {}
+    entries: list[_Entry] = []
+    for key, item in zip(listed.keys, listed.items, strict=True):
+        old = known.get(key)
+        same = old is not None and bytes(old.definition) == item
+        digest = old.digest if old and same else fingerprint(item)
+        first = old.first_seen if old and old.digest == digest else now
+        entries.append(_Entry(key, digest, first, now, Raw(item)))
+    return entries
+
+
+def fingerprint(definition: bytes) -> str:
+    """A digest that stays when only spaces, escapes or the order of keys change."""
+    import json
+
+    try:
+        value = json.loads(
+            definition.decode(),
+            object_pairs_hook=_object,
+            parse_float=_as_written,
+            parse_int=_as_written,
+            parse_constant=_refuse,
+        )
+        canonical = msgspec.json.encode(value, order="sorted")
+    except BAD_JSON:
+        # Readers may differ on what it says, so its very bytes count.
+        return blake2b(definition, digest_size=16, person=b"as written").hexdigest()
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
+
+
+def _as_written(number: str) -> Raw:
+    """Numbers keep their text: no float or integer type holds them all."""
+    return Raw(number.encode())
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

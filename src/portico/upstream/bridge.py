@@ -1,0 +1,127 @@
+"""Carries a call across the eras, where its client and its upstream live in different ones."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import AskError, McpError, MissingCapability, TargetError
+from portico.model.message import Response
+from portico.protocol.codec import encode
+from portico.protocol.core import mcp_error_response
+from portico.protocol.eras import (
+    URL_REQUIRED,
+    declares,
+    error_code,
+    legacy_question,
+    legacy_result,
+    members,
+    modern_params,
+    modern_result,
+    pages_to_visit,
+    with_code,
+)
+from portico.upstream.caller import Call
+from portico.upstream.leg import Leg
+from portico.upstream.servererror import ServerError
+
+MAX_ROUNDS = 10
+
+Send = Callable[[bytes, bytes], Awaitable[bytes]]
+"""Sends a call's request once: id and params in, raw result out."""
+
+
+class _Peek(Struct):
+    resultType: str = ""  # noqa: N815  (a field of the wire)
+
+
+async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
+    """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
+    sender = call.caller.sender(leg.server.version)
+    if not sender.level and "logging" in leg.server.capabilities:
+        sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
+    fields = dict(members(call.request.params))
+    for _ in range(MAX_ROUNDS):
+        id = leg.exchange.next_id()
+        params = modern_params(encode(fields), sender, id)
+        result = await send(id, params)
+        if msgspec.json.decode(result, type=_Peek).resultType != "input_required":
+            return legacy_result(result)
+        fields = dict(members(call.request.params)) | await _ask_all(call, result)
+    raise TargetError(
+        f"{leg.name} asked for more input in {MAX_ROUNDS} rounds of {call.request.method}",
+        kind="protocol",
+        server=leg.name,
+    )
+
+
+async def _ask_all(call: Call, result: bytes) -> dict[str, Raw]:
+    asked = members(result)
+    questions = members(asked.get("inputRequests", b""))
+
+    async def put(raw: bytes) -> Raw:
+        question = members(raw)
+        method = msgspec.json.decode(question.get("method", b'""'), type=str)
+        params = legacy_question(
+            method,
+            members(question.get("params", b"")),
+            call.request.version,
+            os.urandom(16).hex(),
+        )
+        try:
+            return Raw(await call.ask(method, params))
+        except AskError as error:
+            if method == "elicitation/create":
+                return Raw(b'{"action":"cancel"}')
+            raise McpError(str(error), error.code, error.data) from None
+
+    answers = await asyncio.gather(*(put(raw) for raw in questions.values()))
+    added = {"inputResponses": Raw(encode(dict(zip(questions, answers, strict=True))))}
+    if not questions:
+        added = {}
+    if "requestState" in asked:
+        added["requestState"] = asked["requestState"]
+    return added
+
+
+def as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What an upstream of the client's own era answered."""
+    id = call.request.id
+    if isinstance(outcome, bytes):
+        return Response(id=id, result=outcome)
+    return Response(id=id, error=outcome.raw, code=outcome.code)
+
+
+def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What a legacy upstream answered, as a modern client gets it."""
+    if call.missing is not None:
+        return mcp_error_response(call.request.id, call.missing)
+    try:
+        if isinstance(outcome, bytes):
+            info = encode(leg.server.info)
+            outcome = modern_result(call.request.method, outcome, info)
+        else:
+            outcome = other_error(call, outcome)
+    except ServerError as error:
+        outcome = error
+    except McpError as error:
+        return mcp_error_response(call.request.id, error)
+    return as_it_is(call, leg, outcome)
+
+
+def other_error(call: Call, error: ServerError) -> bytes:
+    """Raise an upstream's error under the code that the client's era has for it; what the other
+    era says by a result is returned."""
+    modern = call.request.version.modern
+    if modern and error.code == URL_REQUIRED:
+        if not declares(call.caller.capabilities, "elicitation", "url"):
+            raise MissingCapability("elicitation", {"url": {}})
+        asked = pages_to_visit(error.raw)
+        if asked:
+            return encode({"resultType": "input_required", "inputRequests": asked})
+    code = error_code(call.request.method, error.code, modern)
+    if code != error.code:
+        error.raw, error.code = with_code(error.raw, code), code
+    raise error

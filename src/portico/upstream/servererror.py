@@ -1,0 +1,63 @@
+"""An upstream's own errors, read as far as they can be, and kept byte for byte."""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.errors import INTERNAL_ERROR, McpError
+from portico.protocol.codec import Envelope, Malformed, encode, read_message
+from portico.upstream.wire import Failure
+
+_CLOSED_DOORS = (401, 403)
+"""Statuses that speak for themselves, whatever the body adds."""
+
+
+class ServerError(McpError):
+    """The upstream's own error, and its very bytes."""
+
+    raw: bytes = b""
+
+
+class HttpError(ServerError):
+    """The upstream's own error, which came with an HTTP status."""
+
+    def __init__(self, error: ServerError, status: int) -> None:
+        super().__init__(error.message, error.code, error.data)
+        self.raw = error.raw
+        self.status = status
+
+
+class _WireError(Struct):
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Raw = Raw(b"null")
+
+
+def error_of(raw: bytes) -> ServerError:
+    """What an answer says went wrong."""
+    try:
+        error = msgspec.json.decode(raw, type=_WireError)
+    except (msgspec.DecodeError, RecursionError):
+        words = "an error that is none by JSON-RPC"
+        known = ServerError(words)
+        known.raw = encode({"code": known.code, "message": words, "data": Raw(raw)})
+        return known
+    try:
+        data = msgspec.json.decode(error.data)
+    except (msgspec.DecodeError, RecursionError):
+        data = None  # numbers that no float holds, say: its bytes pass on all the same
+    known = ServerError(error.message or "an error without a message", error.code, data)
+    known.raw = raw
+    return known
+
+
+def error_in(failure: Failure) -> HttpError | None:
+    """The JSON-RPC error in an HTTP body, whether or not it names the request."""
+    if failure.status is None or failure.status in _CLOSED_DOORS or not failure.body:
+        return None
+    try:
+        envelope = read_message(failure.body)
+    except Malformed:
+        return None
+    if not isinstance(envelope, Envelope) or envelope.jsonrpc != "2.0" or not envelope.error:
+        return None
+    return HttpError(error_of(bytes(envelope.error)), failure.status)
