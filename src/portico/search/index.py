@@ -158,9 +158,6 @@ def _parameters(tool: Mapping[str, Any]) -> tuple[str, str]:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return "", ""
-    described = [_text(value, "description") for value in properties.values() if _is_map(value)]
+    schemas = [value for value in properties.values() if isinstance(value, Mapping)]
+    described = [_text(schema, "description") for schema in schemas]
     return " ".join(map(str, properties)), " ".join(described)
-
-
-def _is_map(value: object) -> bool:
-    return isinstance(value, Mapping)
