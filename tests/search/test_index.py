@@ -53,6 +53,13 @@ def test_a_whole_task_finds_the_tools_of_each_step(index: ToolIndex) -> None:
     assert {"download_paper", "send_email"} <= set(names(found))
 
 
+def test_one_step_of_a_task_does_not_fill_the_first_places() -> None:
+    alike = [tool("papers", f"download_paper_{n}", "Download a paper.") for n in range(20)]
+    others = [tool(f"s{n}", f"thing_{n}", "Something else.") for n in range(50)]
+    index = ToolIndex.build([*alike, *others, tool("mail", "send_mail", "Mail something.")])
+    assert "send_mail" in names(index.search("download the paper and mail it to Ana"))
+
+
 @pytest.mark.parametrize("query", ["createIssue", "create_issue", " create issue ", "CREATE-ISSUE"])
 def test_a_name_however_it_is_written_comes_first(index: ToolIndex, query: str) -> None:
     assert names(index.search(query))[:2] == ["createIssue", "createIssue"]

@@ -1,7 +1,9 @@
 """How well each tool answers a query."""
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
 
 from portico.search.postings import Postings
 from portico.search.synonyms import widen
@@ -13,6 +15,11 @@ NAMED = 0.5
 """What a query that covers a tool's name adds to its score: up to half of it."""
 UNNAMED = 0.3
 """How much of a server's score counts where the query does not name the server."""
+TURN, TURNS = 0.95, 10
+"""What a tool keeps of its score for each better one of its clause, ten at most: of near equals
+the first five should not all serve one step of a task, and no step should bury another."""
+FRONT = 100
+"""How many tools take turns: more than anyone looks at. The others step back as far as the last."""
 LONGEST_QUERY = 4_000
 """Characters of a query that are read, so that its clauses stay few."""
 
@@ -45,27 +52,46 @@ def rank(tables: Tables, query: str) -> dict[int, float]:
     """The score of every tool that has anything of the query."""
     query = query[:LONGEST_QUERY]
     wide = widen(terms(query), SYNONYM, tables.tools.rarity)
-    scores = _by_clause(tables.tools, query, tables.tools.add_up(wide))
+    scores = tables.tools.add_up(wide)
+    clauses = _clauses(query)
+    clause_of: dict[int, int] = {}
+    if len(clauses) > 1:
+        best, clause_of = _best_clauses(tables.tools, clauses)
+        scores = {place: (whole + best.get(place, 0.0)) / 2 for place, whole in scores.items()}
     named = tables.names.add_up(wide)
     servers = _servers(tables, wide)
     server_of = tables.server_of
-    return {
+    scores = {
         place: score * (1 + NAMED * named.get(place, 0.0)) + servers.get(server_of[place], 0.0)
         for place, score in scores.items()
     }
+    return _in_turn(scores, clause_of) if clause_of else scores
 
 
-def _by_clause(tools: Postings, query: str, whole: dict[int, float]) -> dict[int, float]:
-    """The mean of the whole query and its best clause: each step of a task finds its tool."""
-    clauses = _clauses(query)
-    if len(clauses) < 2:
-        return whole
+def _best_clauses(
+    tools: Postings, clauses: Sequence[Sequence[str]]
+) -> tuple[dict[int, float], dict[int, int]]:
+    """By tool: the score of the clause that fits it best, and which that is."""
     best: dict[int, float] = {}
-    for clause in clauses:
+    clause_of: dict[int, int] = {}
+    for number, clause in enumerate(clauses):
         for place, score in tools.add_up(widen(clause, SYNONYM, tools.rarity)).items():
             if score > best.get(place, 0.0):
                 best[place] = score
-    return {place: (score + best.get(place, 0.0)) / 2 for place, score in whole.items()}
+                clause_of[place] = number
+    return best, clause_of
+
+
+def _in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int, float]:
+    """Let every clause have its turn: each further tool of one clause steps back a little."""
+    turns: defaultdict[int, int] = defaultdict(int)
+    last = TURN**TURNS
+    fair = {place: score * last for place, score in scores.items()}
+    for place in nlargest(FRONT, scores, key=scores.__getitem__):
+        clause = clause_of.get(place, -1)
+        fair[place] = scores[place] * TURN ** min(turns[clause], TURNS)
+        turns[clause] += 1
+    return fair
 
 
 def _clauses(query: str) -> list[list[str]]:
