@@ -84,3 +84,32 @@ def test_a_timer_set_by_a_reader_rings_and_one_that_fails_hurts_nobody() -> None
 
     with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         assert runner.run(serve()) == (["a", "b"], ["a bad reader"])
+
+
+def test_what_the_loop_was_given_comes_before_what_is_read_next() -> None:
+    async def serve() -> list[str]:
+        loop = asyncio.get_running_loop()
+        read, write = os.pipe()
+        heard: list[str] = []
+        done = asyncio.Event()
+
+        def take() -> None:
+            heard.append(os.read(read, 1).decode())
+            if heard[-1] == "b":
+                done.set()
+
+        async def work() -> None:
+            os.write(write, b"b")  # an answer, say, to which the client replies at once
+
+        loop.add_reader(read, take)
+        os.write(write, b"a")
+        await asyncio.sleep(0)
+        asyncio.create_task(work()).add_done_callback(lambda _: heard.append("over"))
+        await asyncio.wait_for(done.wait(), 20)
+        loop.remove_reader(read)
+        os.close(read)
+        os.close(write)
+        return heard
+
+    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+        assert runner.run(serve()) == ["a", "over", "b"]

@@ -26,6 +26,8 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready, less what was taken care of."""
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)  # the loop has something to do, and that comes first
         until = None if timeout is None else monotonic() + timeout
         readers = self.readers
         while True:

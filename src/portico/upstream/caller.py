@@ -60,7 +60,7 @@ class Callers:
             if caller is None:
                 caller = session.notes[self] = Caller(session, {}, {})
             # Only a handshake tells: a modern client says it with each request.
-            if session.capabilities and caller.capabilities is not session.capabilities:
+            if session.client_info and caller.info is not session.client_info:
                 caller.learn(session.capabilities, session.client_info)
             return caller
         capabilities = _object(meta.client_capabilities)
