@@ -3,10 +3,17 @@
 import asyncio
 import functools
 import inspect
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C also when a shell started us in the background: our children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
