@@ -285,7 +285,11 @@ class Legacy:
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        gone = asyncio.create_task(client.gone())
+        if opens:  # a stream without an end must not miss that its reader left just now
+            gone: asyncio.Future[None] = asyncio.create_task(client.gone())
+        else:
+            gone = asyncio.get_running_loop().create_future()
+            client.when_gone(lambda: None if gone.done() else gone.set_result(None))
         ending: asyncio.Task[None] | None = None
         session.exchanges += 1
         try:
@@ -299,9 +303,13 @@ class Legacy:
             await _first_of(gone, stream.over, exchange.over)
             if not gone.done() and not exchange.ended:
                 last = exchange.end() if exchange.abandoned else stream.finish(exchange)
-                ending = asyncio.create_task(last)
-                await _first_of(gone, ending)
+                if exchange.opened:
+                    ending = asyncio.create_task(last)
+                    await _first_of(gone, ending)
+                else:
+                    await last  # one answer, and no reader of a stream to wait for
         finally:
+            client.stay()
             gone.cancel()
             if ending is not None:
                 ending.cancel()
@@ -313,7 +321,20 @@ class Legacy:
 
 
 async def _first_of(*futures: "asyncio.Future[None]") -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    """Wait for one of them, with less ado than `asyncio.wait`: every call comes by here."""
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    for future in futures:
+        future.add_done_callback(wake)
+    try:
+        await woken
+    finally:
+        for future in futures:
+            future.remove_done_callback(wake)
 
 
 def missing_or_gone(given: bool) -> Reply:
