@@ -40,7 +40,7 @@ def test_whatever_tells_accounts_apart_tells_keys_apart() -> None:
         key(argv=("server-", "-stdio")),
         key(argv=(), url="https://example.com/mcp"),
         key(argv=("https://example.com/mcp",)),
-        key(cwd="/work/other"),
+        key(cwd="/elsewhere"),
         key(cwd=""),
         key(env={"TOKEN": "one"}),
         key(env={"TOKEN": "two"}),

@@ -201,8 +201,6 @@ def _parsed(argv: list[str]) -> _Options:
 def _parser() -> "argparse.ArgumentParser":
     import argparse
 
-    from portico.cli.words import header, pair, seconds
-
     parser = argparse.ArgumentParser(
         prog="portico wrap",
         usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
@@ -224,6 +222,15 @@ def _parser() -> "argparse.ArgumentParser":
         help="a further Host to answer to, for example behind a proxy; repeatable",
     )
     add("--name", help="what to call the server in messages")
+    _add_limits(add)
+    _add_server(add)
+    return parser
+
+
+def _add_limits(add: "Callable[..., object]") -> None:
+    """How long things may take, and how many there may be."""
+    from portico.cli.words import seconds
+
     add("--init-timeout", type=seconds, metavar="S", help="to get ready (default 30)")
     add("--list-timeout", type=seconds, metavar="S", help="for a list (default 30)")
     add(
@@ -253,6 +260,12 @@ def _parser() -> "argparse.ArgumentParser":
         "sampling, elicitation) one of their own",
     )
     add("--era", choices=("auto", "modern", "legacy"), help="how to speak to the server")
+
+
+def _add_server(add: "Callable[..., object]") -> None:
+    """How the server is started, remembered and spoken to."""
+    from portico.cli.words import header, pair
+
     add("--warm", action="store_true", help="start the server as soon as a client says hello")
     add(
         "--no-cache",
@@ -270,4 +283,3 @@ def _parser() -> "argparse.ArgumentParser":
     add("--header", type=header, action="append", metavar="'K: V'", help="send with every request")
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
     add("--drain", type=float, metavar="S", help="for running calls after SIGTERM (default 30)")
-    return parser

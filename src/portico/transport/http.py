@@ -140,14 +140,10 @@ class HttpApp:
         principal = self._principal
         if self._load.draining or not isinstance(principal, str):
             return None
-        head = self._guard.admit(scope)
-        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
+        plain = self._plain(scope, body)
+        if plain is None:
             return None
-        if answer_type(head.raw.get(b"accept", b"")) != JSON:
-            return None
-        request = read(body, None, head)
-        if not isinstance(request, Request) or not request.id or not request.version.modern:
-            return None
+        request, head = plain
         context = Context(principal=principal, headers=head)
         response = self._endpoint.quick(request, context)
         return None if response is None or not response.result else response.parts
@@ -160,14 +156,10 @@ class HttpApp:
         express: Express | None = getattr(self._endpoint, "express", None)
         if express is None or self._load.draining:
             return None
-        head = self._guard.admit(scope)
-        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
+        plain = self._plain(scope, body)
+        if plain is None:
             return None
-        if answer_type(head.raw.get(b"accept", b"")) != JSON:
-            return None
-        request = read(body, None, head)
-        if not isinstance(request, Request) or not request.id or not request.version.modern:
-            return None
+        request, head = plain
         if not self._load.begin_call():
             return None
         swift = Swift(line, request.id, self._load, self._pulse)
@@ -183,6 +175,18 @@ class HttpApp:
             return None
         self._load.tasks.add(swift)
         return swift
+
+    def _plain(self, scope: Scope, body: bytes) -> tuple[Request, Head] | None:
+        """A modern request that nothing is wrong with, and that wants JSON."""
+        head = self._guard.admit(scope)
+        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
+            return None
+        if answer_type(head.raw.get(b"accept", b"")) != JSON:
+            return None
+        request = read(body, None, head)
+        if not isinstance(request, Request) or not request.id or not request.version.modern:
+            return None
+        return request, head
 
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
