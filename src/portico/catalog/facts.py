@@ -1,6 +1,6 @@
 """What an upstream said of itself and offers, as it came: every definition is its own bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -33,6 +33,26 @@ class Facts(Struct, frozen=True):
     """By kind; one that the upstream has not got is missing."""
     taken: float
     """When it was asked, in seconds since the epoch."""
+
+    def only(self, allows: Callable[[str], bool]) -> "Facts":
+        """The same without the tools that are not allowed."""
+        tools = self.lists.get("tools")
+        if tools is None or all(map(allows, tools.keys)):
+            return self
+        pairs = zip(tools.keys, tools.items, strict=True)
+        kept = [(key, item) for key, item in pairs if allows(key)]
+        listed = Listed(
+            items=tuple([item for _, item in kept]),
+            keys=tuple([key for key, _ in kept]),
+            more=tools.more,
+            page_size=tools.page_size,
+        )
+        return Facts(
+            version=self.version,
+            introduction=self.introduction,
+            lists={**self.lists, "tools": listed},
+            taken=self.taken,
+        )
 
     def same(self, other: "Facts | None") -> bool:
         """True if it offers the very same; when it was asked does not matter."""

@@ -41,9 +41,12 @@ class UpstreamCatalog:
         confirmed: bool,
         number: int = 0,
         clock: Callable[[], float] = time,
+        allows: Callable[[str], bool] | None = None,
     ) -> None:
-        """`confirmed` if this process has asked the upstream itself."""
-        self.facts = facts
+        """`confirmed` if this process has asked the upstream itself; `allows` picks its tools."""
+        self.whole = facts
+        """As it came, whatever is shown of it."""
+        self.facts = facts = facts if allows is None else facts.only(allows)
         self.number = number
         self.confirmed = confirmed
         self._clock = clock

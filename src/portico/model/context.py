@@ -136,6 +136,17 @@ class Context:
         bound._asker = asker
         return bound
 
+    def inward(self) -> "Context":
+        """The same for a request made of this one: the headers were those of the first."""
+        return Context(
+            principal=self.principal,
+            data=self.data,
+            session=self.session,
+            deadline=self.deadline,
+            peer=self.peer,
+            version=self.version,
+        )
+
     @property
     def client_capabilities(self) -> dict[str, Any]:
         """What the client declared: with this request, or when its session began."""

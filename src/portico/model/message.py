@@ -35,6 +35,8 @@ class Request(Struct, kw_only=True, gc=False):
     uri: str = ""
     """`params.uri`, where the method has one."""
     cursor: str = ""
+    timeout_s: float = 0.0
+    """How long this call may take; 0 for as long as its upstream allows."""
 
     @property
     def is_notification(self) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -43,6 +43,8 @@ class Plan(Struct, frozen=True):
     max_children: int = 64
     """So many connections of single clients' own at a time."""
     info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
+    allows: Callable[[str], bool] | None = None
+    """Which tools clients may see and call, by name; None for all."""
 
 
 class Opened(Protocol):

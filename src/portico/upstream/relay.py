@@ -118,7 +118,7 @@ class Relay:
         self, route: Route, caller: Caller, request: Request, context: Context, reply: Reply
     ) -> Express | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
-        if request.meta.progress_token or context.deadline is not None:
+        if request.meta.progress_token or context.deadline is not None or request.timeout_s:
             return None
         bridged = route.modern != route.leg.modern
         level = request.meta.log_level
@@ -241,7 +241,7 @@ class Relay:
         )
 
     def _timeout(self, call: Call) -> float:
-        timeout = self._plan.limits.call_s
+        timeout = call.request.timeout_s or self._plan.limits.call_s
         if _TIMEOUT in call.request.params:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):

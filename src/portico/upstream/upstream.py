@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from portico.catalog.upstream import UpstreamCatalog
 from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import InvalidParams, McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.session import LOG_LEVELS
 from portico.model.types import Change
@@ -15,7 +16,7 @@ from portico.upstream.caller import Caller, Callers
 from portico.upstream.express import Express, Reply, failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line, Plan
-from portico.upstream.lines import MODERN, Lines
+from portico.upstream.lines import LEGACY, MODERN, Lines
 from portico.upstream.patience import Breaker
 from portico.upstream.relay import Relay
 from portico.upstream.servererror import ServerError
@@ -52,9 +53,11 @@ class Upstream:
             report=report,
             clock=clock,
             spawn=self._spawn,
+            told=self._asked_anew,
         )
         self._relay = Relay(self.name, plan, self._lines, self._breaker, self._views.tool)
         self._levels: WeakKeyDictionary[Caller, str] = WeakKeyDictionary()
+        self._watchers: list[Callable[[Change], None]] = []
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -109,6 +112,40 @@ class Upstream:
             self._lines.give_back(line)
         return view
 
+    def offered(self) -> UpstreamCatalog | None:
+        """What everybody is offered, as it was last heard; None if that never was."""
+        for _ in range(2):  # what is remembered may say that another era is spoken
+            self._views.get(self._lines.era(modern=False))
+        shared = [view.catalog for view in self._views if view.name in (MODERN, LEGACY)]
+        known = [catalog for catalog in shared if catalog is not None]
+        return max(known, key=lambda catalog: catalog.whole.taken, default=None)
+
+    async def survey(self) -> None:
+        """Ask for all that everybody is offered; raises McpError or TargetError."""
+        line = self._lines.shared(self._lines.era(modern=False))
+        line.begin()
+        answered = False
+        try:
+            leg = await line.leg()
+            await asyncio.shield(self._views.survey(self._views.get(line.view), leg))
+            answered = True
+        finally:
+            line.end(answered)
+            self._lines.give_back(line)
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Have it told when all lists were asked for anew (a change without a kind), and when a
+        resource has changed."""
+        self._watchers.append(changed)
+
+    def _asked_anew(self, view: View) -> None:
+        if view.name in (MODERN, LEGACY):
+            self._tell_watchers(Change(""))
+
+    def _tell_watchers(self, change: Change) -> None:
+        for changed in self._watchers:
+            changed(change)
+
     async def refresh(self) -> None:
         """Ask for all lists anew, wherever there is a conversation, and begin one if there is
         none; raises TargetError."""
@@ -139,9 +176,9 @@ class Upstream:
         cancelled. None if it needs more than that."""
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
-        if route is None:
+        if route is None or self._is_denied(request):
             return None
-        catalog = self._views.get(route.line.view).catalog
+        catalog = self._views.get(route.line.view).catalog or self.offered()
         if catalog is None or capability not in catalog.kinds:
             return None
         if context.headers is not None and request.method == "tools/call":
@@ -152,6 +189,8 @@ class Upstream:
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError if there is none."""
+        if self._is_denied(request):
+            raise InvalidParams(f"unknown tool: {request.name[:200]}")
         caller = self._callers.of(request, context)
         try:
             if request.method in ("resources/subscribe", "resources/unsubscribe"):
@@ -159,6 +198,10 @@ class Upstream:
             return await self._relay.answer(caller, request, context)
         except TargetError as error:
             raise failed(error) from None
+
+    def _is_denied(self, request: Request) -> bool:
+        allows = self.plan.allows
+        return allows is not None and request.method == "tools/call" and not allows(request.name)
 
     async def _subscribe(self, request: Request, context: Context, caller: Caller) -> Response:
         """Follow a resource for a client; the upstream is told once, however many follow it."""
@@ -225,7 +268,9 @@ class Upstream:
 
     def updated(self, leg: Leg, uri: str, params: bytes) -> None:
         """A resource has changed."""
-        self._views.publish(Change("resources", uri, params))
+        change = Change("resources", uri, params)
+        self._views.publish(change)
+        self._tell_watchers(change)
 
     # The rest.
 

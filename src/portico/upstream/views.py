@@ -71,7 +71,9 @@ class Views:
         report: Callable[[str], None],
         clock: Callable[[], float],
         spawn: Spawn,
+        told: Callable[[View], None],
     ) -> None:
+        """`told` hears of every view that was asked anew."""
         self.name = server
         self._plan = plan
         self._lines = lines
@@ -80,6 +82,7 @@ class Views:
         self._report = report
         self._clock = clock
         self._spawn = spawn
+        self._told = told
         self._views: dict[str, View] = {}
         self._numbers = 0
 
@@ -123,11 +126,18 @@ class Views:
                 self._lines.speaks.setdefault(era, True)
                 if not name.startswith(era):  # it was asked in the other era, to no avail
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
-                self._numbers += 1
-                view.catalog = UpstreamCatalog(
-                    facts, confirmed=False, number=self._numbers, clock=self._clock
-                )
+                view.catalog = self._catalog(facts, confirmed=False)
         return view
+
+    def _catalog(self, facts: Facts, *, confirmed: bool) -> UpstreamCatalog:
+        self._numbers += 1
+        return UpstreamCatalog(
+            facts,
+            confirmed=confirmed,
+            number=self._numbers,
+            clock=self._clock,
+            allows=self._plan.allows,
+        )
 
     def changed(self, name: str, leg: Leg) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
@@ -194,18 +204,18 @@ class Views:
             self.name,
             leg.server,
             now=self._clock(),
-            before=before.facts if before is not None else None,
+            before=before.whole if before is not None else None,
             mirrors=modern and mirrors,
             report=self._report,
         )
-        self._numbers += 1
-        catalog = UpstreamCatalog(facts, confirmed=True, number=self._numbers, clock=self._clock)
+        catalog = self._catalog(facts, confirmed=True)
         view.catalog = catalog
         if before is not None:
             for kind in catalog.changed(before):
                 view.hub.publish(Change(kind))
+        self._told(view)
         if self._memory is not None and not (
-            before is not None and before.confirmed and facts.same(before.facts)
+            before is not None and before.confirmed and facts.same(before.whole)
         ):
             await self._remember(view, facts)
 

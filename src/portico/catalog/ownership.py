@@ -1,0 +1,76 @@
+"""Whose resource a URI is, when several servers offer resources.
+
+A URI stays as it is. Its owner is the first server that lists it, else the first whose template
+matches; a second owner's is shown as `portico://SERVER/<escaped uri>`.
+"""
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+from portico.definitions.errors import DefinitionError
+from portico.definitions.templates import UriTemplate
+
+SCHEME = "portico://"
+
+
+class Owned(Struct, frozen=True):
+    """A server's resources, as far as they tell whose a URI is."""
+
+    server: str
+    uris: Sequence[str]
+    templates: Sequence[str]
+
+
+class Ownership:
+    """Where each URI leads, among the servers of one catalog."""
+
+    def __init__(self, servers: Iterable[Owned]) -> None:
+        """In order: the first to list a URI owns it."""
+        self._servers: set[str] = set()
+        self._listed: dict[str, str] = {}
+        self._families: list[tuple[str, UriTemplate]] = []
+        self._templates: dict[str, str] = {}
+        self.shadowed: dict[str, set[str]] = {}
+        """By server, the URIs and templates that another one owns."""
+        for owned in servers:
+            self._servers.add(owned.server)
+            for known, keys in ((self._listed, owned.uris), (self._templates, owned.templates)):
+                for key in keys:
+                    if known.setdefault(key, owned.server) != owned.server:
+                        self.shadowed.setdefault(owned.server, set()).add(key)
+            for template in owned.templates:
+                try:
+                    self._families.append((owned.server, UriTemplate(template)))
+                except DefinitionError:
+                    continue  # not one that can be matched; its server still lists it
+
+    def owner(self, uri: str) -> str | None:
+        """The server whose URI this is; None if nobody lists it or has a template for it."""
+        listed = self._listed.get(uri) or self._templates.get(uri)
+        if listed is not None:
+            return listed
+        for server, template in self._families:
+            if template.match(uri) is not None:
+                return server
+        return None
+
+    def shown(self, server: str, uri: str) -> str:
+        """How a URI of this server's is shown to clients."""
+        if uri not in self.shadowed.get(server, ()):
+            owner = self.owner(uri)
+            if owner is None or owner == server:
+                return uri
+        # A template must stay one, so that it can be filled in: its braces and text are kept.
+        escaped = uri if "{" in uri else quote(uri, safe="")
+        return f"{SCHEME}{server}/{escaped}"
+
+    def read(self, shown: str) -> tuple[str | None, str]:
+        """The server and its own URI for one that a client has; no server if nobody owns it."""
+        if shown.startswith(SCHEME):
+            server, slash, rest = shown[len(SCHEME) :].partition("/")
+            if slash and server in self._servers:
+                # An escaped URI has no colon; one made from a template has that of its scheme.
+                return server, rest if ":" in rest else unquote(rest)
+        return self.owner(shown), shown

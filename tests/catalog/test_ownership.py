@@ -1,0 +1,46 @@
+"""Whose resource a URI is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.catalog.ownership import Owned, Ownership
+
+_URIS = st.sampled_from(["file:///a", "file:///b%20c", "memo://x?y=1#z", "data:,{}", "git://é/1"])
+_LISTS = st.lists(_URIS, unique=True, max_size=4)
+
+
+def test_the_first_to_list_a_uri_owns_it_and_the_second_is_shown_under_its_name() -> None:
+    both = Ownership([Owned("a", ["file:///x"], []), Owned("b", ["file:///x"], [])])
+    assert both.shown("a", "file:///x") == "file:///x"
+    assert both.shown("b", "file:///x") == "portico://b/file%3A%2F%2F%2Fx"
+    assert both.read("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    assert both.read("file:///x") == ("a", "file:///x")
+
+
+def test_a_listed_uri_is_its_listers_even_if_a_template_of_another_matches() -> None:
+    owners = Ownership([Owned("a", [], ["file:///{name}"]), Owned("b", ["file:///x"], [])])
+    assert owners.owner("file:///x") == "b"
+    assert owners.owner("file:///y") == "a"
+    assert owners.owner("http://nobody") is None
+
+
+def test_a_second_template_can_still_be_filled_in() -> None:
+    owners = Ownership([Owned("a", [], ["file:///{name}"]), Owned("b", [], ["file:///{name}"])])
+    shown = owners.shown("b", "file:///{name}")
+    assert shown == "portico://b/file:///{name}"
+    assert owners.read(shown.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
+
+
+def test_a_portico_uri_of_no_server_is_nobodys() -> None:
+    owners = Ownership([Owned("a", ["file:///x"], [])])
+    assert owners.read("portico://gone/file%3A%2F%2F%2Fx")[0] is None
+    assert owners.read("portico://")[0] is None
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), _LISTS))
+def test_what_is_shown_leads_back_to_its_own_server(servers: dict[str, list[str]]) -> None:
+    owners = Ownership(Owned(name, uris, ()) for name, uris in servers.items())
+    shown = [owners.shown(name, uri) for name, uris in servers.items() for uri in uris]
+    assert len(set(shown)) == len(shown)
+    back = [owners.read(uri) for uri in shown]
+    assert back == [(name, uri) for name, uris in servers.items() for uri in uris]
