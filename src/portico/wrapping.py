@@ -96,13 +96,13 @@ class Wrapped:
     async def _listen(self) -> None:
         """Let the user ask, by `portico servers`."""
         from portico.config.paths import state_folder
-        from portico.transport.control import Control
+        from portico.transport.control import Control, Order
 
-        async def refresh() -> dict[str, Any]:
+        async def refresh(order: Order) -> dict[str, Any]:
             await self.upstream.refresh()
             return self._status()
 
-        async def status() -> dict[str, Any]:
+        async def status(order: Order) -> dict[str, Any]:
             return self._status()
 
         self._control = Control(

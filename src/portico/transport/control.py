@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,21 +16,45 @@ from msgspec import Struct
 
 from portico.catalog.disk import make_private
 from portico.model.errors import PorticoError
+from portico.transport.sockets import (
+    SUFFIX,
+    clear_away,
+    connected,
+    is_ours,
+    listening,
+    names,
+)
 
-Deed = Callable[[], Awaitable[dict[str, Any]]]
-"""Does what was asked; what there is to say of it."""
+__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names"]
+
+Order = Mapping[str, Any]
+"""What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
 
 MAX_LINE = 64 * 1024
 _MAX_ANSWER = 16 * 1024 * 1024
 _MOST_TALKS = 16
+_MOST_STREAMS = 64
 _IDLE_S = 30.0
-_MAX_PATH = 100
-"""A socket's address holds 108 bytes, on some systems 104."""
-_SUFFIX = ".sock"
 
 
-class _Order(Struct):
-    do: str
+class Stream(Struct, frozen=True):
+    """A deed that goes on: each thing it says is a line, and a line with `ok` is the last."""
+
+    follow: Callable[[Order], AsyncIterator[dict[str, Any]]]
+
+
+class Door(Struct, frozen=True):
+    """A deed that ends the talk: from its answer on, the connection is somebody else's."""
+
+    open: Callable[[Order], tuple[dict[str, Any], Callable[[int], None]]]
+    """What to answer, and who is given the connection's descriptor to keep and close.
+
+    Whoever asks waits for the answer before it says more.
+    """
+
+
+Deed = Callable[[Order], Awaitable[dict[str, Any]]] | Stream | Door
+"""Does what was asked; what there is to say of it."""
 
 
 class Control:
@@ -41,16 +64,16 @@ class Control:
         """`deeds` are what can be asked, by name; one that fails raises PorticoError."""
         self._folder = folder
         self._deeds = deeds
-        self._name = f"{os.getpid()}{_SUFFIX}"
+        self.name = f"{os.getpid()}{SUFFIX}"
         self._server: asyncio.Server | None = None
         self._talks: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Listen from now on; OSError if that is not possible here."""
         make_private(self._folder)
-        for name in names(self._folder):
-            _is_alive(self._folder, name)
-        listener = self._bound()
+        clear_away(self._folder)
+        listener = listening(self._folder, self.name)
         try:
             self._server = await asyncio.start_unix_server(
                 self._talk, sock=listener, limit=MAX_LINE
@@ -63,44 +86,29 @@ class Control:
         """Listen no longer."""
         if self._server is None:
             return
-        self._server.close()
+        server, self._server = self._server, None
+        server.close()
         with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._folder, self._name))
-        for talk in self._talks:
+            os.unlink(os.path.join(self._folder, self.name))
+        under_way = self._talks | self._streams
+        for talk in under_way:
             talk.cancel()
-        if self._talks:
-            await asyncio.wait(self._talks)
-
-    def _bound(self) -> socket.socket:
-        # It gets its name when it listens: one that does not is taken for a dead process's.
-        draft = f"{self._name}.new"
-        listener = socket.socket(socket.AF_UNIX)
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._folder, draft))
-            with _short(self._folder, draft) as path:
-                listener.bind(path)
-            path = os.path.join(self._folder, draft)
-            os.chmod(path, 0o600)
-            listener.listen()
-            os.replace(path, os.path.join(self._folder, self._name))
-        except BaseException:
-            listener.close()
-            raise
-        listener.setblocking(False)
-        return listener
+        if under_way:
+            await asyncio.wait(under_way)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talk = asyncio.current_task()
         assert talk is not None
         self._talks.add(talk)
         try:
-            if len(self._talks) <= _MOST_TALKS and _is_ours(writer):
+            peer = writer.get_extra_info("socket")
+            if len(self._talks) <= _MOST_TALKS and self._server is not None and is_ours(peer):
                 await self._answer_all(reader, writer)
         except (ConnectionError, TimeoutError):
             pass  # the asker is gone, or has nothing to say
         finally:
             self._talks.discard(talk)
+            self._streams.discard(talk)
             writer.close()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,108 +117,131 @@ class Control:
                 async with asyncio.timeout(_IDLE_S):
                     line = await reader.readline()
             except ValueError:  # how asyncio says that a line is longer than its limit
-                line, answer = b"", _failed(f"a line longer than {MAX_LINE} bytes")
-            else:
-                if not line:
-                    return
-                answer = await self._answer(line)
-            writer.write(msgspec.json.encode(answer) + b"\n")
-            async with asyncio.timeout(_IDLE_S):
-                await writer.drain()
+                await _say(writer, _failed(f"a line longer than {MAX_LINE} bytes"))
+                return
             if not line:
                 return
+            order, deed = self._read(line)
+            if isinstance(deed, Door):
+                await _hand_over(deed, order, writer)
+                return
+            if isinstance(deed, Stream):
+                await self._stream(deed, order, reader, writer)
+                return
+            await _say(writer, deed if isinstance(deed, dict) else await _done(deed(order)))
 
-    async def _answer(self, line: bytes) -> dict[str, Any]:
+    def _read(self, line: bytes) -> tuple[Order, Deed | dict[str, Any]]:
+        """What is asked and what does it, or why nothing does."""
         try:
-            order = msgspec.json.decode(line, type=_Order)
+            order = msgspec.json.decode(line, type=dict[str, Any])
+            name = msgspec.convert(order.get("do"), str)
         except (msgspec.DecodeError, RecursionError) as error:
-            return _failed(f'not {{"do": ...}}: {error}')
-        deed = self._deeds.get(order.do)
+            return {}, _failed(f'not {{"do": ...}}: {error}')
+        deed = self._deeds.get(name)
         if deed is None:
-            return _failed(f"cannot {order.do[:40]!r}, only {', '.join(self._deeds)}")
+            return {}, _failed(f"cannot {name[:40]!r}, only {', '.join(self._deeds)}")
+        return order, deed
+
+    async def _stream(
+        self,
+        deed: Stream,
+        order: Order,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """Say all there is, until it ends or the asker hangs up or says anything more."""
+        talk = asyncio.current_task()
+        assert talk is not None
+        if len(self._streams) >= _MOST_STREAMS:
+            await _say(writer, _failed(f"{_MOST_STREAMS} others follow something already"))
+            return
+        self._talks.discard(talk)
+        self._streams.add(talk)
+        heard = asyncio.ensure_future(reader.read(1))
+        said = asyncio.ensure_future(_say_all(deed.follow(order), writer))
         try:
-            return {"ok": True, **await deed()}
-        except PorticoError as error:
-            return _failed(str(error))
+            await asyncio.wait((heard, said), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (heard, said):
+                one.cancel()
+            await asyncio.gather(heard, said, return_exceptions=True)
 
 
-def names(folder: str) -> list[str]:
-    """The sockets in the folder; some may be of dead processes."""
-    try:
-        return sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def ask(folder: str, name: str, do: str, within_s: float) -> dict[str, Any] | None:
+def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:
     """What a running Portico answers, always with `ok`; None if that one is dead."""
+    for answer in follow(folder, name, do, within_s, **more):
+        return {"ok": False, **answer}
+    return None
+
+
+def follow(
+    folder: str, name: str, do: str, within_s: float | None, **more: Any
+) -> Iterator[dict[str, Any]]:
+    """All that a running Portico says, up to what has `ok`; nothing if that one is dead.
+
+    `within_s` is how long each line may take; None waits for ever.
+    """
     with socket.socket(socket.AF_UNIX) as asker:
         asker.settimeout(within_s)
         try:
-            if not _connected(asker, folder, name):
-                return None
-            asker.sendall(msgspec.json.encode(_Order(do)) + b"\n")
+            if not connected(asker, folder, name):
+                return
+            asker.sendall(msgspec.json.encode({"do": do, **more}) + b"\n")
             with asker.makefile("rb") as answers:
-                line = answers.readline(_MAX_ANSWER)
-            answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+                while True:
+                    line = answers.readline(_MAX_ANSWER)
+                    answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+                    yield answer
+                    if "ok" in answer:
+                        return
         except TimeoutError:
-            return _failed(f"no answer within {within_s:g} s")
+            yield _failed(f"no answer within {within_s:g} s")
         except OSError as error:
-            return _failed(error.strerror or str(error))
+            yield _failed(error.strerror or str(error))
         except msgspec.DecodeError:
-            return _failed("it ended before it answered")
-    return {"ok": False, **answer}
+            yield _failed("it ended before it answered")
+
+
+async def _say(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
+    writer.write(msgspec.json.encode(answer) + b"\n")
+    async with asyncio.timeout(_IDLE_S):
+        await writer.drain()
+
+
+async def _say_all(lines: AsyncIterator[dict[str, Any]], writer: asyncio.StreamWriter) -> None:
+    async def follow() -> dict[str, Any]:
+        async for line in lines:
+            await _say(writer, line)
+        return {}
+
+    try:
+        await _say(writer, await _done(follow()))
+    finally:
+        if isinstance(lines, AsyncGenerator):
+            await lines.aclose()
+
+
+async def _hand_over(door: Door, order: Order, writer: asyncio.StreamWriter) -> None:
+    transport = writer.transport
+    assert isinstance(transport, asyncio.Transport)
+    try:
+        answer, take = door.open(order)
+    except PorticoError as error:
+        await _say(writer, _failed(str(error)))
+        return
+    transport.pause_reading()  # what comes from now on is not ours
+    await _say(writer, {"ok": True, **answer})
+    descriptor = os.dup(writer.get_extra_info("socket").fileno())
+    transport.close()
+    take(descriptor)
+
+
+async def _done(deed: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return {"ok": True, **await deed}
+    except PorticoError as error:
+        return _failed(str(error))
 
 
 def _failed(why: str) -> dict[str, Any]:
     return {"ok": False, "error": why}
-
-
-def _is_alive(folder: str, name: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            return _connected(probe, folder, name)
-        except OSError:
-            return True  # too busy to let us in, or not ours to judge
-
-
-def _connected(asker: socket.socket, folder: str, name: str) -> bool:
-    """False if nobody listens any more; the socket is removed then."""
-    try:
-        with _short(folder, name) as path:
-            asker.connect(path)
-    except FileNotFoundError:
-        return False
-    except ConnectionRefusedError:
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(folder, name))
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _short(folder: str, name: str) -> Iterator[str]:
-    """A path that fits into a socket's address, however deep the folder is."""
-    path = os.path.join(folder, name)
-    if len(os.fsencode(path)) <= _MAX_PATH:
-        yield path
-        return
-    if not sys.platform.startswith("linux"):
-        raise OSError(f"{folder} is too long a path for a socket")
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{handle}/{name}"
-    finally:
-        os.close(handle)
-
-
-def _is_ours(writer: asyncio.StreamWriter) -> bool:
-    """The folder keeps others out; where the kernel says who asks, it is looked at too."""
-    option: int | None = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    peer = writer.get_extra_info("socket")
-    # struct ucred: pid, uid and gid, four bytes each.
-    said: bytes = peer.getsockopt(socket.SOL_SOCKET, option, 12)
-    return int.from_bytes(said[4:8], sys.byteorder) == os.geteuid()
