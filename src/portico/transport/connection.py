@@ -59,6 +59,9 @@ class Connection:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.asker = "portico"
+        """What our questions are numbered under: whoever serves a client after another takes
+        another name, since answers to the other's questions may still come."""
         self._running: dict[bytes, Running] = {}
         self._at_rest: asyncio.Future[None] | None = None
         self._unwanted: set[asyncio.Task[None]] = set()
@@ -144,7 +147,7 @@ class Connection:
     def question(self, method: str, params: bytes) -> Question:
         """A request to the client with an id of ours."""
         self._asked += 1
-        id = f'"portico-{self._asked}"'.encode()
+        id = f'"{self.asker}-{self._asked}"'.encode()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._questions[id] = answer
         answer.add_done_callback(lambda _: self._questions.pop(id, None))

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from portico.transport.connection import Endpoint
 from portico.transport.stdio import MAX_LINE, StdioServer
@@ -35,24 +35,36 @@ async def serve_stdio(
 
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
-    loop = asyncio.get_running_loop()
     stop = stop or asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    out = take_stdout() if out is None else out
-    writer = _PipeWriter(out) if _is_pipe(out) else _FileWriter(out)
+    let_go = stop_on_signals(stop)
+    writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
-    await writer.open(server, stop)
-    close_input = await _read_stdin(server, stop)
+    ended, over = server.ended, stop.set
+    writer.open(server, lambda: (ended(), over()))
+    reader = PipeReader(0, server.received, over)
+    reader.open()
     await stop.wait()
-    for number in (signal.SIGTERM, signal.SIGINT):  # a second signal ends us at once
-        loop.remove_signal_handler(number)
+    let_go()
     # The client may just have closed its input (`echo ... | portico run`): what was asked for
     # is still answered, within the limit.
     await server.drain(drain_s)
-    close_input()
+    reader.close()
     server.ended()
     await writer.close()
+
+
+def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
+    """Have SIGTERM and SIGINT set this; what comes back lets a second signal end us at once."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+
+    def let_go() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+    return let_go
 
 
 def take_stdout() -> int:
@@ -70,43 +82,96 @@ def _is_pipe(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
-async def _read_stdin(server: StdioServer, stop: asyncio.Event) -> Callable[[], None]:
-    loop = asyncio.get_running_loop()
-    if not _is_pipe(0):
-        threading.Thread(target=_pump_file, args=(loop, server, stop), daemon=True).start()
-        return lambda: None
+class PipeReader:
+    """Reads what comes as it comes; a regular file, which no event loop can wait on, by a thread.
 
-    def take() -> None:
+    It does not close what it reads from.
+    """
+
+    def __init__(
+        self, fd: int, received: Callable[[bytes], object], ended: Callable[[], object]
+    ) -> None:
+        """`received` may be another one later; `ended` is called when there is no more."""
+        self._fd = fd
+        self.received = received
+        self._ended = ended
+        self._live = False
+        self._may_read = threading.Event()
+
+    def open(self) -> None:
+        """Read from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._live = True
+        self._may_read.set()
+        if _is_pipe(self._fd):
+            os.set_blocking(self._fd, False)
+            self._loop.add_reader(self._fd, self._take)
+        else:
+            threading.Thread(target=self._pump_file, daemon=True).start()
+
+    def pause(self) -> None:
+        """Leave what comes where it is."""
+        if self._live and self._may_read.is_set():
+            self._may_read.clear()
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._live and not self._may_read.is_set():
+            self._may_read.set()
+            if _is_pipe(self._fd):
+                self._loop.add_reader(self._fd, self._take)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._live = False
+        self._loop.remove_reader(self._fd)
+        if self._fd == 0 and _is_pipe(0):
+            os.set_blocking(0, True)  # a terminal is the shell's again
+
+    def _take(self) -> None:
         try:
-            data = os.read(0, _CHUNK)
+            data = os.read(self._fd, _CHUNK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""  # a terminal that is gone
         if data:
-            server.received(data)
+            self.received(data)
         else:
-            loop.remove_reader(0)
-            stop.set()
+            self._live = False
+            self._loop.remove_reader(self._fd)
+            self._ended()
 
-    def close() -> None:
-        loop.remove_reader(0)
-        os.set_blocking(0, True)  # a terminal is the shell's again
+    def _pump_file(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
+            while chunk := os.read(self._fd, _CHUNK):
+                self._loop.call_soon_threadsafe(self._hand_on, chunk)
+                self._may_read.wait()
+            self._loop.call_soon_threadsafe(self._ended)
 
-    os.set_blocking(0, False)
-    loop.add_reader(0, take)
-    return close
-
-
-def _pump_file(loop: asyncio.AbstractEventLoop, server: StdioServer, stop: asyncio.Event) -> None:
-    """Read a regular file, which no event loop can wait on."""
-    with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
-        while chunk := os.read(0, _CHUNK):
-            loop.call_soon_threadsafe(server.received, chunk)
-        loop.call_soon_threadsafe(stop.set)
+    def _hand_on(self, chunk: bytes) -> None:
+        self.received(chunk)
 
 
-class _PipeWriter:
+class Talker(Protocol):
+    """Whose words are written."""
+
+    def pause(self) -> None:
+        """The reader is slow: say no more than you must."""
+        ...
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+        ...
+
+
+def writer_to(fd: int) -> "PipeWriter | FileWriter":
+    """What writes there."""
+    return PipeWriter(fd) if _is_pipe(fd) else FileWriter(fd)
+
+
+class PipeWriter:
     """Writes without blocking and, as long as the client keeps up, without copying.
 
     asyncio's own pipe transports join the parts first and read a quarter of a megabyte at a time;
@@ -121,10 +186,10 @@ class _PipeWriter:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    async def open(self, server: StdioServer, stop: asyncio.Event) -> None:
-        """Write for this server from now on; `stop` is set if the client goes."""
+    def open(self, talker: Talker, lost: Callable[[], object]) -> None:
+        """Write for this one from now on; `lost` is called if nobody reads any more."""
         self._loop = asyncio.get_running_loop()
-        self._server, self._stop = server, stop
+        self._talker, self._on_loss = talker, lost
         os.set_blocking(self._fd, False)
         # Room for a few large lists at once: a pipe that is full costs more than writing to it.
         with contextlib.suppress(AttributeError, OSError):  # Linux only, and pipes only
@@ -149,7 +214,7 @@ class _PipeWriter:
             sys.stderr.write("portico: the client has stopped reading; giving up on it\n")
             self._lose()
         elif self._size > HIGH_WATER:
-            self._server.pause()
+            self._talker.pause()
 
     async def close(self) -> None:
         """Let a client that reads have what is left, then close."""
@@ -172,7 +237,7 @@ class _PipeWriter:
                 self._waiting.popleft()
         self._loop.remove_writer(self._fd)
         self._empty.set()
-        self._server.resume()
+        self._talker.resume()
 
     def _try(self, write: Callable[[int, Any], int], data: Any) -> int | None:
         """How much was written; None if nobody is there to read."""
@@ -189,17 +254,16 @@ class _PipeWriter:
         self._waiting.clear()
         self._loop.remove_writer(self._fd)
         self._empty.set()
-        self._server.ended()
-        self._stop.set()
+        self._on_loss()
 
 
-class _FileWriter:
+class FileWriter:
     """Writes to a regular file, which never makes anyone wait."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    async def open(self, server: StdioServer, stop: asyncio.Event) -> None:
+    def open(self, talker: Talker, lost: Callable[[], object]) -> None:
         """Nothing to prepare."""
 
     def write(self, parts: tuple[bytes, ...]) -> None:

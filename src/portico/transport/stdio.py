@@ -8,7 +8,7 @@ from portico.model.context import LOCAL, Context
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
-from portico.model.version import LATEST_LEGACY
+from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.again import Again
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused
@@ -56,12 +56,14 @@ class StdioServer:
     def received(self, data: bytes) -> None:
         """Take in what was read, and answer at once what can be."""
         for line in self._lines.feed(data):
-            if line is None:
-                why = f"a line longer than {self._lines.limit} bytes"
-                version = self.session.version or LATEST_LEGACY
-                self._reply(error_response(b"", INVALID_REQUEST, why, version=version))
-            elif line and not line.isspace():
-                self._take(self._again.read(line, self.session.version))
+            self.take_line(line)
+
+    def take_line(self, line: bytes | None) -> None:
+        """Take in one line; None stands for one that was too long."""
+        if line is None:
+            self._reply(too_long(self._lines.limit, self.session.version))
+        elif line and not line.isspace():
+            self._take(self._again.read(line, self.session.version))
 
     def ended(self) -> None:
         """The client closed its end: whatever is in flight is cancelled."""
@@ -166,3 +168,9 @@ class StdioServer:
     def _send(self, message: bytes) -> None:
         if not self._left:
             self._write((one_line(message), b"\n"))
+
+
+def too_long(limit: int, version: Version | None) -> Response:
+    """The answer to a line that nobody has read to its end."""
+    words = f"a line longer than {limit} bytes"
+    return error_response(b"", INVALID_REQUEST, words, version=version or LATEST_LEGACY)
