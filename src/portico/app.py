@@ -10,6 +10,7 @@ from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
 
 if TYPE_CHECKING:
+    from portico.gateway.serving import Serving
     from portico.server import Server
     from portico.transport.connection import Endpoint
     from portico.wrapping import Wrapping
@@ -95,6 +96,47 @@ def wrap_http(
         wrapped = Wrapped(wrapping, alone=False)
         async with wrapped.running():
             await door.serve(wrapped.endpoint, drain_s=drain_s, ready=ready)
+        return 0
+
+    return _run(serve())
+
+
+def gateway_stdio(
+    serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
+) -> int:
+    """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
+    from portico.gateway.serving import Served
+    from portico.transport.doorway import DoorwayLoop
+    from portico.transport.pipes import serve_stdio as over_pipes
+
+    async def serve() -> int:
+        served = Served(serving)
+        async with served.running():
+            await over_pipes(served.endpoint, out=out, drain_s=drain_s)
+        return 0
+
+    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+        return runner.run(_to_the_end(serve()))
+
+
+def gateway_http(
+    serving: "Serving",
+    address: str,
+    *,
+    auth: str = "token",
+    hosts: Sequence[str] = (),
+    drain_s: float = DRAIN_S,
+    ready: Callable[[str, str | None], None] | None = None,
+) -> int:
+    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
+    from portico.gateway.serving import Served
+
+    door = _Door(address, auth, hosts)
+
+    async def serve() -> int:
+        served = Served(serving)
+        async with served.running():
+            await door.serve(served.endpoint, drain_s=drain_s, ready=ready)
         return 0
 
     return _run(serve())

@@ -38,10 +38,10 @@ def exposed_names(server: str, names: Iterable[str], limit: int = LIMIT) -> dict
     drafted = Counter(drafts.values())
     for name, draft in drafts.items():
         fits = len(draft) <= limit and draft not in taken and drafted[draft] == 1
-        found[name] = draft if fits else _marked(draft, name, limit)
+        found[name] = draft if fits else _marked(draft, f"{server}{SEPARATOR}{name}", limit)
     return found
 
 
-def _marked(draft: str, name: str, limit: int) -> str:
-    mark = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_MARK // 2).hexdigest()
+def _marked(draft: str, whole: str, limit: int) -> str:
+    mark = blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=_MARK // 2).hexdigest()
     return f"{draft[: limit - _MARK - 1]}_{mark}"

@@ -45,6 +45,10 @@ class MirrorEndpoint:
         self._lost = lost
         self._cores: WeakKeyDictionary[View, Core] = WeakKeyDictionary()
 
+    def serves(self, upstream: Upstream) -> bool:
+        """True if it is this upstream that it serves."""
+        return self._upstream is upstream
+
     def quick(self, request: Request, context: Context) -> Response | None:
         """The answer if it needs no waiting: what is static, once the catalog is known."""
         if not request.id:

@@ -6,6 +6,7 @@ from portico.model.errors import PorticoError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "wrap": ("portico.cli.wrap", "put a caching, supervising doorway in front of one server"),
+    "serve": ("portico.cli.serve", "serve all configured servers as one, with tools to search"),
     "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
     "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),

@@ -284,6 +284,11 @@ class Upstream:
             await asyncio.wait(self._background)
         await self._lines.close()
 
+    @property
+    def is_busy(self) -> bool:
+        """True as long as calls are under way, or wait for a client's answers."""
+        return bool(self._relay.held) or any(line.busy for line in self._lines)
+
     def status(self) -> dict[str, Any]:
         """How it is, for people."""
         return {

@@ -1,0 +1,108 @@
+"""One server's part in a catalog of many: what it offers, and under which names."""
+
+from _blake2 import blake2b
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from portico.catalog.facts import Facts, Listed
+from portico.catalog.hidden import revealed_definition
+from portico.catalog.names import exposed_names
+from portico.definitions.errors import DefinitionError, SchemaError
+from portico.definitions.headers import header_params
+from portico.definitions.schema import Schema
+from portico.model.offer import HeaderParam
+from portico.protocol.eras import members
+
+_NONE = Listed((), ())
+
+
+class Share:
+    """What one server offers at one time."""
+
+    def __init__(self, server: str, facts: Facts, name_limit: int) -> None:
+        self.server = server
+        self.facts = facts
+        self._limit = name_limit
+
+    def listed(self, kind: str) -> Listed:
+        """One of its lists; empty if it has none."""
+        return self.facts.lists.get(kind, _NONE)
+
+    @cached_property
+    def tools(self) -> Mapping[str, str]:
+        """By its own name, what each tool is called among those of all servers."""
+        return exposed_names(self.server, self.listed("tools").keys, self._limit)
+
+    @cached_property
+    def prompts(self) -> Mapping[str, str]:
+        """The same of prompts."""
+        return exposed_names(self.server, self.listed("prompts").keys, self._limit)
+
+    @cached_property
+    def version(self) -> bytes:
+        """A digest of all that is searched."""
+        listed = self.listed("tools")
+        return blake2b(b"\0".join((self.server.encode(), *listed.items)), digest_size=16).digest()
+
+    def raw(self, kind: str, key: str) -> bytes:
+        """A definition, with nothing hidden in it."""
+        listed = self.listed(kind)
+        return revealed_definition(listed.items[self._places(kind)[key]])
+
+    def definition(self, tool: str) -> dict[str, Any]:
+        """A tool's definition; what is no JSON object is empty."""
+        try:
+            found = msgspec.json.decode(self.raw("tools", tool))
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def renamed(self, kind: str, key: str, field: str, shown: str) -> bytes:
+        """A definition with what it is asked for by replaced; as it came if that is the same."""
+        raw = self.raw(kind, key)
+        if key == shown:
+            return raw
+        fields = members(raw)
+        fields[field] = msgspec.Raw(msgspec.json.encode(shown))
+        return msgspec.json.encode(fields)
+
+    def header_params(self, tool: str) -> tuple[HeaderParam, ...]:
+        """What modern HTTP clients mirror of its arguments."""
+        listed = self.listed("tools")
+        if b"x-mcp-header" not in listed.items[self._places("tools")[tool]]:
+            return ()
+        try:
+            return header_params(self.definition(tool).get("inputSchema") or {})
+        except (DefinitionError, RecursionError):
+            return ()
+
+    def schema(self, tool: str) -> Schema | None:
+        """What its arguments must be; None if that cannot be said."""
+        if tool not in self._schemas:
+            source = self.definition(tool).get("inputSchema")
+            schema = Schema(source) if isinstance(source, dict) else None
+            try:
+                if schema is not None:
+                    schema.check()
+            except SchemaError:
+                schema = None  # the server, which wrote it, may still understand its arguments
+            self._schemas[tool] = schema
+        return self._schemas[tool]
+
+    @cached_property
+    def _schemas(self) -> dict[str, Schema | None]:
+        return {}
+
+    def _places(self, kind: str) -> Mapping[str, int]:
+        known = self._known.get(kind)
+        if known is None:
+            keys = self.listed(kind).keys
+            known = self._known[kind] = {key: place for place, key in enumerate(keys)}
+        return known
+
+    @cached_property
+    def _known(self) -> dict[str, Mapping[str, int]]:
+        return {}

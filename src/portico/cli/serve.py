@@ -1,0 +1,95 @@
+"""`portico serve`: every configured server behind one endpoint."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from portico.gateway.serving import Serving
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the client leaves or a signal comes."""
+    options = _parser().parse_args(argv)
+    out = None
+    if options.http is None:
+        # What an import of ours might print must not reach the client.
+        from portico.transport.pipes import take_stdout
+
+        out = take_stdout()
+    serving = _serving(options)
+    gateway = serving.config.gateway
+    http = options.http or gateway.http
+    drain_s = gateway.drain if options.drain is None else options.drain
+    if not http:
+        from portico.app import gateway_stdio
+
+        return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
+    from portico.app import gateway_http
+
+    return gateway_http(
+        serving,
+        http,
+        auth=options.auth or gateway.auth,
+        hosts=options.allow_host,
+        drain_s=drain_s,
+    )
+
+
+def _serving(options: argparse.Namespace) -> "Serving":
+    from portico import __version__
+    from portico.config.paths import config_file
+    from portico.config.read import read
+    from portico.gateway.serving import Serving
+
+    config = read(options.config or config_file())
+    return Serving(
+        config,
+        __version__,
+        group=options.group,
+        expose=options.expose,
+        refresh=options.refresh,
+        read=read,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico serve",
+        description="Serve all configured MCP servers as one: a few tools to search, describe and "
+        "execute theirs, or all of theirs. What they offer comes from a cache at once; they are "
+        "started when needed and looked after.",
+    )
+    add = parser.add_argument
+    add("--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)")
+    add("--group", metavar="NAME", help="only the servers of this group of the config")
+    add(
+        "--expose",
+        choices=("auto", "search", "all"),
+        help="show tools to search with, or all tools; auto searches from 30 tools on",
+    )
+    add("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    add(
+        "--auth",
+        choices=("token", "none"),
+        help="want the bearer token (default), or none: on loopback only",
+    )
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a further Host to answer to, for example behind a proxy; repeatable",
+    )
+    add(
+        "--alone",
+        action="store_true",
+        help="start servers of its own, even if another window has them running",
+    )
+    add(
+        "--no-refresh",
+        dest="refresh",
+        action="store_false",
+        help="do not ask the servers at the start, only when they are used",
+    )
+    add("--drain", type=float, metavar="S", help="for running calls after SIGTERM (default 30)")
+    return parser

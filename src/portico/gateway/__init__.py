@@ -1,0 +1,1 @@
+"""Many upstreams behind one endpoint: `portico serve`."""

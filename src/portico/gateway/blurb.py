@@ -1,0 +1,86 @@
+"""What is behind the gateway, in few words: so that a model knows what to search for."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from portico.catalog.share import Share
+
+MAX_CHARS = 1100
+"""For all servers together: a model reads it in every conversation."""
+_MAX_ABOUT = 70
+_MOST_READ = 300
+"""Tool names looked at, of a server that has thousands."""
+_MOST_TOPICS = 4
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SAYING_LITTLE = """
+    a add all and apply ask at batch begin bulk by call cancel change check clear close compare
+    copy count create delete describe disable do download edit enable execute export fetch filter
+    find for from generate get has import in info insert into is list load lookup make manage
+    merge move multiple of on open or post put query read remove rename replace reset resolve
+    retrieve run save search send set show simple start stop submit subscribe sync test the to
+    toggle tool trigger unsubscribe update upload upsert use validate verify view with write
+"""
+_VERBS = frozenset(_SAYING_LITTLE.split())
+
+
+class Behind(Struct, frozen=True):
+    """One server, as far as it is told of."""
+
+    name: str
+    about: str
+    share: Share | None
+    """None if it has not said yet what it offers."""
+
+
+def blurb(servers: Sequence[Behind]) -> str:
+    """All servers in few words; the more there are, the fewer words each gets."""
+    if not servers:
+        return "no servers yet"
+    for told in (_fully, _counted, lambda behind: behind.name):
+        words = ", ".join(map(told, servers))
+        if len(words) <= MAX_CHARS:
+            return words
+    names: list[str] = []
+    size = 0
+    for behind in servers:
+        size += len(behind.name) + 2
+        if size > MAX_CHARS - 20:
+            break
+        names.append(behind.name)
+    return f"{', '.join(names)} and {len(servers) - len(names)} more"
+
+
+def _fully(behind: Behind) -> str:
+    if behind.share is None:
+        return f"{behind.name} (starting)"
+    about = _short(behind.about) or ", ".join(topics(behind.name, behind.share))
+    count = len(behind.share.listed("tools").keys)
+    return f"{behind.name} ({count}: {about})" if about else f"{behind.name} ({count})"
+
+
+def _counted(behind: Behind) -> str:
+    if behind.share is None:
+        return f"{behind.name} (starting)"
+    return f"{behind.name} ({len(behind.share.listed('tools').keys)})"
+
+
+def topics(server: str, share: Share) -> list[str]:
+    """The things that most of its tools are about, by their names."""
+    seen: Counter[str] = Counter()
+    own = {word.lower() for word in _WORDS.findall(server)}
+    for name in share.listed("tools").keys[:_MOST_READ]:
+        seen.update(_things(name, own))
+    return [word for word, _ in seen.most_common(_MOST_TOPICS)]
+
+
+def _things(name: str, own: set[str]) -> Iterable[str]:
+    words = {word.lower() for word in _WORDS.findall(name)}
+    return sorted(word for word in words - _VERBS - own if len(word) > 2)
+
+
+def _short(about: str) -> str:
+    words = " ".join(about.split())
+    return words if len(words) <= _MAX_ABOUT else f"{words[: _MAX_ABOUT - 1].rstrip()}…"

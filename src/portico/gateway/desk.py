@@ -1,0 +1,249 @@
+"""Answers the meta-tools: what is behind the gateway, and which of it is wanted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from portico.catalog.union import Union
+from portico.config.schema import Config
+from portico.gateway import metatools
+from portico.gateway.inward import Mistake
+from portico.gateway.shown import brief, brief_text, full, full_text
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.version import Version
+from portico.providers.results import error_result
+
+_MOST_QUERIES = 10
+_MOST_NAMES = 20
+_MOST_NEAR = 3
+
+
+class Found(Protocol):
+    """A tool that a search gave."""
+
+    @property
+    def name(self) -> str:
+        """What its server calls it."""
+        ...
+
+    @property
+    def server(self) -> str:
+        """Whose it is."""
+        ...
+
+
+class House(Protocol):
+    """What the desk knows of the gateway."""
+
+    config: Config
+
+    async def search(
+        self, query: str, limit: int, server: str | None, servers: frozenset[str]
+    ) -> Sequence[Found]:
+        """The best tools for a query."""
+        ...
+
+    def near(self, name: str, limit: int) -> list[str]:
+        """Exposed names of tools that one might have meant."""
+        ...
+
+    async def refresh(self, servers: Iterable[str]) -> None:
+        """Ask these servers for all they offer."""
+        ...
+
+    def status(self, servers: Iterable[str]) -> dict[str, Any]:
+        """How the gateway and these servers fare."""
+        ...
+
+    def pending(self, servers: Iterable[str]) -> list[str]:
+        """Those of them that never said what they offer."""
+        ...
+
+
+class _Search(Struct, forbid_unknown_fields=True):
+    query: str = ""
+    queries: list[str] = []
+    limit: int = 0
+    server: str | None = None
+    detail: str = "brief"
+
+
+class _Describe(Struct, forbid_unknown_fields=True):
+    name: str = ""
+    names: list[str] = []
+
+
+class _Refresh(Struct, forbid_unknown_fields=True):
+    server: str | None = None
+
+
+class _Status(Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Call(Struct):
+    arguments: msgspec.Raw = msgspec.Raw(b"")
+
+
+Answer = dict[str, Any]
+
+
+class Desk:
+    """The meta-tools of one endpoint."""
+
+    def __init__(
+        self,
+        house: House,
+        union: Callable[[], Union],
+        servers: Callable[[], Sequence[str]],
+    ) -> None:
+        """`union` and `servers` are what this endpoint leads to, now."""
+        self._house = house
+        self._union = union
+        self._servers = servers
+        self._tools: dict[str, Callable[[bytes, Context], Awaitable[Answer]]] = {
+            metatools.SEARCH: self._search,
+            metatools.DESCRIBE: self._describe,
+            metatools.REFRESH: self._refresh,
+            metatools.STATUS: self._status,
+        }
+
+    async def answer(self, request: Request, context: Context) -> Answer:
+        """The result of a meta-tool, `execute_tool` apart; raises Mistake."""
+        call = msgspec.json.decode(request.params or b"{}", type=_Call)
+        result = await self._tools[request.name](bytes(call.arguments) or b"{}", context)
+        if request.version < Version.V2025_06_18:
+            result.pop("structuredContent", None)
+        return result
+
+    def unknown(self, name: str) -> Mistake:
+        """What to say of a name that no tool has."""
+        if name in metatools.NAMES:
+            return Mistake(f"{name} is no tool of a server: call it directly")
+        return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
+
+    async def _search(self, raw: bytes, context: Context) -> Answer:
+        asked = _arguments(raw, _Search, metatools.SEARCH)
+        queries = [*([asked.query] if asked.query else []), *asked.queries]
+        if not any(query.strip() for query in queries):
+            raise Mistake("search_tools: `query` is missing: say in plain words what you need")
+        if len(queries) > _MOST_QUERIES:
+            raise Mistake(f"search_tools: at most {_MOST_QUERIES} queries at once")
+        if asked.detail not in ("brief", "full"):
+            raise Mistake("search_tools: `detail` is brief or full")
+        servers = self._servers()
+        if asked.server is not None and asked.server not in servers:
+            raise Mistake(f"there is no server {asked.server[:100]!r}; {self._all_servers()}")
+        limit = min(
+            max(asked.limit or self._house.config.search.default_limit, 1), metatools.MAX_LIMIT
+        )
+        scope = frozenset(servers)
+        hits = await asyncio.gather(
+            *(self._house.search(query, limit, asked.server, scope) for query in queries)
+        )
+        shape, words = (full, full_text) if asked.detail == "full" else (brief, brief_text)
+        results, texts = [], []
+        for query, found in zip(queries, hits, strict=True):
+            tools = [shape(*place) for hit in found if (place := self._place(hit)) is not None]
+            results.append({"query": query, "tools": tools})
+            told = "\n\n".join(map(words, tools)) or self._nothing(query)
+            texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
+        return _result("\n\n".join([*texts, *self._waiting()]), {"results": results})
+
+    async def _describe(self, raw: bytes, context: Context) -> Answer:
+        asked = _arguments(raw, _Describe, metatools.DESCRIBE)
+        names = [*([asked.name] if asked.name else []), *asked.names]
+        if not names:
+            raise Mistake("describe_tool: `name` is missing")
+        if len(names) > _MOST_NAMES:
+            raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
+        union = self._union()
+        tools, missing = [], []
+        for name in names:
+            place = union.tool(name)
+            if place is None:
+                missing.append(str(self.unknown(name)))
+            else:
+                tools.append(full(*place, name))
+        if not tools:
+            raise Mistake("; ".join(missing))
+        return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
+
+    async def _refresh(self, raw: bytes, context: Context) -> Answer:
+        asked = _arguments(raw, _Refresh, metatools.REFRESH)
+        servers = self._servers()
+        if asked.server is not None and asked.server not in servers:
+            raise Mistake(f"there is no server {asked.server[:100]!r}; {self._all_servers()}")
+        chosen = servers if asked.server is None else [asked.server]
+        await self._house.refresh(chosen)
+        return self._told(chosen)
+
+    async def _status(self, raw: bytes, context: Context) -> Answer:
+        _arguments(raw, _Status, metatools.STATUS)
+        return self._told(self._servers())
+
+    def _told(self, servers: Iterable[str]) -> Answer:
+        status = self._house.status(servers)
+        lines = [_status_line(server) for server in status["servers"]]
+        return _result("\n".join(lines) or "no servers are configured", status)
+
+    def _place(self, hit: Found) -> tuple[Any, str, str] | None:
+        """Whose tool a hit is, and both its names; None if it has gone since."""
+        share = self._union().shares.get(hit.server)
+        shown = share.tools.get(hit.name) if share is not None else None
+        return None if share is None or shown is None else (share, hit.name, shown)
+
+    def _nothing(self, query: str) -> str:
+        return f"nothing found for {query[:200]!r}{self._instead(query)}"
+
+    def _instead(self, name: str) -> str:
+        near = [one for one in self._house.near(name, _MOST_NEAR * 3) if self._union().tool(one)]
+        meant = f"; did you mean {' or '.join(near[:_MOST_NEAR])}?" if near else ""
+        return f"{meant or ';'} {self._all_servers()}"
+
+    def _all_servers(self) -> str:
+        shares = self._union().shares
+        counted = [
+            f"{name} ({len(shares[name].listed('tools').keys)} tools)" if name in shares else name
+            for name in self._servers()
+        ]
+        return f"the servers are {', '.join(counted)}" if counted else "there are no servers yet"
+
+    def _waiting(self) -> list[str]:
+        pending = self._house.pending(self._servers())
+        return [f"(still to come: the tools of {', '.join(pending)})"] if pending else []
+
+
+def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except msgspec.DecodeError as error:
+        raise Mistake(f"{tool}: {error}") from None
+
+
+def _result(text: str, structured: dict[str, Any]) -> Answer:
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+
+
+def _status_line(server: dict[str, Any]) -> str:
+    tools = "tools not known yet" if server["pending"] else f"{server['tools']} tools"
+    age = server.get("age_s")
+    told = f", {_age(age)} old" if age is not None else ""
+    error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
+    return f"{server['server']}: {server['state']}, {tools}{told}{error}"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def mistaken(error: Mistake) -> Answer:
+    """A mistake as a result that a model can act on."""
+    return error_result(str(error))

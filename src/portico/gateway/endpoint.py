@@ -1,0 +1,353 @@
+"""One doorway of the gateway: to all servers, or to those of a group."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from portico.catalog.snapshot import Catalog, Identity
+from portico.catalog.union import Place, Union
+from portico.chain.fold import terminus
+from portico.config.schema import Config
+from portico.gateway import metatools
+from portico.gateway.desk import Desk, mistaken
+from portico.gateway.desk import House as DeskHouse
+from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, referring
+from portico.gateway.member import Member
+from portico.gateway.mentions import Mentions
+from portico.model.context import Context
+from portico.model.errors import McpError
+from portico.model.message import NOTHING, Request, Response
+from portico.model.offer import Offer
+from portico.model.types import Change
+from portico.protocol.codec import encode
+from portico.protocol.core import Core, decode_params, respond
+from portico.providers.results import error_result
+from portico.providers.rounds import identified
+from portico.state.hub import ChangeHub
+from portico.upstream.express import Express
+
+_OURS = ("notifications/initialized", "notifications/cancelled")
+_KINDS = ("tools", "resources", "prompts")
+_ERROR_KEY = "portico/error"
+
+INSTRUCTIONS = (
+    "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
+    "need, then execute_tool with its name and arguments; describe_tool tells all about one."
+)
+
+Witness = Callable[[Request, Context, str, str, Response | None, float], None]
+"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
+(None if it was cancelled) and when it began."""
+
+
+class House(DeskHouse, Protocol):
+    """What an endpoint knows of the gateway."""
+
+    config: Config
+    union: Union
+    members: dict[str, Member]
+
+    def failed(self, request: Request, error: BaseException) -> None:
+        """Tell the operator where we failed ourselves."""
+        ...
+
+
+class _Reference(Struct, frozen=True):
+    type: str = ""
+    name: str = ""
+    uri: str = ""
+
+
+class _Complete(Struct):
+    ref: _Reference = _Reference()
+
+
+class _Level(Struct):
+    level: str = ""
+
+
+class _Error(Struct):
+    code: int = 0
+    message: str = ""
+    data: Any = None
+
+
+class GatewayEndpoint:
+    """Serves several upstreams as one."""
+
+    def __init__(
+        self,
+        house: House,
+        identity: Identity,
+        *,
+        searches: bool,
+        told: Callable[[Union, Sequence[str]], str],
+        witness: Witness,
+        servers: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
+        few words what is behind; `servers` names those of a group."""
+        self._house = house
+        self._identity = identity
+        self._searches = searches
+        self._told = told
+        self._witness = witness
+        self._group = servers
+        self._seen: tuple[Union, Union] | None = None
+        self._catalog: tuple[Union, Config, Catalog] | None = None
+        self._announced: Offer | None = None
+        self._numbers = 0
+        self._mentions = Mentions()
+        self.hub = ChangeHub()
+        self.desk = Desk(house, lambda: self.union, self.servers)
+        self._core = Core(self.catalog, self._beyond, self.hub)
+
+    # What it offers.
+
+    def servers(self) -> Sequence[str]:
+        """The servers it leads to, in order."""
+        if self._group is None:
+            return list(self._house.members)
+        return [name for name in self._group() if name in self._house.members]
+
+    @property
+    def union(self) -> Union:
+        """All that these offer now."""
+        whole = self._house.union
+        if self._group is None:
+            return whole
+        if self._seen is None or self._seen[0] is not whole:
+            self._seen = (whole, whole.only(frozenset(self.servers())))
+        return self._seen[1]
+
+    def catalog(self) -> Catalog:
+        """The snapshot of now."""
+        union, config = self.union, self._house.config
+        known = self._catalog
+        if known is None or known[0] is not union or known[1] is not config:
+            self._numbers += 1
+            behind = self._told(union, self.servers())
+            offer = self._offer(union, config, behind)
+            identity = self._identity
+            if self._searches:
+                words = f"{INSTRUCTIONS} Servers: {behind}"
+                identity = msgspec.structs.replace(identity, instructions=words)
+            known = self._catalog = (union, config, Catalog(identity, offer, self._numbers))
+            if self._announced is None:
+                self._announced = offer
+        return known[2]
+
+    def _offer(self, union: Union, config: Config, behind: str) -> Offer:
+        if self._searches:
+            limit = config.search.default_limit
+            tools = metatools.meta_tools(behind, union.tool_count, limit)
+            tools += union.tool_items(config.gateway.pinned)
+        else:
+            tools = union.tool_items()
+        return Offer(
+            tools=tools,
+            resources=union.resource_items("resources"),
+            templates=union.resource_items("templates"),
+            prompts=union.prompt_items(),
+            completions=True,
+            subscriptions=True,
+            # What a server brings later could not be declared any more then.
+            capabilities=frozenset(_KINDS),
+        )
+
+    def announce(self) -> None:
+        """Tell clients which lists are really others than they were when last told."""
+        before = self._announced
+        if before is None:
+            return  # nobody has ever asked
+        now = self._announced = self.catalog().offer
+        for kind in _KINDS:
+            changed = getattr(now, kind) != getattr(before, kind)
+            if changed or (kind == "resources" and now.templates != before.templates):
+                self.hub.publish(Change(kind))
+
+    def updated(self, server: str, change: Change) -> None:
+        """A resource of a server has changed."""
+        if server not in self.union.shares:
+            return
+        shown = self.union.ownership.shown(server, change.uri)
+        params = change.params if shown == change.uri else encode({"uri": shown})
+        self.hub.publish(Change("resources", shown, params))
+
+    # What it answers.
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        """The answer if it needs no waiting: what is static."""
+        if request.id:
+            return self._core.quick(request, context)
+        if request.method not in _OURS:
+            for name in self.servers():
+                self._house.members[name].upstream.notice(request, context)
+        return NOTHING
+
+    def express(
+        self, request: Request, context: Context, reply: Callable[[Response], None]
+    ) -> Express | None:
+        """Begin a call that only needs to be passed on; None if it has to be handled."""
+        if request.method != "tools/call":
+            return None
+        try:
+            found = self._inner(request)
+        except (Mistake, msgspec.DecodeError):
+            return None  # it is put into words the long way
+        if found is None:
+            return None
+        (share, tool), inner = found
+        if context.headers is not None and share.header_params(tool):
+            return None  # the headers are to be held against the arguments
+        member = self._house.members.get(share.server)
+        if member is None:
+            return None
+        began = perf_counter()
+
+        def answered(response: Response) -> None:
+            response = self._outward(context, share.server, response)
+            self._witness(request, context, share.server, tool, response, began)
+            if response.error and request.name == metatools.EXECUTE:
+                failure = _failure(response, share.server)
+                response = response if failure is None else _failed(request, context, failure)
+            reply(response)
+
+        upstream = member.upstream
+        return upstream.express("tools", inner, _plain(context), answered)
+
+    async def handle(self, request: Request, context: Context) -> Response:
+        """The answer; whatever goes wrong is the answer to this request only."""
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        express = self.express(request, context, answer.set_result)
+        if express is None:
+            return await respond(self._answer, request, context, self._house.failed)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            express.cancel()
+            raise
+
+    async def _answer(self, request: Request, context: Context) -> Response:
+        response = await self._core.answer(request, context)
+        if request.method == "logging/setLevel" and response.result:
+            level = decode_params(request, _Level).level
+            for name in self.servers():
+                await self._house.members[name].upstream.set_level(level, request, context)
+        return response
+
+    async def _beyond(self, request: Request, context: Context) -> Response:
+        if request.method == "tools/call":
+            return await self._call(request, context)
+        found = self._find(request, context)
+        if found is None:
+            return terminus(request)
+        server, inner = found
+        return await self._pass_on(request, context, server, inner)
+
+    async def _call(self, request: Request, context: Context) -> Response:
+        if request.name in metatools.NAMES and request.name != metatools.EXECUTE:
+            began = perf_counter()
+            try:
+                result = await self.desk.answer(request, context)
+            except Mistake as error:
+                result = mistaken(error)
+            response = _said(request, context, result)
+            self._witness(request, context, "", request.name, response, began)
+            return response
+        try:
+            found = self._inner(request)
+        except UnknownTool as error:
+            return _said(request, context, mistaken(self.desk.unknown(error.name)))
+        except Mistake as error:
+            return _said(request, context, mistaken(error))
+        if found is None:
+            return terminus(request)
+        (share, _), inner = found
+        try:
+            return await self._pass_on(request, context, share.server, inner)
+        except McpError as error:
+            if request.name != metatools.EXECUTE:
+                raise
+            return _failed(request, context, error)
+
+    async def _pass_on(
+        self, request: Request, context: Context, server: str, inner: Request
+    ) -> Response:
+        member = self._house.members.get(server)
+        if member is None:
+            return terminus(request)
+        began = perf_counter()
+        response: Response | None = None
+        name = inner.name or inner.uri
+        try:
+            response = await member.upstream.relay(inner, _plain(context))
+            response = self._outward(context, server, response)
+        finally:
+            self._witness(request, context, server, name, response, began)
+        return response
+
+    def _inner(self, request: Request) -> tuple[Place, Request] | None:
+        """Whose tool is called, and the call as its server gets it; raises Mistake."""
+        if request.name == metatools.EXECUTE:
+            return executed(request, self.union)
+        place = self.union.tool(request.name)
+        return None if place is None else (place, called(request, place[1]))
+
+    def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
+        """Whose prompt or resource is asked for, and the request as its server gets it."""
+        if request.method == "prompts/get":
+            place = self.union.prompt(request.name)
+            return None if place is None else (place[0].server, called(request, place[1]))
+        if request.method == "completion/complete":
+            return self._find_reference(request, context)
+        if not request.method.startswith("resources/"):
+            return None
+        server, uri = self._owner(request.uri, context)
+        return None if server is None else (server, at(request, uri))
+
+    def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
+        reference = decode_params(request, _Complete).ref
+        if reference.type == "ref/prompt":
+            place = self.union.prompt(reference.name)
+            if place is None:
+                return None
+            return place[0].server, referring(request, "name", place[1])
+        server, uri = self._owner(reference.uri, context)
+        return None if server is None else (server, referring(request, "uri", uri))
+
+    def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
+        server, own = self.union.resource(uri)
+        return server or self._mentions.owner(uri, context), own
+
+    def _outward(self, context: Context, server: str, response: Response) -> Response:
+        return self._mentions.noted(response, server, self.union.ownership, context)
+
+
+def _plain(context: Context) -> Context:
+    """For a server's own call the headers are made anew: they were about ours."""
+    return context if context.headers is None else context.inward()
+
+
+def _failure(response: Response, server: str) -> McpError | None:
+    """Our own failure to have the call answered; None if the server itself answered so."""
+    error = msgspec.json.decode(response.error, type=_Error)
+    data = error.data
+    ours = isinstance(data, dict) and data.get("server") == server and "kind" in data
+    return McpError(error.message, error.code, data) if ours else None
+
+
+def _failed(request: Request, context: Context, error: McpError) -> Response:
+    """A model that asked through a tool reads what a tool says."""
+    result = {**error_result(error.message), "_meta": {_ERROR_KEY: error.data}}
+    return _said(request, context, result)
+
+
+def _said(request: Request, context: Context, result: dict[str, Any]) -> Response:
+    if request.version.modern:
+        result = identified(result, context.server_info)
+    return Response(id=request.id, result=encode(result))

@@ -1,0 +1,286 @@
+"""All servers of a config, kept behind one gateway: started, asked, merged, and let go."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from portico.catalog.snapshot import Identity
+from portico.catalog.union import Union
+from portico.config.schema import Config, Server
+from portico.gateway.blurb import Behind, blurb
+from portico.gateway.endpoint import GatewayEndpoint, Witness
+from portico.gateway.member import Heard, Member
+from portico.model.message import Request
+from portico.model.types import Change
+from portico.search.index import Hit
+from portico.upstream.views import Memory
+
+SEARCH_FROM = 30
+"""So many tools, and a model had better search than read them all."""
+ANNOUNCE_S = 0.5
+"""What changes within this time is told at once."""
+
+
+class Searcher(Protocol):
+    """Finds tools."""
+
+    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Search these from now on; the same version has the same tools."""
+        ...
+
+    async def search(
+        self,
+        query: str,
+        limit: int,
+        server: str | None = None,
+        servers: frozenset[str] | None = None,
+    ) -> Sequence[Hit]:
+        """The best ones; of one server, or of some."""
+        ...
+
+    def near(self, name: str, limit: int = 3) -> list[str]:
+        """Names that one might have meant."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """How it fares."""
+        ...
+
+
+class House:
+    """The gateway without its transports."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        version: str,
+        searcher: Searcher,
+        memory: Memory | None,
+        secret: bytes,
+        report: Callable[[str], None],
+        failed: Callable[[Request, BaseException], None],
+        heard: Heard,
+        witness: Witness,
+        expose: str | None = None,
+    ) -> None:
+        """`expose` overrules the config; `report` and `failed` tell the operator, `heard` gets
+        what servers write to stderr, `witness` is told of every call."""
+        self.config = config
+        self.searcher = searcher
+        self.failed = failed
+        self.started = time.time()
+        self._version = version
+        self._memory = memory
+        self._secret = secret
+        self._report = report
+        self._heard = heard
+        self._witness = witness
+        self._expose = expose
+        self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
+        self.union = self._merged()
+        self.searches = self._decided()
+        self._endpoints: dict[str, GatewayEndpoint] = {}
+        self._behind: set[asyncio.Task[None]] = set()
+        self._announcing: asyncio.TimerHandle | None = None
+        self._indexed = ""
+
+    # What is behind it.
+
+    def endpoint(self, group: str | None = None) -> GatewayEndpoint:
+        """The doorway to all servers, or to a group's; KeyError if there is no such group."""
+        if group is not None and group not in self.config.groups:
+            raise KeyError(group)
+        found = self._endpoints.get(group or "")
+        if found is None:
+            found = self._endpoints[group or ""] = self._endpoint(group)
+        return found
+
+    def _endpoint(self, group: str | None) -> GatewayEndpoint:
+        def servers() -> Sequence[str]:
+            there = self.config.groups.get(group or "")
+            return there.servers if there is not None else ()
+
+        identity = Identity(
+            name="portico",
+            version=self._version,
+            more={"title": "Portico"},
+        )
+        return GatewayEndpoint(
+            self,
+            identity,
+            searches=self.searches,
+            told=self._told,
+            witness=self._witness,
+            servers=servers if group else None,
+        )
+
+    def _told(self, union: Union, servers: Sequence[str]) -> str:
+        there = [self.members[name] for name in servers if name in self.members]
+        return blurb([Behind(m.name, m.about, union.shares.get(m.name)) for m in there])
+
+    def _decided(self) -> bool:
+        """True if models search. Decided once: what a model has read must stay true."""
+        expose = self._expose or self.config.gateway.expose
+        if expose != "auto":
+            return expose == "search"
+        known = any(not member.is_pending for member in self.members.values())
+        return not known or self.union.tool_count >= SEARCH_FROM
+
+    def _merged(self) -> Union:
+        shares = (member.share for member in self.members.values())
+        return Union(share for share in shares if share is not None)
+
+    def _member(self, entry: Server) -> Member:
+        member = Member(
+            entry,
+            name_limit=self.config.gateway.name_limit,
+            memory=self._memory,
+            secret=self._secret,
+            info={"name": "portico", "title": "Portico", "version": self._version},
+            report=self._report,
+            heard=self._heard,
+        )
+        member.upstream.watch(lambda change: self._heard_of(member, change))
+        return member
+
+    # What happens to it.
+
+    def start(self) -> None:
+        """Ask all servers behind, at the same time: what is known is served meanwhile."""
+        self._spawn(self.refresh(self.members))
+
+    async def refresh(self, servers: Iterable[str]) -> None:
+        """Ask these servers for all they offer; those that fail keep what is known of them."""
+        chosen = [self.members[name] for name in servers if name in self.members]
+        await asyncio.gather(*(self._survey(member) for member in chosen))
+        self._changed()
+
+    async def _survey(self, member: Member) -> None:
+        await member.survey()
+        if member.problem and self.members.get(member.name) is member:
+            self._report(member.problem)
+
+    def _heard_of(self, member: Member, change: Change) -> None:
+        if self.members.get(member.name) is not member:
+            return  # it has left the config
+        if change.uri:
+            for endpoint in self._endpoints.values():
+                endpoint.updated(member.name, change)
+        else:
+            member.problem = ""
+            self._changed()
+
+    def _changed(self) -> None:
+        """Something may be offered now that was not, or the other way round."""
+        union = self._merged()
+        before = self.union.shares
+        if [*union.shares.values()] == [*before.values()]:
+            return
+        self.union = union
+        if self._indexed:
+            self._index()
+        if self._announcing is None:
+            self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+
+    def _announce(self) -> None:
+        self._announcing = None
+        for endpoint in self._endpoints.values():
+            endpoint.announce()
+
+    async def apply(self, config: Config) -> None:
+        """Go on with another config. Servers that are in both as they were go on undisturbed;
+        those that left finish the calls they have."""
+        wanted = _enabled(config)
+        renamed = config.gateway.name_limit != self.config.gateway.name_limit
+        self.config = config
+        before = self.members
+        kept = {
+            name: member
+            for name, member in before.items()
+            if wanted.get(name) == member.entry and not renamed
+        }
+        self.members = {
+            name: kept.get(name) or self._member(entry) for name, entry in wanted.items()
+        }
+        for name, member in before.items():
+            if name not in kept:
+                self._spawn(self._let_go(member))
+        self._changed()
+        await self.refresh([name for name in self.members if name not in kept])
+
+    async def _let_go(self, member: Member) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.config.gateway.drain
+        while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
+            await asyncio.sleep(0.1)
+        await member.upstream.close()
+
+    async def close(self) -> None:
+        """End all servers, at the same time."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+        for task in tuple(self._behind):
+            task.cancel()
+        if self._behind:
+            await asyncio.wait(self._behind)
+        upstreams = [member.upstream for member in self.members.values()]
+        await asyncio.gather(*(upstream.close() for upstream in upstreams))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+    # What the desk asks.
+
+    async def search(
+        self, query: str, limit: int, server: str | None, servers: frozenset[str]
+    ) -> Sequence[Hit]:
+        """The best tools for a query."""
+        self._index()
+        everything = servers >= self.members.keys()
+        scope = None if everything else servers
+        return await self.searcher.search(query, limit, server=server, servers=scope)
+
+    def near(self, name: str, limit: int) -> list[str]:
+        """Exposed names of tools that one might have meant."""
+        self._index()
+        return self.searcher.near(name, limit)
+
+    def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
+        """How the gateway and these servers fare."""
+        names = self.members if servers is None else servers
+        return {
+            "gateway": {
+                "version": self._version,
+                "expose": "search" if self.searches else "all",
+                "tools": self.union.tool_count,
+                "catalog": self.union.version[:12],
+                "search": self.searcher.status(),
+                "uptime_s": round(time.time() - self.started, 1),
+            },
+            "servers": [self.members[name].status() for name in names if name in self.members],
+        }
+
+    def pending(self, servers: Iterable[str]) -> list[str]:
+        """Those of them that never said what they offer."""
+        return [name for name in servers if name in self.members and self.members[name].is_pending]
+
+    def _index(self) -> None:
+        union = self.union
+        if union.version == self._indexed:
+            return
+        self._indexed = union.version
+        self.searcher.use(union.version, lambda: _searched(union))
+
+
+def _searched(union: Union) -> Iterable[dict[str, Any]]:
+    for share in union.shares.values():
+        for tool in share.tools:
+            yield {**share.definition(tool), "name": tool, "server": share.server}
+
+
+def _enabled(config: Config) -> dict[str, Server]:
+    return {name: entry for name, entry in config.servers.items() if entry.enabled}

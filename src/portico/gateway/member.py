@@ -1,0 +1,176 @@
+"""One configured server in the gateway: how it is reached, what it offers, and how it fares."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.catalog.hidden import revealed
+from portico.catalog.identity import upstream_key
+from portico.catalog.share import Share
+from portico.catalog.upstream import UpstreamCatalog
+from portico.config.schema import Server
+from portico.model.errors import McpError, TargetError
+from portico.protocol.eras import members
+from portico.upstream.line import Plan
+from portico.upstream.opening import Limits
+from portico.upstream.upstream import Upstream
+from portico.upstream.views import Memory
+
+if TYPE_CHECKING:
+    from portico.upstream.wire import Address
+
+Heard = Callable[[str, str], None]
+"""Gets a server's name and a line of its stderr."""
+
+
+class Member:
+    """A server of the config, from the time it is there to the time it is gone."""
+
+    def __init__(
+        self,
+        entry: Server,
+        *,
+        name_limit: int,
+        memory: Memory | None,
+        secret: bytes,
+        info: dict[str, Any],
+        report: Callable[[str], None],
+        heard: Heard,
+    ) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.problem = ""
+        """Why it could not be asked the last time; empty if it could."""
+        self.asking = False
+        self._name_limit = name_limit
+        self._share: Share | None = None
+        self._seen: UpstreamCatalog | None = None
+        self.upstream = Upstream(
+            _address(entry, heard),
+            _plan(entry, info),
+            memory=memory,
+            key=lambda view: _key(entry, secret, view),
+            report=report,
+        )
+
+    @property
+    def share(self) -> Share | None:
+        """What it offers, as far as that is known."""
+        catalog = self.upstream.offered()
+        if catalog is None:
+            return None
+        if self._seen is not catalog:
+            self._seen = catalog
+            if self._share is None or not catalog.facts.same(self._share.facts):
+                self._share = Share(self.name, catalog.facts, self._name_limit)
+        return self._share
+
+    @property
+    def is_pending(self) -> bool:
+        """True if it never said what it offers."""
+        return self.upstream.offered() is None
+
+    @property
+    def about(self) -> str:
+        """What it is for, in the words of the config or its own."""
+        if self.entry.description:
+            return self.entry.description
+        catalog = self.upstream.offered()
+        if catalog is None:
+            return self.entry.title
+        said = members(catalog.facts.introduction)
+        for raw, key in ((catalog.identity, "description"), (catalog.identity, "title")):
+            words = _text(members(raw).get(key, b""))
+            if words:
+                return words
+        return _text(said.get("instructions", b"")).partition("\n")[0]
+
+    async def survey(self) -> None:
+        """Ask it for all it offers; what goes wrong is kept as its problem."""
+        self.asking = True
+        try:
+            await self.upstream.survey()
+        except (McpError, TargetError) as error:
+            self.problem = str(error)
+        else:
+            self.problem = ""
+        finally:
+            self.asking = False
+
+    def status(self) -> dict[str, Any]:
+        """How it fares, for people and programs."""
+        catalog = self.upstream.offered()
+        told = self.upstream.status()
+        lists = {} if catalog is None else catalog.facts.lists
+        age = None if catalog is None else round(max(0.0, time.time() - catalog.facts.taken), 1)
+        return {
+            **told,
+            "server": self.name,
+            "state": self._state(told),
+            "tools": len(lists["tools"].keys) if "tools" in lists else 0,
+            "lists": {kind: len(listed.keys) for kind, listed in lists.items()},
+            "age_s": age,
+            "pending": catalog is None,
+            "error": self.problem,
+            "starts": sum(connection["starts"] for connection in told["connections"]),
+        }
+
+    def _state(self, told: dict[str, Any]) -> str:
+        if told["breaker"] == "open":
+            return "failing"
+        states = [connection["state"] for connection in told["connections"]]
+        for state in ("active", "connected", "connecting", "idle"):
+            if state in states:
+                return state
+        return "failed" if self.problem else "stopped"
+
+
+def _plan(entry: Server, info: dict[str, Any]) -> Plan:
+    times = entry.timeouts
+    return Plan(
+        limits=Limits(init_s=times.init, list_s=times.list, call_s=times.call),
+        idle_s=times.idle or None,
+        instances=entry.instances,
+        max_in_flight=entry.max_in_flight,
+        sharing=entry.sharing,
+        era=entry.era,
+        info=info,
+        allows=entry.tools.allows if entry.tools.allow or entry.tools.deny else None,
+    )
+
+
+def _address(entry: Server, heard: Heard) -> "Address":
+    if entry.url:
+        from portico.upstream.http import Url
+
+        return Url(entry.url, title=entry.name, headers=dict(entry.headers))
+    from portico.upstream.child import Command
+    from portico.upstream.environment import clean
+
+    return Command(
+        (entry.command, *entry.args),
+        title=entry.name,
+        env=dict(entry.env),
+        cwd=entry.cwd,
+        environment=clean(os.environ),
+        overheard=lambda line: heard(entry.name, line),
+    )
+
+
+def _key(entry: Server, secret: bytes, view: str) -> str:
+    """Its name on disk: the same server under two names is two accounts."""
+    mark = f"#{entry.name}#{view}"
+    if entry.url:
+        return upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
+    argv = (entry.command, *entry.args, mark)
+    return upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return revealed(msgspec.json.decode(raw, type=str)).strip() if raw else ""
+    except msgspec.DecodeError:
+        return ""

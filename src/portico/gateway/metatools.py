@@ -1,0 +1,95 @@
+"""The tools a model sees instead of thousands: to find one, to read one, to call one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.model.offer import Item
+from portico.protocol.codec import encode
+
+SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
+REFRESH, STATUS = "refresh_tools", "gateway_status"
+NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
+
+MAX_LIMIT = 50
+_READS = {"readOnlyHint": True, "openWorldHint": False}
+
+
+def meta_tools(behind: str, tools: int, default_limit: int) -> tuple[Item, ...]:
+    """Their definitions; `behind` tells of the servers, `tools` how many there are in all."""
+    found = (
+        _search(behind, tools, default_limit),
+        _tool(
+            DESCRIBE,
+            "Full definition of tools found by search_tools: schema, server, annotations.",
+            {"name": _text(), "names": _texts("several at once")},
+            annotations=_READS,
+        ),
+        _tool(
+            EXECUTE,
+            "Call a tool found by search_tools. Its result comes back unchanged.",
+            {
+                "name": _text("as found, e.g. server__tool"),
+                "arguments": {"type": "object", "description": "the tool's own arguments"},
+                "timeout_s": {"type": "number", "exclusiveMinimum": 0},
+            },
+            required=("name",),
+        ),
+        _tool(
+            REFRESH,
+            "Ask servers again which tools they have.",
+            {"server": _text("only this one")},
+            annotations=_READS,
+        ),
+        _tool(
+            STATUS,
+            "Which servers there are, and how each of them is.",
+            {},
+            annotations=_READS,
+        ),
+    )
+    return tuple(
+        Item(key=name, name=name, modern=raw, legacy=raw)
+        for name, raw in zip(NAMES, map(encode, found), strict=True)
+    )
+
+
+def _search(behind: str, tools: int, default_limit: int) -> dict[str, Any]:
+    words = (
+        f"Find the right one among {tools} tools. Servers: {behind}. "
+        "Search whenever a task may need any of them; ask for one need at a time "
+        "('send an email'), several needs as `queries`. Then call execute_tool."
+    )
+    limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": default_limit}
+    properties = {
+        "query": _text("what you need, in plain words"),
+        "queries": _texts("several needs at once"),
+        "limit": limit,
+        "server": _text("only this server"),
+        "detail": {"enum": ["brief", "full"], "default": "brief"},
+    }
+    return _tool(SEARCH, words, properties, annotations=_READS)
+
+
+def _tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, Any],
+    *,
+    required: tuple[str, ...] = (),
+    annotations: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
+    if annotations:
+        tool["annotations"] = annotations
+    return tool
+
+
+def _text(description: str = "") -> dict[str, Any]:
+    return {"type": "string", "description": description} if description else {"type": "string"}
+
+
+def _texts(description: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "description": description}

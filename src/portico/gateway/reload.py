@@ -1,0 +1,78 @@
+"""Follows the config file: a good change is applied, of a broken one the operator is told."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+
+from portico.config.schema import Config
+from portico.model.errors import PorticoError
+
+EVERY_S = 1.0
+
+_Stamp = tuple[int, int, int]
+
+
+class Watched:
+    """A config file under watch."""
+
+    def __init__(
+        self,
+        path: str,
+        read: Callable[[str], Config],
+        apply: Callable[[Config], Awaitable[None]],
+        report: Callable[[str], None],
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._path = path
+        self._read = read
+        self._apply = apply
+        self._report = report
+        self._every_s = every_s
+        self._known = _stamp(path)
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look at the file from now on."""
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Look no longer."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            stamp = _stamp(self._path)
+            if stamp == self._known:
+                continue
+            if stamp is None:
+                # Editors replace a file by another; one that is gone for good is told of.
+                await asyncio.sleep(self._every_s)
+                stamp = _stamp(self._path)
+            self._known = stamp
+            await self._take_over(stamp is not None)
+
+    async def _take_over(self, is_there: bool) -> None:
+        if not is_there:
+            self._report(f"{self._path} is gone; going on with what it said")
+            return
+        try:
+            config = await asyncio.to_thread(self._read, self._path)
+        except PorticoError as error:
+            self._report(f"the config is not taken over, the old one stays:\n{error}")
+            return
+        self._report(f"{self._path} has changed and is taken over")
+        await self._apply(config)
+
+
+def _stamp(path: str) -> _Stamp | None:
+    """What tells one content of a file from another, mostly; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -1,0 +1,179 @@
+"""`serve` put together: the house of a config, its memory, and what an operator can do with it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from portico.catalog.disk import Store
+from portico.catalog.identity import user_secret
+from portico.config.paths import cache_folder, state_folder
+from portico.config.schema import Config, Search
+from portico.gateway.endpoint import GatewayEndpoint
+from portico.gateway.house import House, Searcher
+from portico.gateway.journal import Journal, open_journal
+from portico.gateway.metrics import Metrics
+from portico.gateway.reload import Watched
+from portico.model.context import Context
+from portico.model.errors import PorticoError
+from portico.model.message import Request, Response
+
+if TYPE_CHECKING:
+    from portico.chain.mirror import MirrorEndpoint
+
+
+class Serving(Struct, frozen=True):
+    """What to serve, and how."""
+
+    config: Config
+    version: str
+    group: str | None = None
+    expose: str | None = None
+    refresh: bool = True
+    """Ask all servers at the start."""
+    cache: bool = True
+    read: Callable[[str], Config] | None = None
+    """Reads the config again when its file has changed; None never does."""
+
+
+class Served:
+    """A gateway from start to end; made inside a running event loop."""
+
+    def __init__(self, serving: Serving) -> None:
+        if serving.group is not None and serving.group not in serving.config.groups:
+            there = ", ".join(serving.config.groups) or "none"
+            raise PorticoError(f"there is no group {serving.group!r}; there is {there}")
+        self._serving = serving
+        self.journal: Journal = open_journal(serving.config.gateway.log, report)
+        self.metrics = Metrics()
+        config = serving.config
+        cache = cache_folder()
+        self.house = House(
+            config,
+            version=serving.version,
+            searcher=_searcher(config.search, os.path.join(cache, "search")),
+            memory=Store(os.path.join(cache, "catalogs"), report=self.tell)
+            if serving.cache
+            else None,
+            secret=user_secret(state_folder()),
+            report=self.tell,
+            failed=_failed,
+            heard=self.journal.heard,
+            witness=self._witnessed,
+            expose=serving.expose,
+        )
+        self._mirrors: dict[str, MirrorEndpoint] = {}
+
+    @property
+    def endpoint(self) -> GatewayEndpoint:
+        """The main doorway: to everything, or to the chosen group."""
+        return self.house.endpoint(self._serving.group)
+
+    def mirror(self, server: str) -> "MirrorEndpoint | None":
+        """The doorway to one server alone, with plain names; None if there is no such server."""
+        member = self.house.members.get(server)
+        if member is None:
+            self._mirrors.pop(server, None)
+            return None
+        known = self._mirrors.get(server)
+        if known is None or not known.serves(member.upstream):
+            from portico.chain.mirror import MirrorEndpoint
+
+            known = self._mirrors[server] = MirrorEndpoint(member.upstream, _failed)
+        return known
+
+    @property
+    def deeds(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
+        """What can be asked over the control socket."""
+        return {"status": self._status, "refresh": self._refresh}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Ask the servers behind, follow the config file; afterwards no server is left."""
+        house = self.house
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        watched = None
+        if self._serving.read is not None:
+            watched = Watched(self.house.config.path, self._serving.read, house.apply, self.tell)
+            watched.start()
+        for warning in house.config.warnings:
+            self.tell(warning)
+        if self._serving.refresh:
+            house.start()
+        try:
+            yield
+        finally:
+            if watched is not None:
+                await watched.close()
+            await house.close()
+            self.journal.close()
+
+    def tell(self, words: str) -> None:
+        """Tell the operator, now and in the log."""
+        report(words)
+        self.journal.event(words)
+
+    def _hung_up(self) -> None:
+        self.house.start()
+
+    def _witnessed(
+        self,
+        request: Request,
+        context: Context,
+        server: str,
+        name: str,
+        response: Response | None,
+        began: float,
+    ) -> None:
+        took_s = loop_time() - began
+        self.metrics.called(request, server, name, response, took_s)
+        self.journal.called(request, context, server, name, response, took_s)
+
+    async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        house = self.house
+        return {
+            "pid": os.getpid(),
+            "config": house.config.path,
+            "tasks": len(asyncio.all_tasks()),
+            **house.status(),
+        }
+
+    async def _refresh(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        house = self.house
+        server = order.get("server")
+        if server is not None and server not in house.members:
+            raise PorticoError(f"there is no server {server!r} here")
+        await house.refresh(list(house.members) if server is None else [server])
+        return await self._status(order)
+
+
+def loop_time() -> float:
+    """The clock by which calls are measured."""
+    from time import perf_counter
+
+    return perf_counter()
+
+
+def report(words: str) -> None:
+    """Tell the operator."""
+    sys.stderr.write(f"portico: {words}\n")
+    sys.stderr.flush()
+
+
+def _failed(request: Request, error: BaseException) -> None:
+    import logging
+
+    logging.getLogger("portico").error("%s failed", request.method, exc_info=error)
+
+
+def _searcher(search: Search, folder: str) -> Searcher:
+    from portico.search.searcher import Searcher as Local
+
+    return Local(store=folder, report=report)

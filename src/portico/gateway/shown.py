@@ -1,0 +1,124 @@
+"""Tools as a model reads them: a line each, or all there is to know."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from portico.catalog.hidden import FLAG
+from portico.catalog.share import Share
+
+MAX_LINE = 240
+MAX_TEXT = 8_000
+_MOST_PARAMETERS = 30
+
+
+def brief(share: Share, tool: str, name: str) -> dict[str, Any]:
+    """Name, one line, and compact parameters."""
+    definition = share.definition(tool)
+    shown = {
+        "name": name,
+        "server": share.server,
+        "description": one_line(text(definition, "description") or text(definition, "title")),
+        "parameters": parameters(definition.get("inputSchema")),
+    }
+    if is_flagged(definition):
+        shown["warning"] = _WARNING
+    return shown
+
+
+def full(share: Share, tool: str, name: str) -> dict[str, Any]:
+    """The whole definition, beside where it comes from."""
+    definition = share.definition(tool)
+    words = text(definition, "description")
+    if len(words) > MAX_TEXT:
+        more = len(words) - MAX_TEXT
+        definition["description"] = f"{words[:MAX_TEXT]}… ({more} more characters)"
+    shown: dict[str, Any] = {"name": name, "server": share.server, "tool": tool}
+    if is_flagged(definition):
+        shown["warning"] = _WARNING
+    definition.pop("name", None)
+    return {**shown, "definition": definition}
+
+
+_WARNING = "hidden characters in this definition are shown escaped"
+
+
+def is_flagged(definition: Mapping[str, Any]) -> bool:
+    """True if its author hid something in it."""
+    meta = definition.get("_meta")
+    return isinstance(meta, Mapping) and bool(meta.get(FLAG))
+
+
+def brief_text(tool: Mapping[str, Any]) -> str:
+    """A found tool in two lines, or three."""
+    lines = [f"**{tool['name']}**  {tool['description']}".rstrip(), f"  {tool['parameters']}"]
+    if "warning" in tool:
+        lines.append(f"  ({tool['warning']})")
+    return "\n".join(line for line in lines if line.strip())
+
+
+def full_text(tool: Mapping[str, Any]) -> str:
+    """A described tool, as text."""
+    definition = dict(tool["definition"])
+    lines = [f"**{tool['name']}**  ({tool['tool']} of {tool['server']})"]
+    if "warning" in tool:
+        lines.append(f"({tool['warning']})")
+    for key in ("title", "description"):
+        value = definition.pop(key, "")
+        if isinstance(value, str) and value:
+            lines.append(value)
+    lines.append(msgspec.json.encode(definition).decode())
+    return "\n".join(lines)
+
+
+def parameters(schema: Any) -> str:
+    """Such as `a:string*, b:integer`; a star for what must be there."""
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
+        return ""
+    required = schema.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    properties = schema["properties"]
+    names = sorted(properties, key=lambda name: name not in needed)
+    words = [
+        f"{one_line(str(name), 60)}:{_kind(properties[name])}{'*' if name in needed else ''}"
+        for name in names[:_MOST_PARAMETERS]
+    ]
+    more = len(names) - len(words)
+    return ", ".join([*words, f"and {more} more"] if more else words)
+
+
+def _kind(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "any"
+    choices = schema.get("enum")
+    if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
+        words = "|".join(choices)
+        if len(words) <= 60:
+            return words
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        kinds = next((kind for kind in kinds if kind != "null"), None)
+    if kinds == "array":
+        items = schema.get("items")
+        inner = _kind(items) if isinstance(items, Mapping) else "any"
+        return f"{inner}[]"
+    if isinstance(kinds, str):
+        return kinds
+    for key in ("anyOf", "oneOf"):
+        for one in schema.get(key) or ():
+            if isinstance(one, Mapping) and one.get("type") not in (None, "null"):
+                return _kind(one)
+    return "any"
+
+
+def text(definition: Mapping[str, Any], key: str) -> str:
+    """A text of a definition; what is none is empty."""
+    value = definition.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def one_line(words: str, limit: int = MAX_LINE) -> str:
+    """The first sentence or so, without line ends."""
+    line = " ".join(words[: limit * 4].split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
