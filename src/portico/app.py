@@ -136,7 +136,7 @@ def gateway_http(
     async def serve() -> int:
         served = Served(serving)
         async with served.running():
-            await door.serve(served.endpoint, drain_s=drain_s, ready=ready)
+            await door.serve(served.endpoint, served.door, drain_s=drain_s, ready=ready)
         return 0
 
     return _run(serve())
@@ -165,19 +165,20 @@ class _Door:
     async def serve(
         self,
         endpoint: "Endpoint",
+        find: "Callable[[str], Endpoint | None] | None" = None,
         *,
         drain_s: float,
         ready: Callable[[str, str | None], None] | None,
     ) -> None:
-        """Serve until SIGTERM comes."""
-        from portico.transport.http import HttpApp
+        """Serve until SIGTERM comes; `find` gives the endpoints at further paths."""
+        from portico.transport.doors import Doors
         from portico.transport.web import serve_http as over_http
 
         def told(bound: int) -> None:
             shown = f"[{self._host}]" if ":" in self._host else self._host
             (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
 
-        app = HttpApp(endpoint, token=self._token, hosts=self._hosts)
+        app = Doors(endpoint, find or _nowhere, token=self._token, hosts=self._hosts)
         try:
             await over_http(app, self._host, self._port, drain_s=drain_s, ready=told)
         except OSError as error:
@@ -192,6 +193,10 @@ def parse_address(text: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{text!r} is no address: give PORT, HOST:PORT or [IPV6]:PORT")
     return host.strip("[]") or _LOOPBACK[0], int(port)
+
+
+def _nowhere(path: str) -> None:
+    return None
 
 
 def _say(url: str, token: str | None) -> None:

@@ -97,7 +97,7 @@ class GatewayEndpoint:
         self._told = told
         self._witness = witness
         self._group = servers
-        self._seen: tuple[Union, Union] | None = None
+        self._seen: tuple[Union, Config, Union] | None = None
         self._catalog: tuple[Union, Config, Catalog] | None = None
         self._announced: Offer | None = None
         self._numbers = 0
@@ -120,9 +120,10 @@ class GatewayEndpoint:
         whole = self._house.union
         if self._group is None:
             return whole
-        if self._seen is None or self._seen[0] is not whole:
-            self._seen = (whole, whole.only(frozenset(self.servers())))
-        return self._seen[1]
+        config = self._house.config
+        if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
+            self._seen = (whole, config, whole.only(frozenset(self.servers())))
+        return self._seen[2]
 
     def catalog(self) -> Catalog:
         """The snapshot of now."""

@@ -26,6 +26,8 @@ from portico.model.message import Request, Response
 if TYPE_CHECKING:
     from portico.chain.mirror import MirrorEndpoint
 
+    Endpoint = GatewayEndpoint | MirrorEndpoint
+
 
 class Serving(Struct, frozen=True):
     """What to serve, and how."""
@@ -86,6 +88,15 @@ class Served:
 
             known = self._mirrors[server] = MirrorEndpoint(member.upstream, _failed)
         return known
+
+    def door(self, path: str) -> "Endpoint | None":
+        """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
+        match path.split("/"):
+            case ["", "servers", name, "mcp"]:
+                return self.mirror(name)
+            case ["", "groups", name, "mcp"] if name in self.house.config.groups:
+                return self.house.endpoint(name)
+        return None
 
     @property
     def deeds(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:

@@ -1,0 +1,59 @@
+"""One HTTP edge with several endpoints, each at its own path, all behind the same guard."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from portico.transport.asgi import Receive, Scope, Send
+from portico.transport.connection import Endpoint
+from portico.transport.http import HttpApp
+
+
+class Doors(HttpApp):
+    """The main endpoint at `/mcp`; others are found by their paths, as long as they are there."""
+
+    def __init__(
+        self, endpoint: Endpoint, find: Callable[[str], Endpoint | None], **options: Any
+    ) -> None:
+        """`find` gives the endpoint at a path, None if there is none (any more)."""
+        super().__init__(endpoint, **options)
+        self._find_endpoint = find
+        self._options = {key: options[key] for key in options if key != "pages"}
+        self._doors: dict[str, tuple[Endpoint, HttpApp]] = {}
+        self._main = self.target.decode()
+        self._draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        door = self._door(scope["path"]) if scope["type"] == "http" else None
+        if door is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await door(scope, receive, send)
+
+    def _door(self, path: str) -> HttpApp | None:
+        if path == self._main:
+            return None
+        endpoint = self._find_endpoint(path)
+        known = self._doors.get(path)
+        if endpoint is None:
+            self._doors.pop(path, None)
+            return None
+        if known is None or known[0] is not endpoint:
+            app = HttpApp(endpoint, **self._options, path=path, sse=False)
+            known = self._doors[path] = (endpoint, app)
+            if self._draining:
+                app.begin_drain()
+        return known[1]
+
+    def begin_drain(self) -> None:
+        """Take no new work, at no door."""
+        self._draining = True
+        super().begin_drain()
+        for _, door in self._doors.values():
+            door.begin_drain()
+
+    async def drain(self, within_s: float) -> None:
+        """Let what is under way at all doors finish for so long."""
+        doors = [door.drain(within_s) for _, door in self._doors.values()]
+        await asyncio.gather(super().drain(within_s), *doors)
