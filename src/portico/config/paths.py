@@ -22,6 +22,11 @@ def cache_dir() -> "Path":
     return _path(cache_folder())
 
 
+def config_file() -> str:
+    """The file that is read when no other is named."""
+    return os.path.join(_folder("config", "XDG_CONFIG_HOME", ".config"), "portico.toml")
+
+
 def state_folder() -> str:
     """`state_dir` for those who must start fast."""
     return _folder("state", "XDG_STATE_HOME", ".local/state")

@@ -1,0 +1,149 @@
+"""A config file as text and as data: TOML, or JSON as any client writes it."""
+
+import os
+import re
+import stat
+from typing import Any
+
+from msgspec import Struct
+
+from portico.config.problems import ConfigError, Path
+
+MAX_SIZE = 4 * 1024 * 1024
+_BOM = "\ufeff"
+_TOML_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_TWICE = re.compile(r"Cannot (?:declare|overwrite|mutate).*")
+# A pipe would make us wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+
+
+class Document(Struct, frozen=True):
+    """What a file holds."""
+
+    path: str
+    kind: str
+    """`toml` or `json`."""
+    text: str
+    """Without a byte order mark."""
+    data: dict[str, Any]
+    twice: tuple[tuple[Path, int], ...] = ()
+    """Keys of JSON objects that were there before, each with its line."""
+
+
+def opened(path: str) -> Document:
+    """The file at this path, parsed; ConfigError says why it cannot be."""
+    return parsed(path, read_text(path))
+
+
+def read_bytes(path: str) -> bytes:
+    """What is in the file, which must be one."""
+    try:
+        with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ConfigError(f"{path}: it is no file; name a portico.toml or a client's JSON")
+            data = file.read(MAX_SIZE + 1) or b""
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: there is no such file; `portico servers add` makes one"
+        ) from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: it is a folder; name the file in it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: it cannot be read: {why}") from None
+    if len(data) > MAX_SIZE:
+        raise ConfigError(f"{path}: it is larger than 4 MB, which no config is; name another file")
+    return data
+
+
+def read_text(path: str) -> str:
+    """The file as text, as it is, with its line ends."""
+    return as_text(path, read_bytes(path))
+
+
+def as_text(path: str, data: bytes) -> str:
+    """Bytes of a file as text."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: it is not UTF-8 text; save it as UTF-8") from None
+
+
+def parsed(path: str, text: str) -> Document:
+    """Text parsed as what it looks like."""
+    text = text.removeprefix(_BOM)
+    kind = _kind(path, text)
+    try:
+        data, twice = _json(path, text) if kind == "json" else (_toml(path, text), ())
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested too deep") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}:1: it must hold an object with mcpServers")
+    return Document(path, kind, text, data, twice)
+
+
+def _kind(path: str, text: str) -> str:
+    if path.endswith((".json", ".jsonc")):
+        return "json"
+    if path.endswith(".toml"):
+        return "toml"
+    from portico.config.jsonc import gap
+
+    return "json" if text.startswith("{", gap(text, 0)) else "toml"
+
+
+def _toml(path: str, text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what = str(error)
+        at = _TOML_AT.search(what)
+        line, column = (at[1], at[2]) if at and at[1] else (str(text.count("\n") + 1), "")
+        why = _TOML_AT.sub("", what)
+        if _TWICE.match(why):
+            key = ".".join(re.findall(r"'([^']*)'", why))
+            raise ConfigError(
+                f"{path}:{line}: {f'{key}: ' if key else ''}it is there twice; "
+                "rename or remove one of them"
+            ) from None
+        where = f"{line}:{column}" if column else line
+        raise ConfigError(f"{path}:{where}: it is not TOML: {_lower(why)}") from None
+    except ValueError:  # what Python itself cannot hold, such as a number of thousands of digits
+        raise ConfigError(f"{path}: it holds a number or a date that is none") from None
+
+
+def _json(path: str, text: str) -> tuple[Any, tuple[tuple[Path, int], ...]]:
+    import json
+
+    from portico.config.jsonc import plain
+
+    several = False
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal several
+        made = dict(found)
+        several = several or len(made) < len(found)
+        return made
+
+    try:
+        data = json.loads(plain(text), object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{path}:{error.lineno}:{error.colno}: it is not JSON: {_lower(error.msg)}"
+        ) from None
+    except ValueError:
+        raise ConfigError(f"{path}: it holds a number of too many digits") from None
+    if not several:
+        return data, ()
+    from portico.config.places import last_duplicates, places
+
+    again = last_duplicates(places(text, "json"))
+    return data, tuple((place.path, text.count("\n", 0, place.start) + 1) for place in again)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

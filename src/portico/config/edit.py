@@ -1,0 +1,176 @@
+"""Changes one server's entry in a config file, and nothing else: order, comments and all stay."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from portico.config.document import Document, as_text, parsed
+from portico.config.names import all_fitted, fits, fitted
+from portico.config.problems import ConfigError, Path, nearest, word
+from portico.config.save import rewrite
+from portico.config.sections import Section, home, sections
+
+_Edit = Callable[[Document], tuple[str, dict[str, Any]]]
+"""The new text, and the data that it must hold."""
+
+
+def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
+    """Add a server at the end; the file is made if there is none. ConfigError if it is there."""
+    if not fits(name):
+        raise ConfigError(f"{path}: a server cannot be called {word(name)}; try {fitted(name)}")
+
+    def edit(document: Document) -> tuple[str, dict[str, Any]]:
+        if _find(document, name) is not None:
+            raise ConfigError(
+                f"{document.path}: there is a server {name} already; "
+                f"`portico servers remove {name}` removes it"
+            )
+        section = home(document)
+        wanted = copy.deepcopy(document.data)
+        table = wanted
+        for key in section.path:
+            table = table.setdefault(str(key), {})
+        if not isinstance(table, dict):
+            raise _by_hand(document)
+        table[name] = dict(entry)
+        return _editor(document).added(document.text, section.path, name, entry), wanted
+
+    _change(path, edit, make=True)
+
+
+def remove_server(path: str, name: str) -> None:
+    """Remove a server with all that belongs to it."""
+
+    def edit(document: Document) -> tuple[str, dict[str, Any]]:
+        at = _found(document, name)
+        wanted = copy.deepcopy(document.data)
+        del _inside(wanted, at[:-1])[at[-1]]
+        return _editor(document).removed(document.text, at), wanted
+
+    _change(path, edit)
+
+
+def set_enabled(path: str, name: str, on: bool) -> bool:
+    """Switch a server on or off; False if it was so already."""
+    changed = False
+
+    def edit(document: Document) -> tuple[str, dict[str, Any]]:
+        nonlocal changed
+        at = _found(document, name)
+        wanted = copy.deepcopy(document.data)
+        entry = _inside(wanted, at)
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{document.path}: the entry of {name} is no table; mend it first")
+        changed = on != (entry.get("enabled", True) is True and entry.get("disabled") is not True)
+        if not changed:
+            return document.text, wanted
+        text = document.text
+        for key, value in _switches(document, at, entry, on).items():
+            text = _editor(document).with_value(text, (*at, key), value)
+            entry[key] = value
+        return text, wanted
+
+    _change(path, edit)
+    return changed
+
+
+def _switches(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> dict[str, bool]:
+    """The keys to set: those that are there, else the one that such a file's clients know."""
+    there = {
+        key: on if key == "enabled" else not on for key in ("enabled", "disabled") if key in entry
+    }
+    if there:
+        return there
+    client = document.kind == "json" and at[0] in ("mcpServers", "servers")
+    return {"disabled": not on} if client else {"enabled": on}
+
+
+def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
+    """Let the file be edited, if the result holds what it should and nothing else."""
+
+    def change(old: bytes | None) -> bytes:
+        if old is None and not make:
+            raise ConfigError(f"{path}: there is no such file; `portico servers add` makes one")
+        raw = as_text(path, old or b"")
+        mark = "\ufeff" if raw.startswith("\ufeff") else ""
+        if not raw.removeprefix(mark).strip() and path.endswith((".json", ".jsonc")):
+            raw = "{}\n"
+        document = parsed(path, raw)
+        if document.twice:
+            keys, line = document.twice[0]
+            raise ConfigError(f"{path}:{line}: {word(str(keys[-1]))} is there twice; mend it first")
+        text, wanted = edit(document)
+        _check(document, text, wanted)
+        return old if old and text == document.text else f"{mark}{text}".encode()
+
+    rewrite(path, change)
+
+
+def _check(document: Document, text: str, wanted: dict[str, Any]) -> None:
+    try:
+        now = parsed(document.path, text)
+    except ConfigError:
+        raise _by_hand(document) from None
+    if _canonical(now.data) != _canonical(wanted) or _order(now) != _order(
+        Document(document.path, document.kind, "", wanted)
+    ):
+        raise _by_hand(document)
+
+
+def _by_hand(document: Document) -> ConfigError:
+    return ConfigError(
+        f"{document.path}: its servers are written in a way that cannot be changed safely; "
+        "edit it by hand"
+    )
+
+
+def _canonical(value: Any) -> Any:
+    """The same for the same data, whatever its order; and nan is like itself."""
+    if isinstance(value, dict):
+        return {key: _canonical(value[key]) for key in value}
+    if isinstance(value, list):
+        return [_canonical(one) for one in value]
+    return repr(value)
+
+
+def _order(document: Document) -> list[list[str]]:
+    return [
+        list(section.table) for section in sections(document) if isinstance(section.table, dict)
+    ]
+
+
+def _found(document: Document, name: str) -> Path:
+    at = _find(document, name)
+    if at is None:
+        names = [name for section in sections(document) for name in _names(section)]
+        hint = nearest(name, names) or "there is none"
+        raise ConfigError(f"{document.path}: there is no server {word(name)}; {hint}")
+    return at
+
+
+def _find(document: Document, name: str) -> Path | None:
+    """Where a server is, by its name in the file or by the one that was made to fit."""
+    for section in sections(document):
+        names = _names(section)
+        key = name if name in names.values() else names.get(name)
+        if key is not None:
+            return (*section.path, key)
+    return None
+
+
+def _names(section: Section) -> dict[str, str]:
+    if not isinstance(section.table, dict):
+        return {}
+    return all_fitted(section.table) if section.of_client else {key: key for key in section.table}
+
+
+def _inside(data: Any, path: Path) -> Any:
+    for key in path:
+        data = data[key]
+    return data
+
+
+def _editor(document: Document) -> Any:
+    from portico.config import edit_json, edit_toml
+
+    return edit_json if document.kind == "json" else edit_toml

@@ -1,0 +1,166 @@
+"""Edits of TOML text: tables added at the end, removed with what belongs to them, keys set."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from portico.config.places import Place
+from portico.config.problems import Path
+from portico.config.toml_places import toml_places
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+}
+
+
+def added(text: str, section: Path, name: str, entry: Mapping[str, Any]) -> str:
+    """The text with one more table at its end."""
+    newline = _newline(text)
+    lines = [f"[{'.'.join(map(_key, (*section, name)))}]"]
+    lines += [f"{_key(key)} = {_value(value)}" for key, value in entry.items()]
+    before = text
+    if before.strip():
+        before = before if before.endswith("\n") else f"{before}{newline}"
+        before = before if before.endswith(newline * 2) else f"{before}{newline}"
+    return before + newline.join(lines) + newline
+
+
+def removed(text: str, path: Path) -> str:
+    """The text without a server: its tables, the comments above them, its keys elsewhere."""
+    lines = _LINES.findall(text)
+    gone = [False] * len(lines)
+    for first, last in _blocks(text, path):
+        for number in range(_with_comments(lines, first), _to_the_end(lines, last) + 1):
+            gone[number] = True
+    return "".join(_tidy(lines, gone))
+
+
+def with_value(text: str, path: Path, value: Any) -> str:
+    """The text with a key's value replaced, or with one key more in its table."""
+    found = toml_places(text)
+    same = next((place for place in found if place.path == path and not place.header), None)
+    if same is not None:
+        return f"{text[: same.value]}{_value(value)}{text[same.end :]}"
+    outer = path[:-1]
+    written = f"{_key(str(path[-1]))} = {_value(value)}"
+    inline = next((place for place in found if place.path == outer and not place.header), None)
+    if inline is not None:
+        inside = text[inline.value + 1 : inline.end - 1].rstrip()
+        comma = "," if inside.strip() else ""
+        return f"{text[: inline.value + 1]}{inside}{comma} {written} {text[inline.end - 1 :]}"
+    return _with_key(text, found, outer, written)
+
+
+def _with_key(text: str, found: list[Place], outer: Path, written: str) -> str:
+    """One line more behind the last of a table's own keys."""
+    newline = _newline(text)
+    last: Place | None = None
+    header: Path = ()
+    dotted = ""
+    for place in found:
+        if place.header:
+            header = place.path
+        if place.header and place.path == outer:
+            last, dotted = place, ""
+        elif not place.header and not place.inline and place.path[: len(outer)] == outer:
+            rest = outer[len(header) :]
+            if header == outer[: len(header)] and (last is None or not last.header or not rest):
+                last, dotted = place, "".join(f"{_key(str(part))}." for part in rest)
+    if last is None:
+        return text
+    end = text.find("\n", last.end)
+    if end < 0:
+        return f"{text}{newline}{dotted}{written}{newline}"
+    return f"{text[: end + 1]}{dotted}{written}{newline}{text[end + 1 :]}"
+
+
+def _blocks(text: str, path: Path) -> list[tuple[int, int]]:
+    """The first and the last line of each run of statements that belong to a path."""
+    blocks: list[tuple[int, int]] = []
+    open_now = False
+    for place in toml_places(text):
+        if place.inline:
+            continue
+        if place.path[: len(path)] != path:
+            open_now = False
+            continue
+        first = text.count("\n", 0, place.start)
+        last = text.count("\n", 0, place.end)
+        if open_now and not place.header:
+            blocks[-1] = (blocks[-1][0], last)
+        else:
+            blocks.append((first, last))
+        open_now = True
+    return blocks
+
+
+def _with_comments(lines: list[str], first: int) -> int:
+    """Where the comment right above begins; one at the top of the file is about the file."""
+    start = first
+    while start and lines[start - 1].lstrip().startswith("#"):
+        start -= 1
+    return start or first
+
+
+def _to_the_end(lines: list[str], last: int) -> int:
+    """Where the comment right below ends, unless something else follows it at once."""
+    end = last
+    while end + 1 < len(lines) and lines[end + 1].lstrip().startswith("#"):
+        end += 1
+    followed = end + 1 < len(lines) and lines[end + 1].strip()
+    return last if followed else end
+
+
+def _tidy(lines: list[str], gone: list[bool]) -> list[str]:
+    """What is left, with one empty line where a block stood between two."""
+    kept: list[str] = []
+    cut = False
+    for line, away in zip(lines, gone, strict=True):
+        if away:
+            cut = True
+        elif cut and not line.strip() and (not kept or not kept[-1].strip()):
+            continue
+        else:
+            kept.append(line)
+            cut = cut and not line.strip()
+    while cut and kept and not kept[-1].strip():
+        kept.pop()
+    return kept
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _key(key: str | int) -> str:
+    text = str(key)
+    return text if _BARE.fullmatch(text) else _quoted(text)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return repr(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(c) or _escaped(c) for c in text) + '"'
+
+
+def _escaped(c: str) -> str:
+    return f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else c

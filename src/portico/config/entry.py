@@ -1,0 +1,130 @@
+"""One server's entry: its keys read, its variables expanded, its parts held against each other."""
+
+import os
+import re
+from typing import Any
+
+from portico.config.expand import Sources, Unresolved
+from portico.config.problems import Path, Report, word
+from portico.config.schema import Server, Timeouts, ToolFilter
+from portico.config.tables import SERVER
+from portico.config.values import check_url, read_table
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_IN_HEADER = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+def read_server(
+    report: Report,
+    at: Path,
+    name: str,
+    entry: Any,
+    sources: Sources,
+    wanted: bool | None,
+    *,
+    of_client: bool,
+) -> Server:
+    """The server that an entry describes; what is wrong with it, the report has.
+
+    `wanted` says whether to look up its variables; None does so if it is enabled.
+    """
+    before = len(report.problems)
+    called: dict[str, str] = {}
+    if of_client:
+        from portico.config.clients import read_entry
+
+        found, called = read_entry(report, at, entry)
+        if name != at[-1]:
+            found.setdefault("title", at[-1])
+    else:
+        found = read_table(report, at, entry, SERVER)
+    reading = _Entry(report, at, found, called, sources)
+    if len(report.problems) == before:
+        reading.check_kind()
+    if wanted or (wanted is None and found.get("enabled", True)):
+        reading.expand()
+    found["tools"] = ToolFilter(**found.get("tools", {}))
+    found["timeouts"] = Timeouts(**found.get("timeouts", {}))
+    return Server(name=name, **found)
+
+
+class _Entry:
+    def __init__(
+        self,
+        report: Report,
+        at: Path,
+        found: dict[str, Any],
+        called: dict[str, str],
+        sources: Sources,
+    ) -> None:
+        self._report = report
+        self._at = at
+        self._found = found
+        self._called = called
+        self._sources = sources
+
+    def check_kind(self) -> None:
+        """It is a command or a URL, and not both; its type says the same."""
+        wrong, at = self._report.wrong, self._at
+        command, url = "command" in self._found, "url" in self._found
+        kind = self._found.get("type", "")
+        if command and url:
+            wrong(at, "it has both command and url", "remove one of them")
+        elif not (command or url):
+            wrong(at, "it has neither command nor url", "add one of them")
+        elif command and kind in ("http", "sse"):
+            wrong(self._key("type"), f"{kind} needs a url, not a command", "write stdio or a url")
+        elif url and kind == "stdio":
+            wrong(self._key("type"), "stdio needs a command, not a url", "write http or sse")
+
+    def expand(self) -> None:
+        """Look up what its values refer to."""
+        found = self._found
+        for key in ("command", "url", "cwd"):
+            if key in found:
+                found[key] = self._one(self._key(key), found[key], may_be_elsewhere=key == "url")
+        if found.get("command", "").startswith("~"):
+            found["command"] = os.path.expanduser(found["command"])
+        if found.get("cwd"):
+            found["cwd"] = self._sources.path(found["cwd"])
+        if found.get("url"):
+            check_url(self._report, self._key("url"), found["url"])
+        if "args" in found:
+            at = self._key("args")
+            args = enumerate(found["args"])
+            found["args"] = tuple(self._one((*at, number), one) for number, one in args)
+        for key in ("env", "headers", "auth"):
+            if key in found:
+                at = self._key(key)
+                found[key] = {
+                    name: self._one((*at, name), one) if isinstance(one, str) else one
+                    for name, one in found[key].items()
+                }
+        self._check_names()
+
+    def _one(self, at: Path, raw: str, *, may_be_elsewhere: bool = True) -> str:
+        try:
+            found = self._sources.whole(raw) if may_be_elsewhere else self._sources.inside(raw)
+        except Unresolved as error:
+            self._report.wrong(at, error.what, error.remedy)
+            return ""
+        if "\0" in found:
+            self._report.wrong(at, "its value holds a NUL character", "remove it there")
+        return found
+
+    def _check_names(self) -> None:
+        for name in self._found.get("env", ()):
+            if not name or "=" in name or "\0" in name:
+                at = (*self._key("env"), name)
+                self._report.wrong(at, "no variable can be called so", "rename it")
+        for name, value in self._found.get("headers", {}).items():
+            at = (*self._key("headers"), name)
+            if not _HEADER.fullmatch(name):
+                self._report.wrong(at, f"{word(name)} is no header's name", "rename it")
+            if not _IN_HEADER.fullmatch(value):
+                what = "its value holds characters that no header may have"
+                self._report.wrong(at, what, "remove line breaks and the like")
+
+    def _key(self, key: str) -> Path:
+        """Where the file has what we call so."""
+        return (*self._at, self._called.get(key, key))

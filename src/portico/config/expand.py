@@ -1,0 +1,133 @@
+"""Values from elsewhere: `${VAR}` in a value, and values that are `file:PATH` or `keyring:NAME`.
+
+What is found is never looked at again, so a variable's value cannot name a file to read.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+_REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL | re.ASCII)
+_OF_EDITORS = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator")
+_FILE, _KEYRING = "file:", "keyring:"
+_MAX_SECRET = 64 * 1024
+SERVICE = "portico"
+"""The name under which the keyring has our secrets."""
+
+
+class Unresolved(Exception):
+    """A value cannot be had; says why and what to do, and no value."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+
+class Sources(Struct, frozen=True):
+    """Where values come from."""
+
+    environ: Mapping[str, str]
+    folder: str
+    """What relative paths are relative to."""
+
+    def whole(self, raw: str) -> str:
+        """A value that may also be the name of a file or of a secret in the keyring."""
+        if raw.startswith(_FILE) and not raw.startswith("file://"):  # that is a URL
+            return self._file(self.inside(raw.removeprefix(_FILE)))
+        if raw.startswith(_KEYRING):
+            return _from_keyring(self.inside(raw.removeprefix(_KEYRING)))
+        return self.inside(raw)
+
+    def inside(self, raw: str) -> str:
+        """A value with its references replaced."""
+        return _REFERENCE.sub(self._found, raw) if "${" in raw else raw
+
+    def path(self, given: str) -> str:
+        """A path as the file means it: `~` is home, and relative is from the file's folder."""
+        return os.path.normpath(os.path.join(self.folder, os.path.expanduser(given)))
+
+    def _found(self, reference: re.Match[str]) -> str:
+        body, closed = reference[1], reference[2]
+        if not closed:
+            raise Unresolved("a ${ has no }", "close it")
+        if body.startswith(_FILE):
+            return self._file(body.removeprefix(_FILE))
+        if body.startswith("input:"):
+            raise Unresolved(
+                f"${{{_short(body)}}} cannot be asked for here",
+                "set an environment variable and write ${env:NAME}",
+            )
+        match = _VARIABLE.fullmatch(body)
+        if match is None or "${" in body:
+            raise Unresolved(
+                "what stands in ${...} is no variable's name",
+                "write ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}",
+            )
+        name, has_default, default = match[1], match[2], match[3]
+        value = self.environ.get(name)
+        if has_default:
+            return value or default
+        if value is None:
+            raise _unset(name)
+        return value
+
+    def _file(self, given: str) -> str:
+        path = self.path(given)
+        try:
+            # A pipe would make us wait for its writer.
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            with os.fdopen(handle, "rb", buffering=0) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise Unresolved(f"{_short(path)} is no file", "name the file with the value")
+                data = file.read(_MAX_SECRET + 1) or b""
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise Unresolved(
+                f"{_short(path)} cannot be read: {why}", "name the file that has the value"
+            ) from None
+        if len(data) > _MAX_SECRET:
+            raise Unresolved(f"{_short(path)} is larger than 64 KB", "name a file with one value")
+        try:
+            return data.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise Unresolved(f"{_short(path)} is not UTF-8 text", "save it as text") from None
+
+
+def _unset(name: str) -> Unresolved:
+    if name in _OF_EDITORS:
+        return Unresolved(f"${{{name}}} is known to an editor only", "write the path itself")
+    return Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
+
+
+def _from_keyring(name: str) -> str:
+    from importlib import import_module
+
+    try:
+        keyring = import_module("keyring")
+    except ImportError:
+        raise Unresolved(
+            f"keyring:{_short(name)} needs the keyring package",
+            "`pip install keyring` beside Portico, or use a variable",
+        ) from None
+    try:
+        value = keyring.get_password(SERVICE, name)
+    except keyring.errors.KeyringError as error:
+        raise Unresolved(
+            f"the keyring does not give {_short(name)}: {type(error).__name__}",
+            "unlock it, or use a variable",
+        ) from None
+    if not isinstance(value, str):
+        raise Unresolved(
+            f"the keyring has no {_short(name)}", f"`keyring set {SERVICE} {_short(name)}` keeps it"
+        )
+    return value
+
+
+def _short(text: str) -> str:
+    cut = text if len(text) <= 200 else f"{text[:200]}…"
+    return cut if cut.isprintable() else ascii(cut)

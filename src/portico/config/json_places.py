@@ -1,0 +1,70 @@
+"""Where each member of a JSON text stands; without recursion, since files may nest deep."""
+
+import json
+import re
+
+from portico.config.jsonc import gap
+from portico.config.places import Place, Unreadable
+from portico.config.problems import Path
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_PLAIN = re.compile(r"[^\s,\]}/]+")
+
+
+class _Open:
+    """An object or array that has not ended yet."""
+
+    def __init__(self, path: Path, start: int, value: int, is_list: bool) -> None:
+        self.path, self.start, self.value, self.is_list = path, start, value, is_list
+        self.count = 0
+
+
+def json_places(text: str) -> list[Place]:
+    """Every value with its path, the containers before what they hold."""
+    found: list[Place | None] = []
+    slots: list[int] = []
+    around: list[_Open] = []
+    at = gap(text, 0)
+    while at < len(text):
+        if around and text[at] in "]}":
+            done = around.pop()
+            found[slots.pop()] = Place(done.path, done.start, done.value, at + 1)
+            at = gap(text, at + 1)
+        elif around and text[at] == ",":
+            at = gap(text, at + 1)
+        else:
+            path, start, at = _named(text, at, around)
+            if text[at] in "[{":
+                around.append(_Open(path, start, at, text[at] == "["))
+                slots.append(len(found))
+                found.append(None)
+                at = gap(text, at + 1)
+            else:
+                end = _scalar_end(text, at)
+                found.append(Place(path, start, at, end))
+                at = gap(text, end)
+    return [place for place in found if place is not None]
+
+
+def _named(text: str, at: int, around: list[_Open]) -> tuple[Path, int, int]:
+    """The path of the value that comes next, where it starts with its key, and where without."""
+    if not around:
+        return (), at, at
+    outer = around[-1]
+    if outer.is_list:
+        outer.count += 1
+        return (*outer.path, outer.count - 1), at, at
+    key = _STRING.match(text, at)
+    if key is None:
+        raise Unreadable
+    colon = gap(text, key.end())
+    if text[colon] != ":":
+        raise Unreadable
+    return (*outer.path, str(json.loads(key[0]))), at, gap(text, colon + 1)
+
+
+def _scalar_end(text: str, at: int) -> int:
+    match = (_STRING if text[at] == '"' else _PLAIN).match(text, at)
+    if match is None:
+        raise Unreadable
+    return match.end()

@@ -1,0 +1,84 @@
+"""What is wrong with a file, all of it: where, what, and what to do."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from portico.model.errors import PorticoError
+
+Path = tuple[str | int, ...]
+"""The keys that lead to something in a file, from the outside."""
+
+MOST = 20
+_LONGEST = 60
+_NEAR = 0.6
+_MOST_NEAR = 500
+_WORD = str.maketrans("_-", "aa")
+
+
+class ConfigError(PorticoError):
+    """A config file cannot be used as it is; the message has every problem."""
+
+    exit_code = 1
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong, or that its writer should know."""
+
+    at: Path
+    what: str
+    remedy: str = ""
+    line: int = 0
+    """Where it is, if that is not simply the line of its key."""
+
+    def __str__(self) -> str:
+        key = f"{dotted(self.at)}: " if self.at else ""
+        return f"{key}{self.what}{f'; {self.remedy}' if self.remedy else ''}"
+
+
+class Report:
+    """Collects what is found while a file is read."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def wrong(self, at: Path, what: str, remedy: str = "") -> None:
+        """It cannot be used like this."""
+        self.problems.append(Problem(at, what, remedy))
+
+    def warn(self, at: Path, what: str, remedy: str = "") -> None:
+        """It can, but not all of it does something."""
+        self.warnings.append(Problem(at, what, remedy))
+
+
+def dotted(path: Path) -> str:
+    """`servers.github.args[1]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{word(part)}" if text else word(part)
+    return text
+
+
+def word(text: str) -> str:
+    """A key as it is, or in quotes if it is no plain word; never long."""
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return cut if text.isascii() and text.translate(_WORD).isalnum() else ascii(cut)
+
+
+def nearest(text: str, options: Iterable[str]) -> str:
+    """`did you mean command?`, or what there is to choose from."""
+    from difflib import get_close_matches
+
+    known = [option for _, option in zip(range(_MOST_NEAR), options, strict=False)]
+    near = get_close_matches(text[:_LONGEST], known, 1, _NEAR)
+    if near:
+        return f"did you mean {word(near[0])}?"
+    return f"there is {', '.join(map(word, known[:MOST]))}" if known else ""

@@ -1,0 +1,194 @@
+"""Reads a config file: all that it says, or all that is wrong with it."""
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from portico.config.document import Document, opened
+from portico.config.entry import read_server
+from portico.config.expand import Sources
+from portico.config.names import all_fitted, fits, fitted
+from portico.config.problems import MOST, ConfigError, Path, Problem, Report, nearest, word
+from portico.config.schema import Config, Gateway, Group, Rerank, Search, Server
+from portico.config.sections import Section, is_codex, sections
+from portico.config.tables import GATEWAY, GROUP, KEYS_OF, LATER, SEARCH, TOP
+from portico.config.values import check_url, read_table
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
+) -> Config:
+    """What the file says; ConfigError with all that is wrong with it.
+
+    Variables and secrets are looked up for the servers that are enabled, or `only` for those named.
+    """
+    document = opened(os.fspath(path))
+    return _Reading(document, os.environ if environ is None else environ, only).config()
+
+
+class _Reading:
+    """One file on its way from data to a config."""
+
+    def __init__(
+        self, document: Document, environ: Mapping[str, str], only: Collection[str] | None
+    ) -> None:
+        self._document = document
+        self._data = document.data
+        self._path = os.path.abspath(document.path)
+        self._sources = Sources(environ, os.path.dirname(self._path))
+        self._only = only
+        self._report = Report()
+
+    def config(self) -> Config:
+        found = sections(self._document)
+        self._check_top(found)
+        servers: dict[str, Server] = {}
+        for section in found:
+            self._read_section(section, servers)
+        config = Config(
+            path=self._path,
+            gateway=self._gateway(servers),
+            search=self._search(),
+            servers=servers,
+            groups=self._groups(servers),
+            later=self._later(),
+            warnings=self._worded(self._report.warnings),
+        )
+        if self._report.problems:
+            raise ConfigError(*self._limited(self._worded(self._report.problems)))
+        return config
+
+    def _check_top(self, found: list[Section]) -> None:
+        """Complain of what stands beside the tables we know."""
+        report = self._report
+        mine = {section.path[0] for section in found} | {"gateway", "search", "groups"}
+        again = {path for path, _ in self._document.twice}
+        for path, line in self._document.twice:
+            if path[0] in mine and not any(path[:n] in again for n in range(1, len(path))):
+                what, remedy = "it is there twice", "rename or remove one of them"
+                report.problems.append(Problem(path, what, remedy, line))
+        if self._document.kind == "json":
+            if self._data.get("inputs") and any(s.path == ("servers",) for s in found):
+                why = "${input:...} cannot be asked for here"
+                report.warn(("inputs",), why, "set environment variables instead")
+            if not found and self._data:
+                self._check_misspelt()
+        elif not is_codex(self._document):  # else the rest is that client's own business
+            for key in self._data:
+                if key not in TOP:
+                    report.wrong((key,), "unknown key", nearest(key, TOP))
+
+    def _check_misspelt(self) -> None:
+        for key in self._data:
+            if key.lower().replace("_", "") in ("mcpserver", "mcpservers", "server"):
+                self._report.wrong((key,), "unknown key", "did you mean mcpServers?")
+                return
+        self._report.warn((), "it has no mcpServers, so there are no servers")
+
+    def _read_section(self, section: Section, servers: dict[str, Server]) -> None:
+        if not isinstance(section.table, dict):
+            read_table(self._report, section.path, section.table, {})
+            return
+        if section.of_client:
+            taken = dict.fromkeys(servers, "")
+            names = {title: name for name, title in all_fitted([*taken, *section.table]).items()}
+        for key, entry in section.table.items():
+            at = (*section.path, key)
+            if not key.strip():
+                self._report.wrong(at, "the name is empty", "give the server a name")
+                continue
+            if not section.of_client and not fits(key):
+                self._report.wrong(at, "a server cannot be called so", f"write {fitted(key)}")
+                continue
+            name = names[key] if section.of_client else key
+            wanted = None if self._only is None else name in self._only or key in self._only
+            servers[name] = read_server(
+                self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
+            )
+
+    def _own(self, key: str, known: Mapping[str, Any]) -> dict[str, Any]:
+        return read_table(self._report, (key,), self._data[key], known) if key in self._data else {}
+
+    def _gateway(self, servers: Mapping[str, Server]) -> Gateway:
+        found = self._own("gateway", GATEWAY)
+        for number, name in enumerate(found.get("pinned", ())):
+            at: Path = ("gateway", "pinned", number)
+            server, middle, tool = name.partition("__")
+            if not (server and middle and tool):
+                self._report.wrong(at, f"{word(name)} is no tool", "write server__tool")
+            elif server not in servers:
+                self._report.warn(
+                    at, f"there is no server {word(server)}", nearest(server, servers)
+                )
+        if found.get("log", "off") != "off":
+            found["log"] = self._sources.path(found["log"])
+        return Gateway(**found)
+
+    def _search(self) -> Search:
+        found = self._own("search", SEARCH)
+        if "model" in found:
+            found["model"] = self._sources.path(found["model"])
+        if "rerank" in found:
+            found["rerank"] = self._rerank(found["rerank"])
+        return Search(**found)
+
+    def _rerank(self, found: dict[str, Any]) -> Rerank | None:
+        at = ("search", "rerank")
+        missing = [key for key in ("provider", "model") if key not in found]
+        for key in missing:
+            if key not in self._data["search"]["rerank"]:
+                self._report.wrong((*at, key), "it is missing", f"add {key}")
+        if "url" in found:
+            check_url(self._report, (*at, "url"), found["url"])
+        if missing:
+            return None
+        found.setdefault("key_env", KEYS_OF[found["provider"]])
+        return Rerank(**found)
+
+    def _groups(self, servers: Mapping[str, Server]) -> dict[str, Group]:
+        groups: dict[str, Group] = {}
+        table = self._data.get("groups", {})
+        if not isinstance(table, dict):
+            read_table(self._report, ("groups",), table, {})
+            return groups
+        by_title = {server.title: name for name, server in servers.items() if server.title}
+        for name, entry in table.items():
+            at: Path = ("groups", name)
+            if not fits(name):
+                self._report.wrong(at, "a group cannot be called so", f"write {fitted(name)}")
+            found = read_table(self._report, at, entry, GROUP).get("servers", ())
+            members = [one if one in servers else by_title.get(one, one) for one in found]
+            for number, one in enumerate(members):
+                if one not in servers:
+                    where, what = (*at, "servers", number), f"there is no server {word(one)}"
+                    self._report.wrong(where, what, nearest(one, servers))
+            groups[name] = Group(servers=tuple(dict.fromkeys(members)))
+        return groups
+
+    def _later(self) -> dict[str, Any]:
+        if self._document.kind == "json" or is_codex(self._document):
+            return {}
+        later = {key: self._data[key] for key in LATER if key in self._data}
+        for key in later:
+            self._report.warn((key,), "not used yet")
+        return later
+
+    def _worded(self, problems: list[Problem]) -> tuple[str, ...]:
+        """Each with its file and line; lines are looked for only here."""
+        if not problems:
+            return ()
+        from portico.config.places import Lines
+
+        lines, file = Lines(self._document.text, self._document.kind), self._document.path
+        placed = [(one.line or lines.line(one.at), one) for one in problems]
+        placed.sort(key=lambda pair: pair[0])
+        return tuple(f"{file}:{line}: {one}" for line, one in placed)
+
+    def _limited(self, problems: tuple[str, ...]) -> tuple[str, ...]:
+        more = len(problems) - MOST
+        if more <= 0:
+            return problems
+        return (*problems[:MOST], f"{self._document.path}: and {more} more")

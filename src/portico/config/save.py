@@ -1,0 +1,111 @@
+"""Replaces a file whole or not at all, and never what somebody else has written meanwhile."""
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+
+from portico.config.document import read_bytes
+from portico.config.problems import ConfigError
+
+_TRIES = 20
+_LOCK_S = 10.0
+_PAUSE_S = 0.01
+
+
+def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
+    """Put what `change` makes of the file in its place; it gets None if there is no file.
+
+    A link stays one, and what it leads to is replaced. `change` may be called again.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with _locked(path, folder):
+            for _ in range(_TRIES):
+                old = _current(target)
+                new = change(old)
+                if new == old or _replaced(target, old, new):
+                    return
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: it cannot be written: {error.strerror or error}; it is as it was"
+        ) from None
+    raise ConfigError(f"{path}: somebody else keeps changing it; try again when they are done")
+
+
+def _current(target: str) -> bytes | None:
+    return read_bytes(target) if os.path.lexists(target) else None
+
+
+def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
+    """False if the file is no longer what it was when the change was made."""
+    folder, name = os.path.split(target)
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.draft")
+    try:
+        _write(draft, new, target if old is not None else None)
+        if _current(target) != old:
+            return False
+        if old is None:
+            try:
+                os.link(draft, target)
+            except FileExistsError:
+                return False
+        else:
+            os.replace(draft, target)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+    # The file is in place. Some file systems cannot sync a folder, and it is whole anyway.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    return True
+
+
+def _write(draft: str, data: bytes, like: str | None) -> None:
+    """A new file, on disk when this returns; for the user alone unless `like` is open to others."""
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        if like is not None and os.name == "posix":
+            was = os.stat(like)
+            with contextlib.suppress(OSError):  # only root can give files away
+                os.fchown(file.fileno(), was.st_uid, was.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode))
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _locked(path: str, folder: str) -> Iterator[None]:
+    """Keep other Porticos out; the folder is locked, since the file itself is replaced."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the comparison before the replacement has to do
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"{path}: another program has its folder locked; try again later"
+                    ) from None
+                time.sleep(_PAUSE_S)
+            except OSError:
+                break  # not possible on this file system; see above
+            else:
+                break
+        yield
+    finally:
+        os.close(handle)

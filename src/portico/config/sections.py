@@ -1,0 +1,56 @@
+"""Where in a file the servers are: our own table, or that of the client that wrote it."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from portico.config.document import Document
+from portico.config.problems import Path
+
+_JSON: tuple[Path, ...] = (("mcpServers",), ("servers",))
+_OTHER_JSON: tuple[Path, ...] = (("context_servers",), ("mcp", "servers"), ("mcp",))
+_CODEX: Path = ("mcp_servers",)
+
+
+class Section(Struct, frozen=True):
+    """A table of servers, as it is in the file."""
+
+    path: Path
+    table: Any
+    of_client: bool
+    """It keeps to a client's rules: its keys are read leniently, its names made to fit."""
+
+
+def sections(document: Document) -> list[Section]:
+    """The tables of servers that a file has."""
+    if document.kind == "toml":
+        own = _present(document, (("servers",),), of_client=False)
+        return own + _present(document, (_CODEX,), of_client=True)
+    found = _present(document, _JSON, of_client=True)
+    return found or _present(document, _OTHER_JSON, of_client=True)[:1]
+
+
+def home(document: Document) -> Section:
+    """The table that a new server goes to; empty if it has to be made."""
+    found = sections(document)
+    if found:
+        return found[0]
+    return Section(
+        ("servers",) if document.kind == "toml" else _JSON[0], {}, document.kind != "toml"
+    )
+
+
+def is_codex(document: Document) -> bool:
+    """Whether it is the settings file of a client that writes TOML."""
+    return document.kind == "toml" and _CODEX[0] in document.data and "servers" not in document.data
+
+
+def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) -> list[Section]:
+    found = []
+    for path in paths:
+        table: Any = document.data
+        for key in path:
+            table = table.get(key) if isinstance(table, dict) else None
+        if table is not None:
+            found.append(Section(path, table, of_client))
+    return found

@@ -1,0 +1,98 @@
+"""Which keys each table may have, and how each is read."""
+
+from portico.config.values import (
+    Reader,
+    a_table,
+    address,
+    choice,
+    filled,
+    flag,
+    number,
+    pairs,
+    table,
+    text,
+    texts,
+    whole,
+)
+
+TYPES = ("stdio", "http", "sse")
+
+SERVER: dict[str, Reader] = {
+    "command": filled,
+    "args": texts,
+    "env": pairs,
+    "cwd": filled,
+    "url": filled,
+    "headers": pairs,
+    "type": choice(*TYPES),
+    "enabled": flag,
+    "title": text,
+    "description": text,
+    "tags": texts,
+    "tools": table({"allow": texts, "deny": texts}),
+    "timeouts": table(
+        {"init": number(), "list": number(), "call": number(), "idle": number(or_none=True)}
+    ),
+    "instances": whole(1, 1000),
+    "sharing": choice("auto", "shared", "per-client"),
+    "era": choice("auto", "modern", "legacy"),
+    "max_in_flight": whole(1),
+    "auth": a_table,
+}
+
+# The names are those of `transport.limits.Limits`, which a test compares.
+LIMITS: dict[str, Reader] = {
+    "body_bytes": whole(1),
+    "body_s": number(),
+    "header_bytes": whole(1),
+    "header_count": whole(1),
+    "header_s": number(),
+    "keep_alive_s": number(),
+    "stall_s": number(),
+    "quiet_s": number(),
+    "running": whole(1),
+    "streams": whole(1),
+    "sessions": whole(1),
+    "session_idle_s": number(),
+    "session_streams": whole(1),
+    "notices": whole(1),
+    "replay_events": whole(0),
+    "replay_bytes": whole(0),
+    "session_replay_bytes": whole(0),
+    "retry_ms": whole(0),
+}
+
+GATEWAY: dict[str, Reader] = {
+    "expose": choice("auto", "search", "all"),
+    "pinned": texts,
+    "name_limit": whole(32, 1024),
+    "http": address,
+    "auth": choice("token", "none"),
+    "log": filled,
+    "drain": number(or_none=True),
+    "limits": table(LIMITS),
+}
+
+KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
+"""The providers of rerankers, and the variable that each one's key is in."""
+
+RERANK: dict[str, Reader] = {
+    "provider": choice(*KEYS_OF),
+    "model": filled,
+    "url": filled,
+    "key_env": filled,
+    "timeout_ms": whole(1),
+}
+
+SEARCH: dict[str, Reader] = {
+    "default_limit": whole(1, 50),
+    "vectors": flag,
+    "model": filled,
+    "rerank": table(RERANK),
+}
+
+GROUP: dict[str, Reader] = {"servers": texts}
+
+LATER = ("components", "profiles", "agents_defaults", "agents", "routing")
+"""Tables that are known, but that nothing uses yet."""
+TOP = ("gateway", "search", "servers", "groups", "mcp_servers", *LATER)

@@ -1,0 +1,203 @@
+"""How each sort of value is read: the value, or `BAD` and a problem that never shows it."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from portico.config.problems import Path, Report, nearest, word
+
+BAD: Final = object()
+"""A value that cannot be used."""
+
+Reader = Callable[[Report, Path, Any], Any]
+"""Checks one value; what it is, or BAD when the report has been told why not."""
+
+_MOST = 1e9
+_ADDRESS = re.compile(r"(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(\d{1,5})", re.ASCII)
+_URL = re.compile(r"https?://[^\s/]", re.IGNORECASE)
+
+
+def text(report: Report, at: Path, value: Any) -> Any:
+    """A string that a process or a header could hold."""
+    if not isinstance(value, str):
+        return _wrong_type(report, at, "a string", value)
+    if "\0" in value:
+        report.wrong(at, "it holds a NUL character", "remove it")
+        return BAD
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            report.wrong(at, "it holds half a character", "write the whole one")
+            return BAD
+    return value
+
+
+def filled(report: Report, at: Path, value: Any) -> Any:
+    """A string that says something."""
+    found = text(report, at, value)
+    if found is not BAD and not found.strip():
+        report.wrong(at, "it is empty", "fill it in or remove it")
+        return BAD
+    return found
+
+
+def texts(report: Report, at: Path, value: Any) -> Any:
+    """A list of strings."""
+    if not isinstance(value, list):
+        return _wrong_type(report, at, "a list of strings", value)
+    found = [text(report, (*at, number), one) for number, one in enumerate(value)]
+    # What is bad is known by now; the others are still worth a look.
+    return tuple("" if one is BAD else one for one in found)
+
+
+def pairs(report: Report, at: Path, value: Any) -> Any:
+    """A table of strings."""
+    if not isinstance(value, dict):
+        return _wrong_type(report, at, "a table of strings", value)
+    found = {key: text(report, (*at, key), one) for key, one in value.items()}
+    return {key: "" if one is BAD else one for key, one in found.items()}
+
+
+def anything(_report: Report, _at: Path, value: Any) -> Any:
+    """Whatever it is; nobody looks at it here."""
+    return value
+
+
+def a_table(report: Report, at: Path, value: Any) -> Any:
+    """A table whose keys are not ours to judge."""
+    return value if isinstance(value, dict) else _wrong_type(report, at, "a table", value)
+
+
+def flag(report: Report, at: Path, value: Any) -> Any:
+    """True or false."""
+    return value if isinstance(value, bool) else _wrong_type(report, at, "true or false", value)
+
+
+def whole(least: int, most: int | None = None) -> Reader:
+    """An integer within bounds."""
+
+    def reader(report: Report, at: Path, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return _wrong_type(report, at, "a whole number", value)
+        if value < least or (most is not None and value > most):
+            bounds = f"at least {least}" if most is None else f"{least} to {most}"
+            report.wrong(at, f"it must be {bounds}")
+            return BAD
+        return value
+
+    return reader
+
+
+def number(*, or_none: bool = False) -> Reader:
+    """A finite number above 0; `or_none` allows 0 itself."""
+
+    def reader(report: Report, at: Path, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return _wrong_type(report, at, "a number", value)
+        if not (0 <= value <= _MOST) or (value == 0 and not or_none):
+            wanted = "at least 0" if or_none else "more than 0"
+            report.wrong(at, f"it must be {wanted}, and not beyond 1e9")
+            return BAD
+        return float(value)
+
+    return reader
+
+
+def choice(*options: str) -> Reader:
+    """One of a few words."""
+
+    def reader(report: Report, at: Path, value: Any) -> Any:
+        if not isinstance(value, str):
+            return _wrong_type(report, at, "a string", value)
+        if value not in options:
+            report.wrong(
+                at, f"{word(value)} is not one of {', '.join(options)}", _near(value, options)
+            )
+            return BAD
+        return value
+
+    return reader
+
+
+def address(report: Report, at: Path, value: Any) -> Any:
+    """`[HOST:]PORT`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        return _wrong_type(report, at, "a string", value)
+    match = _ADDRESS.fullmatch(value)
+    if value and (match is None or int(match[1]) > 65535):
+        report.wrong(at, "it is no address", 'write PORT, "HOST:PORT" or "[IPV6]:PORT"')
+        return BAD
+    return value
+
+
+def check_url(report: Report, at: Path, value: str) -> bool:
+    """Whether it is a URL that we can speak to."""
+    if _URL.match(value):
+        return True
+    if "://" in value:
+        report.wrong(at, "it is no http:// or https:// URL", "only these can be reached")
+    else:
+        report.wrong(at, "the URL has no scheme", "write https:// before it")
+    return False
+
+
+def table(known: Mapping[str, Reader]) -> Reader:
+    """A table in which every key is known."""
+
+    def reader(report: Report, at: Path, value: Any) -> Any:
+        return read_table(report, at, value, known)
+
+    return reader
+
+
+def read_table(
+    report: Report, at: Path, value: Any, known: Mapping[str, Reader], *, lenient: bool = False
+) -> dict[str, Any]:
+    """The good values of a table, by key; an unknown key is a problem, or else a warning."""
+    if not isinstance(value, dict):
+        _wrong_type(report, at, "a table", value)
+        return {}
+    found = {}
+    for key, one in value.items():
+        reader = known.get(key)
+        if reader is not None:
+            good = reader(report, (*at, key), one)
+            if good is not BAD:
+                found[key] = good
+        elif lenient:
+            report.warn((*at, key), "not known to Portico, and not used")
+        else:
+            report.wrong((*at, key), "unknown key", nearest(key, known))
+    return found
+
+
+def _near(value: str, options: tuple[str, ...]) -> str:
+    hint = nearest(value, options)
+    return hint if hint.startswith("did") else "write one of them"
+
+
+def _wrong_type(report: Report, at: Path, wanted: str, value: Any) -> Any:
+    plain = wanted == "a string" and not isinstance(value, list | dict | None)
+    remedy = "put it in quotes" if plain else ""
+    report.wrong(at, f"it must be {wanted}, not {_kind(value)}", remedy)
+    return BAD
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+    return "a date or time"

@@ -1,0 +1,173 @@
+"""Other clients' files, as they are: each one's keys mean what they mean there."""
+
+from pathlib import Path
+
+import pytest
+
+from portico.config.names import all_fitted
+from portico.config.problems import ConfigError
+from portico.config.read import read
+from portico.config.schema import Config, Server, ToolFilter
+
+
+def config(tmp_path: Path, text: str, name: str = "mcp.json", **environ: str) -> Config:
+    path = tmp_path / name
+    path.write_text(text)
+    return read(path, environ=environ)
+
+
+def one(tmp_path: Path, entry: str, **environ: str) -> Server:
+    """The only server of a client's file."""
+    (found,) = config(tmp_path, f'{{"mcpServers": {{"a": {entry}}}}}', **environ).servers.values()
+    return found
+
+
+def test_comments_commas_and_a_byte_order_mark_are_no_hindrance(tmp_path: Path) -> None:
+    text = """\ufeff// Mine, as a "comment" may say.
+{
+  /* all of
+     them */
+  "mcpServers": {
+    "a": { "command": "npx", "args": ["//no comment", "/* nor this */", ",]",], }, // ,}
+    "b": { "url": "https://b.example/mcp" /* , */, },
+  },
+}
+"""
+    found = config(tmp_path, text).servers
+    assert found["a"].args == ("//no comment", "/* nor this */", ",]")
+    assert found["b"].url == "https://b.example/mcp"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ('{"type": "local", "command": ["npx", "-y", "x"]}', ("npx", ("-y", "x"), "", "stdio")),
+        ('{"command": "npx", "args": null}', ("npx", (), "", "")),
+        ('{"type": "streamable-http", "url": "https://x"}', ("", (), "https://x", "http")),
+        ('{"type": "streamableHttp", "url": "https://x"}', ("", (), "https://x", "http")),
+        ('{"type": "remote", "url": "https://x"}', ("", (), "https://x", "")),
+        ('{"serverUrl": "https://x"}', ("", (), "https://x", "")),
+        ('{"httpUrl": "https://x"}', ("", (), "https://x", "http")),
+        ('{"type": "sse", "url": "https://x"}', ("", (), "https://x", "sse")),
+    ],
+)
+def test_each_way_to_say_where_a_server_is(
+    entry: str, said: tuple[object, ...], tmp_path: Path
+) -> None:
+    server = one(tmp_path, entry)
+    assert (server.command, server.args, server.url, server.type) == said
+
+
+def test_switches_filters_variables_and_times_of_clients(tmp_path: Path) -> None:
+    server = one(
+        tmp_path,
+        """{"command": "x", "disabled": true, "disabledTools": ["rm"], "includeTools": ["ls"],
+            "environment": {"PORT": 80, "ON": true, "NO": null}, "timeout": 5000,
+            "autoApprove": ["x"], "trust": true}""",
+    )
+    assert not server.enabled
+    assert server.tools == ToolFilter(allow=("ls",), deny=("rm",))
+    assert server.env == {"PORT": "80", "ON": "true"}
+    assert server.timeouts.call == 5.0
+    assert one(tmp_path, '{"command": "x", "timeout": 60}').timeouts.call == 60.0
+    assert one(tmp_path, '{"command": "x", "tools": ["*"]}').tools.allows("x")
+    assert not one(tmp_path, '{"command": "x", "enabled": false}').enabled
+
+
+def test_keys_that_nobody_here_knows_are_warnings(tmp_path: Path) -> None:
+    text = '{"theme": 1, "mcpServers": {"a": {"command": "x",\n"oauth": {}, "gallery": true}}}'
+    assert config(tmp_path, text).warnings == (
+        f"{tmp_path}/mcp.json:2: mcpServers.a.oauth: not known to Portico, and not used",
+    )
+
+
+def test_a_wrong_value_is_named_by_the_clients_own_key(tmp_path: Path) -> None:
+    for entry, said in (
+        ('{"serverUrl": 5}', "mcpServers.a.serverUrl: it must be a string"),
+        ('{"serverUrl": "${X}"}', "mcpServers.a.serverUrl: X is not set"),
+        ('{"command": []}', "mcpServers.a.command: it is empty"),
+        ('{"command": ["x", 5]}', r"mcpServers.a.command\[1\]: it must be a string"),
+        ('{"type": "http", "command": "x"}', "mcpServers.a.type: http needs a url"),
+        ('{"type": "carrier", "command": "x"}', "mcpServers.a.type: carrier is no transport"),
+        ('{"disabled": "no", "command": "x"}', "mcpServers.a.disabled: it must be true or false"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            one(tmp_path, entry)
+
+
+def test_what_an_editor_would_ask_for_has_to_be_set_otherwise(tmp_path: Path) -> None:
+    text = """{"inputs": [{"id": "key", "type": "promptString"}],
+ "servers": {"a": {"type": "stdio", "command": "x", "env": {"KEY": "%s"}}}}"""
+    with pytest.raises(ConfigError, match=r"a.env.KEY: \$\{input:key\} cannot be asked for here; "):
+        config(tmp_path, text % "${input:key}")
+    with pytest.raises(ConfigError, match="workspaceFolder} is known to an editor only"):
+        config(tmp_path, text % "${workspaceFolder}")
+    (warning,) = config(tmp_path, text % "${env:KEY}", KEY="k").warnings
+    assert warning.endswith(
+        ":1: inputs: ${input:...} cannot be asked for here; set environment variables instead"
+    )
+
+
+def test_a_lone_dollar_is_no_variable_here(tmp_path: Path) -> None:
+    found = config(tmp_path, '{"mcpServers": {"a": {"command": "x", "env": {"A": "$HOME"}}}}')
+    assert found.servers["a"].env == {"A": "$HOME"}
+    assert found.warnings[0].endswith("a.env.A: $NAME is not expanded; write ${NAME}")
+
+
+def test_names_are_made_to_fit_and_kept_as_titles(tmp_path: Path) -> None:
+    entry = '{"command": "x"}'
+    names = ("My Server", "my/server", "my server", "io.github.user/a__b_", "плохо", "ok_1")
+    text = ", ".join(f'"{name}": {entry}' for name in names)
+    found = config(tmp_path, f'{{"mcpServers": {{{text}}}}}').servers
+    fitted = list(found)
+    assert fitted[:2] == ["My-Server", "my-server"]
+    assert fitted[2].startswith("my-server-")
+    assert fitted[3] == "io-github-user-a_b"
+    assert fitted[4].startswith("server-")
+    assert [server.title for server in found.values()] == [*names[:5], ""]
+    assert fitted == list(all_fitted(names))
+
+
+def test_the_file_of_a_client_that_writes_toml(tmp_path: Path) -> None:
+    text = """
+model = "o9"
+[profiles.fast]
+model = "o9-mini"
+[mcp_servers.docs]
+command = "docs-server"
+startup_timeout_sec = 20
+tool_timeout_sec = 40
+enabled_tools = ["search"]
+[mcp_servers."remote one"]
+url = "https://r.example/mcp"
+bearer_token_env_var = "R_TOKEN"
+http_headers = { X-A = "1" }
+env_http_headers = { X-B = "B_VALUE" }
+"""
+    found = config(tmp_path, text, "config.toml", R_TOKEN="t", B_VALUE="b")
+    docs, remote = found.servers["docs"], found.servers["remote-one"]
+    assert (docs.timeouts.init, docs.timeouts.call) == (20.0, 40.0)
+    assert docs.tools.allow == ("search",)
+    assert remote.headers == {"Authorization": "Bearer t", "X-A": "1", "X-B": "b"}
+    assert (found.warnings, found.later) == ((), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"servers": {"a": {"command": "x"}}}',
+        '{"mcp": {"servers": {"a": {"command": "x"}}}}',
+        '{"mcp": {"a": {"type": "local", "command": ["x"]}}}',
+        '{"context_servers": {"a": {"command": "x", "source": "custom"}}}',
+        '{"mcpServers": {"a": {"command": "x"}}, "mcp": {"allowed": ["a"]}}',
+    ],
+)
+def test_each_clients_own_table_is_found(text: str, tmp_path: Path) -> None:
+    found = config(tmp_path, text, "settings")
+    assert [server.command for server in found.servers.values()] == ["x"]
+    assert found.warnings == ()
+
+
+def test_groups_in_a_clients_file_may_use_its_own_names(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a b": {"command": "x"}}, "groups": {"g": {"servers": ["a b"]}}}'
+    assert config(tmp_path, text).groups["g"].servers == ("a-b",)

@@ -1,0 +1,326 @@
+"""A config file read: all that it says, or all that is wrong with it, line by line."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from portico.config.paths import config_file
+from portico.config.problems import ConfigError, Report
+from portico.config.read import read
+from portico.config.schema import Config, Gateway, Search, Timeouts, ToolFilter
+from portico.config.tables import LIMITS
+from portico.transport.limits import Limits
+
+WHOLE = """
+[gateway]
+expose = "search"
+pinned = ["github__search"]
+name_limit = 48
+http = "127.0.0.1:8080"
+auth = "none"
+log = "calls.log"
+drain = 5
+limits = { sessions = 10, body_s = 2.5 }
+
+[search]
+default_limit = 7
+vectors = true
+model = "models/small"
+rerank = { provider = "gemini", model = "small" }
+
+[servers.github]
+command = "npx"
+args = ["-y", "server-github"]
+env = { TOKEN = "${TOKEN}" }
+cwd = "work"
+title = "GitHub"
+description = "Code"
+tags = ["code"]
+tools = { allow = ["get_*"], deny = ["get_secret"] }
+timeouts = { call = 10, idle = 0 }
+instances = 2
+sharing = "per-client"
+era = "legacy"
+max_in_flight = 8
+
+[servers.linear]
+url = "https://${HOST:-mcp.linear.app}/mcp"
+headers = { Authorization = "Bearer ${env:TOKEN}" }
+type = "http"
+auth = { client_id = "me", scopes = ["read"] }
+
+[servers.off]
+command = "${NOWHERE}"
+enabled = false
+
+[groups.work]
+servers = ["linear", "github"]
+
+[[agents]]
+id = "qwen"
+"""
+
+
+def config(tmp_path: Path, text: str, name: str = "portico.toml", **environ: str) -> Config:
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    return read(path, environ=environ)
+
+
+def problems(tmp_path: Path, text: str, name: str = "portico.toml") -> list[str]:
+    """What is said of a file, without the folder that it is in."""
+    with pytest.raises(ConfigError) as caught:
+        config(tmp_path, text, name)
+    return [line.removeprefix(f"{tmp_path}{os.sep}") for line in caught.value.problems]
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    found = config(tmp_path, WHOLE, TOKEN="s3cret")
+    assert found.path == str(tmp_path / "portico.toml")
+    assert found.gateway == Gateway(
+        expose="search",
+        pinned=("github__search",),
+        name_limit=48,
+        http="127.0.0.1:8080",
+        auth="none",
+        log=str(tmp_path / "calls.log"),
+        drain=5.0,
+        limits={"sessions": 10, "body_s": 2.5},
+    )
+    assert found.search.rerank is not None
+    assert found.search.rerank.key_env == "GEMINI_API_KEY"
+    assert found.search.model == str(tmp_path / "models/small")
+    assert list(found.servers) == ["github", "linear", "off"]
+    github, linear, off = found.servers.values()
+    assert (github.command, github.args) == ("npx", ("-y", "server-github"))
+    assert github.env == {"TOKEN": "s3cret"}
+    assert github.cwd == str(tmp_path / "work")
+    assert github.timeouts == Timeouts(call=10.0, idle=0.0)
+    assert (github.instances, github.sharing, github.era) == (2, "per-client", "legacy")
+    assert linear.url == "https://mcp.linear.app/mcp"
+    assert linear.headers == {"Authorization": "Bearer s3cret"}
+    assert linear.auth == {"client_id": "me", "scopes": ["read"]}
+    assert not off.enabled
+    assert found.groups["work"].servers == ("linear", "github")
+    assert found.later == {"agents": [{"id": "qwen"}]}
+    assert found.warnings == (f"{tmp_path}/portico.toml:46: agents: not used yet",)
+
+
+def test_nothing_in_it_is_a_config_too(tmp_path: Path) -> None:
+    for name, text in (("a.toml", ""), ("b.toml", "[servers]\n"), ("c.json", "{}"), ("d", " {}")):
+        found = config(tmp_path, text, name)
+        assert (found.servers, found.gateway, found.search) == ({}, Gateway(), Search())
+
+
+def test_secrets_show_in_no_repr(tmp_path: Path) -> None:
+    from rich.pretty import pretty_repr
+
+    found = config(tmp_path, WHOLE, TOKEN="s3cret")
+    assert "s3cret" not in repr(found) + repr(dict(found.servers)) + str(found.servers["linear"])
+    assert "s3cret" not in pretty_repr(found) + pretty_repr(dict(found.servers))
+
+
+def test_every_problem_is_named_with_its_line_its_key_and_what_to_do(tmp_path: Path) -> None:
+    text = """\
+surprise = 1
+[gateway]
+expose = "serach"
+name_limit = 3
+http = "localhost"
+pinned = ["search"]
+limits = { session = 1 }
+[search]
+default_limit = 51
+rerank = { model = "x", url = "x.example" }
+[servers.github]
+comand = "npx"
+[servers.both]
+command = "x"
+url = "https://x"
+[servers.neither]
+title = "x"
+[servers.bare]
+url = "example.com/mcp?key=s3cret"
+[servers.typed]
+command = 5
+args = ["a", 5]
+env = { A = true }
+timeouts = { call = -1, idle = nan }
+instances = 0
+enabled = "yes"
+[servers."my server"]
+command = "x"
+[servers.unset]
+command = "x"
+env = { TOKEN = "${TOKEN}" }
+[groups.work]
+servers = ["unsett"]
+"""
+    assert problems(tmp_path, text) == [
+        "portico.toml:1: surprise: unknown key; there is gateway, search, servers, groups, "
+        "mcp_servers, components, profiles, agents_defaults, agents, routing",
+        "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
+        "did you mean search?",
+        "portico.toml:4: gateway.name_limit: it must be 32 to 1024",
+        'portico.toml:5: gateway.http: it is no address; write PORT, "HOST:PORT" or "[IPV6]:PORT"',
+        "portico.toml:6: gateway.pinned[0]: search is no tool; write server__tool",
+        "portico.toml:7: gateway.limits.session: unknown key; did you mean sessions?",
+        "portico.toml:9: search.default_limit: it must be 1 to 50",
+        "portico.toml:10: search.rerank.provider: it is missing; add provider",
+        "portico.toml:10: search.rerank.url: the URL has no scheme; write https:// before it",
+        "portico.toml:12: servers.github.comand: unknown key; did you mean command?",
+        "portico.toml:13: servers.both: it has both command and url; remove one of them",
+        "portico.toml:16: servers.neither: it has neither command nor url; add one of them",
+        "portico.toml:19: servers.bare.url: the URL has no scheme; write https:// before it",
+        "portico.toml:21: servers.typed.command: it must be a string, not a number; "
+        "put it in quotes",
+        "portico.toml:22: servers.typed.args[1]: it must be a string, not a number; "
+        "put it in quotes",
+        "portico.toml:23: servers.typed.env.A: it must be a string, not true or false; "
+        "put it in quotes",
+        "portico.toml:24: servers.typed.timeouts.call: it must be more than 0, and not beyond 1e9",
+        "portico.toml:24: servers.typed.timeouts.idle: it must be at least 0, and not beyond 1e9",
+        "portico.toml:25: servers.typed.instances: it must be 1 to 1000",
+        "portico.toml:26: servers.typed.enabled: it must be true or false, not a string",
+        "portico.toml: and 3 more",
+    ]
+    rest = text.partition("[servers.typed]")[0].count("\n")
+    tail = "\n" * rest + '[servers."my server"]\n' + text.partition('[servers."my server"]\n')[2]
+    assert [line.partition(": ")[2] for line in problems(tmp_path, tail)] == [
+        "servers.'my server': a server cannot be called so; write my-server",
+        "servers.unset.env.TOKEN: TOKEN is not set; set it, or write ${TOKEN:-default}",
+        "groups.work.servers[0]: there is no server unsett; did you mean unset?",
+    ]
+
+
+def test_a_value_that_is_refused_is_never_shown(tmp_path: Path) -> None:
+    text = """
+[servers.a]
+command = ["s3cret"]
+env = ["s3cret"]
+headers = { "X" = "s3cret\\n", "b d" = "s3cret" }
+url = "s3cret"
+args = "s3cret"
+cwd = "\\u0000s3cret"
+"""
+    assert "s3cret" not in "\n".join(problems(tmp_path, text))
+    # Without the other problems, the header's is looked at too.
+    text = '[servers.a]\nurl = "https://x"\nheaders = { X = "s3cret\\n", "b d" = "s3cret" }\n'
+    said = problems(tmp_path, text)
+    assert len(said) == 2
+    assert "s3cret" not in "\n".join(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[servers.a\n", "portico.toml:1:11: it is not TOML: expected ']'"),
+        ("a = 1\n[b]\nc = [1,\n", "portico.toml:4: it is not TOML: "),
+        ("[servers.a]\n[servers.a]\n", "portico.toml:2: servers.a: it is there twice; rename"),
+        ("[servers.a]\ncommand = 1\ncommand = 2\n", "portico.toml:3"),
+        ("x = " + "9" * 5000, "portico.toml: it holds a number"),
+        ("x = " + "[" * 3000, "portico.toml: it is nested too deep"),
+        ("servers = 1\n", "portico.toml:1: servers: it must be a table, not a number"),
+        ("servers.a = 1\n", "portico.toml:1: servers.a: it must be a table, not a number"),
+        ('[servers.""]\ncommand = "x"\n', "portico.toml:1: servers.'': the name is empty; give"),
+        ("groups = 1\n", "portico.toml:1: groups: it must be a table"),
+        ("[groups.a]\nserver = []\n", "portico.toml:2: groups.a.server: unknown key; did you mean"),
+        (
+            '[servers."a\\u200bb"]\ncommand = "x"\n',
+            "portico.toml:1: servers.'a\\u200bb': a server cannot be called so; write a-b",
+        ),
+    ],
+)
+def test_a_broken_file_is_explained(text: str, said: str, tmp_path: Path) -> None:
+    assert problems(tmp_path, text)[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"mcpServers": {\n "a": }}', "x.json:2:7: it is not JSON: expecting value"),
+        ("", "x.json:1:1: it is not JSON"),
+        ("[]", "x.json:1: it must hold an object with mcpServers"),
+        ("[" * 100_000, "x.json: it is nested too deep"),
+        ('{"a": ' + "9" * 5000 + "}", "x.json: it holds a number of too many digits"),
+        ('{"mcpServers": []}', "x.json:1: mcpServers: it must be a table, not a list"),
+        ('{"mcpServer": {}}', "x.json:1: mcpServer: unknown key; did you mean mcpServers?"),
+        ('{"mcpServers": {"": {"command": "x"}}}', "x.json:1: mcpServers.'': the name is empty"),
+        (
+            '{"mcpServers": {"a": {"command": "\\ud800"}}}',
+            "x.json:1: mcpServers.a.command: it holds half a character",
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x"},\n// "a": 1\n"a": {"command": "y"}}}',
+            "x.json:3: mcpServers.a: it is there twice; rename or remove one of them",
+        ),
+    ],
+)
+def test_broken_json_is_explained(text: str, said: str, tmp_path: Path) -> None:
+    assert problems(tmp_path, text, "x.json")[0].startswith(said)
+
+
+def test_what_is_no_readable_file_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"[servers]\n# caf\xe9\n")
+    (tmp_path / "huge").write_bytes(b"#" * (4 * 1024 * 1024 + 1))
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (
+        ("nowhere", "nowhere: there is no such file"),
+        ("", "it is a folder"),
+        ("latin", "latin:2: it is not UTF-8 text"),
+        ("huge", "huge: it is larger than 4 MB"),
+        ("pipe", "pipe: it is no file"),
+        ("a\0b", "it cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read(tmp_path / name)
+
+
+def test_all_at_the_largest_size_is_read_soon(tmp_path: Path) -> None:
+    entry = '[servers.s{0}]\ncommand = "x"\nargs = ["{1}"]\n'
+    text = "".join(entry.format(number, "y" * 400) for number in range(8000))
+    assert len(config(tmp_path, text).servers) == 8000
+    assert problems(tmp_path, text + "[servers.z]\n") == [
+        "portico.toml:24001: servers.z: it has neither command nor url; add one of them"
+    ]
+
+
+def test_only_the_servers_that_are_asked_for_need_their_variables(tmp_path: Path) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text(
+        '[servers.a]\ncommand = "${A}"\n[servers.b]\ncommand = "${B}"\nenabled = false\n'
+    )
+    assert read(path, environ={}, only=()).servers["a"].command == "${A}"
+    assert read(path, environ={"B": "b"}, only={"b"}).servers["b"].command == "b"
+    with pytest.raises(ConfigError, match="B is not set"):
+        read(path, environ={"A": "a"}, only={"a", "b"})
+
+
+def test_a_filter_allows_by_pattern_and_denial_wins() -> None:
+    assert ToolFilter().allows("anything")
+    some = ToolFilter(allow=("get_*", "LIST"), deny=("get_secret*",))
+    assert [some.allows(name) for name in ("get_x", "LIST", "list", "get_secrets")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not ToolFilter(deny=("*",)).allows("x")
+
+
+def test_the_limits_are_those_of_the_http_edge() -> None:
+    assert set(LIMITS) == set(Limits.__struct_fields__)
+    for name, reader in LIMITS.items():
+        default = getattr(Limits(), name)
+        assert reader(Report(), (), default) == default
+
+
+def test_the_default_file_is_in_the_config_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    assert config_file() == str(tmp_path / "config" / "portico.toml")
+    monkeypatch.delenv("PORTICO_HOME")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert config_file() == str(tmp_path / "portico" / "portico.toml")
