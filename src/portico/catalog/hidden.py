@@ -1,6 +1,7 @@
 """Characters that a person does not see but a model or a terminal reads: shown, not obeyed."""
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ FLAG = "portico/hidden"
 
 # Controls but tab and line ends; soft hyphen, zero width, bidi and other format characters;
 # variation selectors beyond the one that colours emoji; tags, with which text can be smuggled.
-_HIDDEN = re.compile(
+_HIDDEN = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0"
     "\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -25,12 +26,19 @@ _TEXTS = ("name", "title", "description")
 
 def is_hidden(text: str) -> bool:
     """True if there is more in it than is to be seen."""
-    return _HIDDEN.search(text) is not None
+    return not (text.isascii() and text.isprintable()) and bool(_hidden().search(text))
 
 
 def revealed(text: str) -> str:
     """The same, with every hidden character written out."""
-    return _HIDDEN.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _hidden().sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+
+
+@cache  # not at once: it takes milliseconds, and most definitions need none of it
+def _hidden() -> re.Pattern[str]:
+    return re.compile(_HIDDEN)
 
 
 def revealed_definition(raw: bytes) -> bytes:

@@ -5,12 +5,13 @@ matches; a second owner's is shown as `portico://SERVER/<escaped uri>`.
 """
 
 from collections.abc import Iterable, Sequence
-from urllib.parse import quote, unquote
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from portico.definitions.errors import DefinitionError
-from portico.definitions.templates import UriTemplate
+if TYPE_CHECKING:
+    from portico.definitions.templates import UriTemplate
 
 SCHEME = "portico://"
 
@@ -29,8 +30,8 @@ class Ownership:
     def __init__(self, servers: Iterable[Owned]) -> None:
         """In order: the first to list a URI owns it."""
         self._servers: set[str] = set()
+        self._owned: list[Owned] = []
         self._listed: dict[str, str] = {}
-        self._families: list[tuple[str, UriTemplate]] = []
         self._templates: dict[str, str] = {}
         self.shadowed: dict[str, set[str]] = {}
         """By server, the URIs and templates that another one owns."""
@@ -40,11 +41,21 @@ class Ownership:
                 for key in keys:
                     if known.setdefault(key, owned.server) != owned.server:
                         self.shadowed.setdefault(owned.server, set()).add(key)
+            self._owned.append(owned)
+
+    @cached_property
+    def _families(self) -> "list[tuple[str, UriTemplate]]":
+        from portico.definitions.errors import DefinitionError
+        from portico.definitions.templates import UriTemplate
+
+        found = []
+        for owned in self._owned:
             for template in owned.templates:
                 try:
-                    self._families.append((owned.server, UriTemplate(template)))
+                    found.append((owned.server, UriTemplate(template)))
                 except DefinitionError:
                     continue  # not one that can be matched; its server still lists it
+        return found
 
     def owner(self, uri: str) -> str | None:
         """The server whose URI this is; None if nobody lists it or has a template for it."""
@@ -62,6 +73,8 @@ class Ownership:
             owner = self.owner(uri)
             if owner is None or owner == server:
                 return uri
+        from urllib.parse import quote
+
         # A template must stay one, so that it can be filled in: its braces and text are kept.
         escaped = uri if "{" in uri else quote(uri, safe="")
         return f"{SCHEME}{server}/{escaped}"
@@ -71,6 +84,8 @@ class Ownership:
         if shown.startswith(SCHEME):
             server, slash, rest = shown[len(SCHEME) :].partition("/")
             if slash and server in self._servers:
+                from urllib.parse import unquote
+
                 # An escaped URI has no colon; one made from a template has that of its scheme.
                 return server, rest if ":" in rest else unquote(rest)
         return self.owner(shown), shown

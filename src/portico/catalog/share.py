@@ -3,18 +3,18 @@
 from _blake2 import blake2b
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from portico.catalog.facts import Facts, Listed
 from portico.catalog.hidden import revealed_definition
 from portico.catalog.names import exposed_names
-from portico.definitions.errors import DefinitionError, SchemaError
-from portico.definitions.headers import header_params
-from portico.definitions.schema import Schema
 from portico.model.offer import HeaderParam
 from portico.protocol.eras import members
+
+if TYPE_CHECKING:
+    from portico.definitions.schema import Schema
 
 _NONE = Listed((), ())
 
@@ -74,14 +74,20 @@ class Share:
         listed = self.listed("tools")
         if b"x-mcp-header" not in listed.items[self._places("tools")[tool]]:
             return ()
+        from portico.definitions.errors import DefinitionError
+        from portico.definitions.headers import header_params
+
         try:
             return header_params(self.definition(tool).get("inputSchema") or {})
         except (DefinitionError, RecursionError):
             return ()
 
-    def schema(self, tool: str) -> Schema | None:
+    def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""
         if tool not in self._schemas:
+            from portico.definitions.errors import SchemaError
+            from portico.definitions.schema import Schema
+
             source = self.definition(tool).get("inputSchema")
             schema = Schema(source) if isinstance(source, dict) else None
             try:
@@ -93,7 +99,7 @@ class Share:
         return self._schemas[tool]
 
     @cached_property
-    def _schemas(self) -> dict[str, Schema | None]:
+    def _schemas(self) -> "dict[str, Schema | None]":
         return {}
 
     def _places(self, kind: str) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from portico.catalog.share import Share
 MAX_CHARS = 1100
 """For all servers together: a model reads it in every conversation."""
 _MAX_ABOUT = 70
-_MOST_READ = 300
+_MOST_READ = 60
 """Tool names looked at, of a server that has thousands."""
 _MOST_TOPICS = 4
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

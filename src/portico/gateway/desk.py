@@ -15,7 +15,7 @@ from portico.gateway.shown import brief, brief_text, full, full_text
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.version import Version
-from portico.providers.results import error_result
+from portico.protocol.results import error_result
 
 _MOST_QUERIES = 10
 _MOST_NAMES = 20

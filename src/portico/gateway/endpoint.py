@@ -25,8 +25,7 @@ from portico.model.offer import Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.protocol.core import Core, decode_params, respond
-from portico.providers.results import error_result
-from portico.providers.rounds import identified
+from portico.protocol.results import error_result, identified
 from portico.state.hub import ChangeHub
 from portico.upstream.express import Express
 

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.catalog.snapshot import Identity
 from portico.catalog.union import Union
@@ -13,8 +14,10 @@ from portico.gateway.endpoint import GatewayEndpoint, Witness
 from portico.gateway.member import Heard, Member
 from portico.model.message import Request
 from portico.model.types import Change
-from portico.search.index import Hit
 from portico.upstream.views import Memory
+
+if TYPE_CHECKING:
+    from portico.search.index import Hit
 
 SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
@@ -35,7 +38,7 @@ class Searcher(Protocol):
         limit: int,
         server: str | None = None,
         servers: frozenset[str] | None = None,
-    ) -> Sequence[Hit]:
+    ) -> "Sequence[Hit]":
         """The best ones; of one server, or of some."""
         ...
 
@@ -56,7 +59,7 @@ class House:
         config: Config,
         *,
         version: str,
-        searcher: Searcher,
+        searcher: Callable[[], Searcher],
         memory: Memory | None,
         secret: bytes,
         report: Callable[[str], None],
@@ -65,10 +68,11 @@ class House:
         witness: Witness,
         expose: str | None = None,
     ) -> None:
-        """`expose` overrules the config; `report` and `failed` tell the operator, `heard` gets
-        what servers write to stderr, `witness` is told of every call."""
+        """`searcher` is made when it is first needed; `expose` overrules the config; `report` and
+        `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
+        every call."""
         self.config = config
-        self.searcher = searcher
+        self._searcher = searcher
         self.failed = failed
         self.started = time.time()
         self._version = version
@@ -233,11 +237,16 @@ class House:
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
 
+    @cached_property
+    def searcher(self) -> Searcher:
+        """Who finds tools."""
+        return self._searcher()
+
     # What the desk asks.
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
-    ) -> Sequence[Hit]:
+    ) -> "Sequence[Hit]":
         """The best tools for a query."""
         self._index()
         everything = servers >= self.members.keys()
@@ -258,7 +267,7 @@ class House:
                 "expose": "search" if self.searches else "all",
                 "tools": self.union.tool_count,
                 "catalog": self.union.version[:12],
-                "search": self.searcher.status(),
+                "search": self.searcher.status() if self._indexed else {},
                 "uptime_s": round(time.time() - self.started, 1),
             },
             "servers": [self.members[name].status() for name in names if name in self.members],

@@ -58,7 +58,7 @@ class Served:
         self.house = House(
             config,
             version=serving.version,
-            searcher=_searcher(config.search, os.path.join(cache, "search")),
+            searcher=lambda: _searcher(config.search, os.path.join(cache, "search")),
             memory=Store(os.path.join(cache, "catalogs"), report=self.tell)
             if serving.cache
             else None,

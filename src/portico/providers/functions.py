@@ -22,16 +22,16 @@ from portico.model.types import Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.core import EMPTY_RESULT, decode_params
+from portico.protocol.results import error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
-    error_result,
     prompt_result,
     resource_result,
     tool_result,
 )
-from portico.providers.rounds import Replay, Rounds, Suspended, identified
+from portico.providers.rounds import Replay, Rounds, Suspended
 
 Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
 

@@ -40,11 +40,6 @@ def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version
     return result
 
 
-def error_result(message: str) -> dict[str, Any]:
-    """A tool's failure, for the model to read."""
-    return {"content": [{"type": "text", "text": message}], "isError": True}
-
-
 def prompt_result(value: Any, description: str | None, version: Version) -> dict[str, Any]:
     """A `prompts/get` result."""
     if isinstance(value, dict) and "messages" in value:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from portico.definitions.schema import Schema
 from portico.model.context import Ask, Context
@@ -236,14 +236,3 @@ def _modern_params(ask: Ask) -> dict[str, Any]:
     if ask.mode == "form":
         params["mode"] = "form"
     return params
-
-
-def identified(result: dict[str, Any], server_info: bytes) -> dict[str, Any]:
-    """A modern result that names its server and its type."""
-    meta = result.get("_meta") or {}
-    if server_info:
-        meta = {"io.modelcontextprotocol/serverInfo": Raw(server_info), **meta}
-    named: dict[str, Any] = {"resultType": "complete", **result}
-    if meta:
-        named["_meta"] = meta
-    return named

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 _CLEAN = """
     HOME LOGNAME PATH SHELL TERM TMPDIR TZ USER
@@ -54,12 +55,14 @@ _SECRET = re.compile(
 
 def clean(environ: Mapping[str, str]) -> dict[str, str]:
     """The few variables that a child gets which is to see nothing else of ours."""
-    return {name: value for name, value in environ.items() if _CLEAN_NAMES.fullmatch(name)}
+    needed = _names(_CLEAN)
+    return {name: value for name, value in environ.items() if needed.fullmatch(name)}
 
 
 def meaningful(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that may make a server answer differently: all that not everybody has."""
-    return {name: value for name, value in environ.items() if not _EVERYWHERE_NAMES.fullmatch(name)}
+    known = _names(_EVERYWHERE)
+    return {name: value for name, value in environ.items() if not known.fullmatch(name)}
 
 
 def secrets(environ: Mapping[str, str]) -> list[str]:
@@ -68,9 +71,6 @@ def secrets(environ: Mapping[str, str]) -> list[str]:
     return [value for name, value in known if _SECRET.search(name.upper())]
 
 
+@cache  # not at once: it takes milliseconds, and who starts may not need it
 def _names(table: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in table.split()))
-
-
-_CLEAN_NAMES = _names(_CLEAN)
-_EVERYWHERE_NAMES = _names(_EVERYWHERE)
