@@ -11,7 +11,7 @@ from portico.catalog.union import Union
 from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.endpoint import GatewayEndpoint, Witness
-from portico.gateway.member import Heard, Member
+from portico.gateway.member import Heard, Member, Reach
 from portico.model.message import Request
 from portico.model.types import Change
 from portico.upstream.views import Memory
@@ -67,6 +67,7 @@ class House:
         heard: Heard,
         witness: Witness,
         expose: str | None = None,
+        reach: Reach | None = None,
     ) -> None:
         """`searcher` is made when it is first needed; `expose` overrules the config; `report` and
         `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
@@ -82,6 +83,7 @@ class House:
         self._heard = heard
         self._witness = witness
         self._expose = expose
+        self._reach = reach
         self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
         self.union = self._merged()
         self.searches = self._decided()
@@ -145,6 +147,7 @@ class House:
             info={"name": "portico", "title": "Portico", "version": self._version},
             report=self._report,
             heard=self._heard,
+            reach=self._reach,
         )
         member.upstream.watch(lambda change: self._heard_of(member, change))
         return member

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
+Reach = Callable[[Server, Heard], "Address"]
 
 
 class Member:
@@ -39,7 +40,9 @@ class Member:
         info: dict[str, Any],
         report: Callable[[str], None],
         heard: Heard,
+        reach: "Reach | None" = None,
     ) -> None:
+        """`reach` says where it is; by default, where the config does."""
         self.entry = entry
         self.name = entry.name
         self.problem = ""
@@ -49,7 +52,7 @@ class Member:
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
         self.upstream = Upstream(
-            _address(entry, heard),
+            (reach or address)(entry, heard),
             _plan(entry, info),
             memory=memory,
             key=lambda view: _key(entry, secret, view),
@@ -142,7 +145,8 @@ def _plan(entry: Server, info: dict[str, Any]) -> Plan:
     )
 
 
-def _address(entry: Server, heard: Heard) -> "Address":
+def address(entry: Server, heard: Heard) -> "Address":
+    """Where the config says that it is."""
     if entry.url:
         from portico.upstream.http import Url
 

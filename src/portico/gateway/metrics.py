@@ -1,12 +1,92 @@
 """Counts what the gateway does, and says so in Prometheus' words."""
 
-from portico.model.message import Request, Response
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+from portico.chain.callwords import CANCELLED, ERROR, OK, TOOL_ERROR
+from portico.gateway.metatools import SEARCH
+from portico.model.message import Request
+
+CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+OUTCOMES = (OK, TOOL_ERROR, ERROR, CANCELLED)
+MOST_TOOLS = 2_000
+OTHER = "other"
+"""Stands for all tools beyond the most that are told apart: their names come from outside."""
+_MOST_NAME = 200
+
+
+class Times:
+    """How many took how long."""
+
+    __slots__ = ("buckets", "counts", "sum")
+
+    def __init__(self, buckets: tuple[float, ...]) -> None:
+        self.buckets = buckets
+        self.counts = [0] * (len(buckets) + 1)
+        self.sum = 0.0
+
+
+class Series:
+    """The calls of one tool."""
+
+    __slots__ = ("count", "outcomes", "sum", "times")
+
+    def __init__(self, times: Times) -> None:
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.count = 0
+        self.sum = 0.0
+        self.times = times
 
 
 class Metrics:
     """Counters of one gateway."""
 
-    def called(
-        self, request: Request, server: str, name: str, response: Response | None, took_s: float
-    ) -> None:
-        """A call is over; no response if it was cancelled."""
+    def __init__(self) -> None:
+        self.tools: dict[tuple[str, str], Series] = {}
+        """By server and tool, as they are shown."""
+        self.servers: dict[str, Times] = {}
+        self.searches = Times(SEARCH_BUCKETS)
+        self._known: dict[tuple[str, str], Series] = {}
+
+    def called(self, request: Request, server: str, name: str, outcome: str, took_s: float) -> None:
+        """A call is over. What is no tool's counts under its method: URIs are without end."""
+        tool = name if request.method == "tools/call" else request.method
+        series = self._known.get((server, tool))
+        if series is None:
+            series = self._begin(server, tool)
+        outcomes = series.outcomes
+        outcomes[outcome if outcome in outcomes else ERROR] += 1
+        series.count += 1
+        series.sum += took_s
+        times = series.times
+        times.counts[bisect_left(times.buckets, took_s)] += 1
+        times.sum += took_s
+
+    def text(self, status: Mapping[str, Any]) -> bytes:
+        """All of it as a page, with what the gateway's status says."""
+        from portico.gateway.exposition import page
+
+        return page(self, status)
+
+    def _begin(self, server: str, tool: str) -> Series:
+        if len(self._known) >= MOST_TOOLS:
+            return self._series(server, OTHER)
+        shown = tool[:_MOST_NAME].encode(errors="replace").decode()
+        series = self._known[server, tool] = self._series(server, shown)
+        return series
+
+    def _series(self, server: str, tool: str) -> Series:
+        series = self.tools.get((server, tool))
+        if series is None:
+            series = self.tools[server, tool] = Series(self._times(server, tool))
+        return series
+
+    def _times(self, server: str, tool: str) -> Times:
+        if not server and tool == SEARCH:
+            return self.searches
+        times = self.servers.get(server)
+        if times is None:
+            times = self.servers[server] = Times(CALL_BUCKETS)
+        return times

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
+from portico.chain.callwords import outcome
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.endpoint import GatewayEndpoint
@@ -103,6 +104,12 @@ class Served:
         """What can be asked over the control socket."""
         return {"status": self._status, "refresh": self._refresh}
 
+    def measured(self) -> tuple[bytes, bytes]:
+        """What was counted, as a page: its content type, and itself."""
+        from portico.gateway.exposition import CONTENT_TYPE
+
+        return CONTENT_TYPE, self.metrics.text(self.house.status())
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """Ask the servers behind, follow the config file; afterwards no server is left."""
@@ -144,8 +151,9 @@ class Served:
         began: float,
     ) -> None:
         took_s = loop_time() - began
-        self.metrics.called(request, server, name, response, took_s)
-        self.journal.called(request, context, server, name, response, took_s)
+        how = outcome(request, response)
+        self.metrics.called(request, server, name, how, took_s)
+        self.journal.called(request, context, server, name, how, took_s)
 
     async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
         house = self.house

@@ -1,0 +1,229 @@
+"""Gateways over servers of this very process, which can be made to fail."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from portico import Server
+from portico.catalog.facts import Facts
+from portico.config.schema import Config, Gateway
+from portico.config.schema import Server as Entry
+from portico.gateway.endpoint import GatewayEndpoint
+from portico.gateway.house import House
+from portico.model.context import Context
+from portico.model.errors import TargetError
+from portico.model.message import Request, Response
+from portico.model.session import Session
+from portico.model.version import BY_TEXT
+from portico.protocol.inbound import read
+from portico.search import Hit, ToolIndex
+from portico.transport.stdio import StdioServer
+from portico.upstream.memory import InMemory, Write
+from portico.upstream.wire import Address, Receiver
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+_META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+}
+
+
+class _Down(InMemory):
+    """A wire to a server that cannot be started."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(lambda write: None)  # type: ignore[arg-type, return-value]
+        self._name = name
+
+    async def open(self, receiver: Receiver) -> None:
+        raise TargetError(f"{self._name} is down", kind="start", server=self._name)
+
+
+@dataclass
+class World:
+    """The servers there are, and which of them cannot be reached."""
+
+    servers: dict[str, Server] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+    opened: list[str] = field(default_factory=list)
+    """Each start of a server."""
+
+    def address(self, entry: Entry, heard: object) -> Address:
+        """Where a server of the config is."""
+        return _At(entry.name, self)
+
+
+@dataclass(frozen=True)
+class _At:
+    name: str
+    world: World
+
+    def wire(self) -> InMemory:
+        server = self.world.servers.get(self.name)
+        if server is None or self.name in self.world.down:
+            return _Down(self.name)
+        self.world.opened.append(self.name)
+
+        def serve(write: Write) -> StdioServer:
+            return StdioServer(server.endpoint(), write)
+
+        return InMemory(serve)
+
+    def older(self) -> None:
+        return
+
+
+class Shelf:
+    """Facts kept in memory, as a disk would keep them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Facts] = {}
+
+    def load(self, key: str) -> Facts | None:
+        return self.kept.get(key)
+
+    def save(self, key: str, facts: Facts) -> bool:
+        self.kept[key] = facts
+        return True
+
+
+class Words:
+    """A plain search."""
+
+    def __init__(self) -> None:
+        self.index = ToolIndex.build([])
+        self.versions: list[str] = []
+
+    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        self.versions.append(version)
+        self.index = ToolIndex.build(list(tools()))
+
+    async def search(
+        self,
+        query: str,
+        limit: int,
+        server: str | None = None,
+        servers: frozenset[str] | None = None,
+    ) -> Sequence[Hit]:
+        hits = self.index.search(query, 1000, server)
+        return [hit for hit in hits if servers is None or hit.server in servers][:limit]
+
+    def near(self, name: str, limit: int = 3) -> list[str]:
+        from difflib import get_close_matches
+
+        named = [f"{hit.server}__{hit.name}" for hit in self.index.search("a", 1000)]
+        return get_close_matches(name, named, limit)
+
+    def status(self) -> dict[str, Any]:
+        return {}
+
+
+def config(*names: str, gateway: Gateway | None = None, **more: Any) -> Config:
+    """A config with these servers."""
+    servers = {name: Entry(name=name, command=name) for name in names}
+    fields = {"path": "portico.toml", "gateway": gateway or Gateway(), "servers": servers, **more}
+    return Config(**fields)
+
+
+@contextlib.asynccontextmanager
+async def house(
+    world: World, config: Config, *, memory: Shelf | None = None, **more: Any
+) -> AsyncGenerator[House, None]:
+    """A gateway over these servers, which were not asked yet."""
+    told: list[str] = []
+    made = House(
+        config,
+        version="1.0",
+        searcher=Words,
+        memory=memory,
+        secret=b"s" * 32,
+        report=told.append,
+        failed=_fail,
+        heard=lambda server, line: None,
+        witness=more.pop("witness", lambda *_: None),
+        reach=world.address,
+        **more,
+    )
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def _fail(request: Request, error: BaseException) -> None:
+    raise error
+
+
+class Client:
+    """One client at an endpoint, in either era."""
+
+    def __init__(self, endpoint: GatewayEndpoint, version: str = LEGACY) -> None:
+        self.endpoint = endpoint
+        self.heard: list[dict[str, Any]] = []
+        self.version = version
+        self.session = Session(self._hear)
+        self._ids = 0
+
+    def _hear(self, message: bytes) -> None:
+        self.heard.append(msgspec.json.decode(message))
+
+    async def notify(self, message: bytes) -> None:
+        self._hear(message)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        raise NotImplementedError
+
+    async def closed(self) -> None:
+        await asyncio.Event().wait()
+
+    async def hello(self) -> dict[str, Any]:
+        """Shake hands, as a legacy client does."""
+        params = {
+            "protocolVersion": self.version,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
+        return await self.request("initialize", params)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The whole answer."""
+        self._ids += 1
+        sent = dict(params or {})
+        if self.version == MODERN:
+            sent["_meta"] = {**_META, **sent.get("_meta", {})}
+        message = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": sent}
+        assumed = self.session.version or BY_TEXT[LEGACY]
+        request = read(msgspec.json.encode(message), assumed, None)
+        assert isinstance(request, Request), request
+        context = Context(session=self.session, peer=self)
+        quick: Response | None = self.endpoint.quick(request, context)
+        response = quick or await self.endpoint.handle(request, context)
+        return response.decode()
+
+    async def result(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The result, which there must be."""
+        answer = await self.request(method, params)
+        assert "result" in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool."""
+        return await self.result("tools/call", {"name": tool, "arguments": arguments})
+
+    async def said(self, tool: str, /, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        blocks = (await self.call(tool, **arguments))["content"]
+        return "\n".join(block.get("text", "") for block in blocks)
+
+    async def names(self, kind: str = "tools") -> list[str]:
+        """What a list shows."""
+        method = {"templates": "resources/templates"}.get(kind, kind)
+        field = {"templates": "resourceTemplates"}.get(kind, kind)
+        key = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
+        return [item[key] for item in (await self.result(f"{method}/list"))[field]]

@@ -1,0 +1,92 @@
+"""A changed config file is taken over while calls run; a broken one changes nothing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from portico import Server
+from portico.config.schema import Config
+from portico.gateway.reload import Watched
+from portico.model.errors import PorticoError
+from tests.gateway.houses import Client, World, config, house
+from tests.support.patience import until
+
+
+def speaking(name: str) -> Server:
+    server = Server(name, "1")
+
+    @server.tool
+    async def hold() -> str:
+        """Wait until it is let go."""
+        await LET_GO.wait()
+        return name
+
+    @server.tool
+    async def say() -> str:
+        """Say who it is."""
+        return name
+
+    return server
+
+
+LET_GO = asyncio.Event()
+
+
+async def test_servers_come_and_go_and_what_runs_is_not_dropped() -> None:
+    LET_GO.clear()
+    world = World({name: speaking(name) for name in ("one", "two", "three")})
+    async with house(world, config("one", "two"), expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        kept = gateway.members["one"]
+        held = asyncio.create_task(client.said("two__hold"))
+        await until(lambda: gateway.members["two"].upstream.is_busy)
+        await gateway.apply(config("one", "three"))
+        assert gateway.members["one"] is kept
+        assert await client.names() == ["one__hold", "one__say", "three__hold", "three__say"]
+        assert (await client.request("tools/call", {"name": "two__say"}))["error"]
+        LET_GO.set()
+        assert await held == "two"
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+async def test_a_broken_file_is_reported_and_the_old_config_stays(
+    tmp_path: Path, told: list[str]
+) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text("")
+    applied: asyncio.Queue[str] = asyncio.Queue()
+
+    def read(path: str) -> Config:
+        text = Path(path).read_text()
+        if "broken" in text:
+            raise PorticoError("line 1 is broken")
+        return config(text)
+
+    async def apply(config: Config) -> None:
+        await applied.put(next(iter(config.servers)))
+
+    watched = Watched(str(path), read, apply, told.append, every_s=0.01)
+    watched.start()
+    try:
+        path.write_text("broken")
+        await until(lambda: bool(told))
+        assert "the old one stays" in told[0]
+        assert "line 1 is broken" in told[0]
+        assert applied.empty()
+        draft = tmp_path / "draft"
+        draft.write_text("good")
+        draft.rename(path)  # as editors do
+        assert await asyncio.wait_for(applied.get(), 10) == "good"
+        path.unlink()
+        await until(lambda: "gone" in told[-1])
+        path.write_text("back")
+        assert await asyncio.wait_for(applied.get(), 10) == "back"
+    finally:
+        await watched.close()
