@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from portico.chain.calllog import CallLog, shape
+from portico.chain.calllog import CallLog
+from portico.chain.callwords import shape
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.version import LATEST_LEGACY

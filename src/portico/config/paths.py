@@ -32,6 +32,11 @@ def state_folder() -> str:
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
+def log_file() -> str:
+    """Where the gateway keeps its log, unless its config says where."""
+    return os.path.join(state_folder(), "logs", "serve.log")
+
+
 def cache_folder() -> str:
     """`cache_dir` for those who must start fast."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")

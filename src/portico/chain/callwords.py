@@ -1,0 +1,120 @@
+"""What a log may say of a call: who, what and how it went, and never a value."""
+
+import time
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from portico.model.message import Meta, Request, Response
+from portico.model.session import Session
+
+OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
+MOST_WORD = 200
+_MOST_KEYS = 20
+_MOST_DEPTH = 3
+_TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
+_IS_ERROR = b'"isError"'
+
+
+class _Result(Struct):
+    isError: bool = False  # noqa: N815  (a field of the wire)
+
+
+class _Params(Struct):
+    arguments: Any = None
+
+
+class _Info(Struct):
+    name: str = ""
+
+
+_read_result = msgspec.json.Decoder(_Result).decode
+_read_params = msgspec.json.Decoder(_Params).decode
+_read_info = msgspec.json.Decoder(_Info).decode
+
+
+def stamp(now: float) -> str:
+    """A moment as logs write it, in UTC."""
+    return f"{_second(int(now))}.{int(now % 1 * 1e3):03}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(now: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+
+
+def outcome(request: Request, response: Response | None) -> str:
+    """How a call went: one of the words above, an error with its code."""
+    if response is None:
+        return CANCELLED
+    if response.error:
+        return f"{ERROR} {response.code}"
+    if request.method != "tools/call":
+        return OK
+    result = response.result
+    at = result.find(_IS_ERROR)
+    if at < 0:
+        return OK
+    # Most servers write it each time. Only a second one, or another spelling, needs reading.
+    after = at + len(_IS_ERROR)
+    if result.startswith(b":false", after) and result.find(_IS_ERROR, after) < 0:
+        return OK
+    try:
+        return TOOL_ERROR if _read_result(result).isError else OK
+    except msgspec.DecodeError:
+        return OK  # whatever it is, it is the client's to read
+
+
+def client(meta: Meta, session: Session | None) -> str:
+    """What the client calls itself, in a modern request or when it began."""
+    if meta.client_info:
+        try:
+            return _read_info(meta.client_info).name[:MOST_WORD]
+        except msgspec.DecodeError:
+            return ""
+    info = session.client_info if session is not None else {}
+    return str(info.get("name", ""))[:MOST_WORD]
+
+
+def plain(uri: str) -> str:
+    """A URI without what may be secret in it."""
+    path, mark, _ = uri.partition("?")
+    return f"{path}?..." if mark else path
+
+
+def arguments(params: bytes, within: str = "") -> str:
+    """The shape of a call's arguments; of those `within` one of them, where a call is in a call."""
+    try:
+        given = _read_params(params or b"{}").arguments
+        if within and isinstance(given, dict):
+            given = given.get(within)
+            if isinstance(given, str):  # some models write the object as a string
+                given = msgspec.json.decode(given)
+    except (msgspec.DecodeError, RecursionError):
+        return "?"
+    return shape(given) if given is not None else ""
+
+
+def shape(value: Any, depth: int = 0) -> str:
+    """What a value is made of, such as `{a:str,b:int[3]}`, and nothing of what it is."""
+    if isinstance(value, dict):
+        if depth >= _MOST_DEPTH:
+            return f"object[{len(value)}]"
+        fields = [f"{_key(key)}:{shape(of, depth + 1)}" for key, of in _first(value)]
+        return f"{{{','.join([*fields, '...'] if len(value) > _MOST_KEYS else fields)}}}"
+    if isinstance(value, list):
+        kinds = {shape(of, depth + 1) for of in value[:_MOST_KEYS]}
+        kind = kinds.pop() if len(kinds) == 1 else "any"
+        return f"{kind}[{len(value)}]"
+    return _TYPES.get(type(value), "any")
+
+
+def _first(value: dict[str, Any]) -> list[tuple[str, Any]]:
+    return list(value.items())[:_MOST_KEYS]
+
+
+def _key(key: str) -> str:
+    """A name as it is, if it looks like one: who puts data into keys would find it here."""
+    return key if len(key) <= 40 and key.replace("-", "_").isidentifier() else "?"
