@@ -119,8 +119,7 @@ class Connection:
         """The refusal of an id already in flight: the two answers could not be told apart."""
         if not self._running or id_key(request.id) not in self._running:
             return None
-        shown = request.id.decode()[:80]
-        return error_response(request.id, INVALID_REQUEST, f"id {shown} is already in flight")
+        return in_flight(request.id)
 
     def cancel(self, notice: Request) -> None:
         """Stop the call that a `notifications/cancelled` names, if it still runs."""
@@ -216,3 +215,9 @@ def id_key(raw: bytes) -> bytes:
         return encode(msgspec.json.decode(raw))
     except msgspec.DecodeError:
         return raw
+
+
+def in_flight(id: bytes) -> Response:
+    """The refusal of a request by an id that another still has."""
+    shown = id.decode()[:80]
+    return error_response(id, INVALID_REQUEST, f"id {shown} is already in flight")

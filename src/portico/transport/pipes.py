@@ -166,7 +166,7 @@ class Talker(Protocol):
         ...
 
 
-def writer_to(fd: int) -> "PipeWriter | FileWriter":
+def writer_to(fd: int) -> "Writer":
     """What writes there."""
     return PipeWriter(fd) if _is_pipe(fd) else FileWriter(fd)
 
@@ -181,7 +181,8 @@ class PipeWriter:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._waiting: deque[memoryview] = deque()
-        self._size = 0
+        self.unwritten = 0
+        """How many bytes wait, or were left when nobody read any more."""
         self._lost = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -197,23 +198,21 @@ class PipeWriter:
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         """Write the parts of one line, or keep what the client does not take yet."""
-        if self._lost:
-            return
-        written = 0 if self._waiting else self._try(os.writev, parts)
-        if written is None:
-            return
+        written = 0 if self._waiting or self._lost else self._try(os.writev, parts)
         left = sum(map(len, parts)) - written
         if not left:
+            return
+        self.unwritten += left
+        if self._lost:
             return
         if not self._waiting:
             self._loop.add_writer(self._fd, self._go_on)
             self._empty.clear()
         self._waiting.append(memoryview(b"".join(parts))[-left:])
-        self._size += left
-        if self._size > MOST_UNREAD:
+        if self.unwritten > MOST_UNREAD:
             sys.stderr.write("portico: the client has stopped reading; giving up on it\n")
             self._lose()
-        elif self._size > HIGH_WATER:
+        elif self.unwritten > HIGH_WATER:
             self._talker.pause()
 
     async def close(self) -> None:
@@ -230,7 +229,7 @@ class PipeWriter:
             written = self._try(os.write, first)
             if not written:
                 return
-            self._size -= written
+            self.unwritten -= written
             if written < len(first):
                 self._waiting[0] = first[written:]
             else:
@@ -239,21 +238,25 @@ class PipeWriter:
         self._empty.set()
         self._talker.resume()
 
-    def _try(self, write: Callable[[int, Any], int], data: Any) -> int | None:
-        """How much was written; None if nobody is there to read."""
+    def _try(self, write: Callable[[int, Any], int], data: Any) -> int:
+        """How much was written; nothing if nobody is there to read."""
         try:
             return write(self._fd, data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
             self._lose()
-            return None
+            return 0
 
-    def _lose(self) -> None:
+    def drop(self) -> None:
+        """Forget what was not read yet, and write no more."""
         self._lost = True
         self._waiting.clear()
         self._loop.remove_writer(self._fd)
         self._empty.set()
+
+    def _lose(self) -> None:
+        self.drop()
         self._on_loss()
 
 
@@ -275,3 +278,6 @@ class FileWriter:
     async def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+Writer = PipeWriter | FileWriter

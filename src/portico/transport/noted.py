@@ -1,0 +1,163 @@
+"""What a client has told its server, as far as the next server must know it too."""
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.model.types import Change
+from portico.model.version import BY_TEXT, Version
+from portico.protocol.codec import NO_RAW, Envelope, Malformed, encode, read_message
+from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
+from portico.protocol.methods import TABLE, Kind
+
+T = TypeVar("T")
+
+INITIALIZE, LISTEN, PING = "initialize", "subscriptions/listen", "ping"
+SET_LEVEL, SUBSCRIBE = "logging/setLevel", "resources/subscribe"
+UNSUBSCRIBE = "resources/unsubscribe"
+INITIALIZED, CANCELLED = "notifications/initialized", "notifications/cancelled"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+STAYS = frozenset((INITIALIZE, LISTEN))
+"""What must be known to whoever serves the client, so it goes on to the next as it is."""
+_STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is Kind.STATIC)
+AGAIN = STAYS | _STATIC | {PING}
+"""What may be asked a second time without harm. A call may not."""
+_TOLD = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))
+
+_envelope = msgspec.json.Decoder(Envelope).decode
+_members = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Uri(Struct):
+    uri: str
+
+
+class _Cancelled(Struct):
+    requestId: Raw = NO_RAW  # noqa: N815  (fields of the wire)
+
+
+class _Acknowledged(Struct):
+    notifications: dict[str, Any] = {}
+    meta: dict[str, Raw] = msgspec.field(default_factory=dict, name="_meta")
+
+
+class _Handshake(Struct):
+    protocolVersion: str = ""  # noqa: N815
+    capabilities: dict[str, Any] = {}
+
+
+class Asked(Struct, gc=False):
+    """A request under way, with what is kept of it."""
+
+    id: bytes
+    method: str = ""
+    line: bytes = b""
+    """The whole of it, if it may be sent again."""
+    params: bytes = b""
+    """Its params, if the next server must know them."""
+    acknowledged: bool = False
+    """True of a listener that has heard that it is one."""
+
+
+class Noted:
+    """One client's session, ready to be told to the next server."""
+
+    def __init__(self) -> None:
+        self.version: Version | None = None
+        """None of a client that has not, or never, shaken hands."""
+        self.handshake = b""
+        self.initialized = b""
+        self.level = b""
+        self.subscriptions: dict[str, bytes] = {}
+        self._kinds: tuple[str, ...] = ()
+
+    def answered(self, asked: Asked, envelope: Envelope) -> bool:
+        """Note what a request has changed; True if the next server must know it."""
+        if asked.method not in _TOLD or not envelope.result:
+            return False
+        if asked.method == INITIALIZE:
+            self._shaken(asked, envelope)
+        elif asked.method == SET_LEVEL:
+            self.level = asked.params
+        else:
+            uri = msgspec.json.decode(asked.params, type=_Uri).uri
+            if asked.method == SUBSCRIBE:
+                self.subscriptions[uri] = asked.params
+            else:
+                self.subscriptions.pop(uri, None)
+        return True
+
+    def changes(self) -> list[bytes]:
+        """What tells a legacy client that its lists may be others now."""
+        return [change_message(Change(kind)) for kind in self._kinds]
+
+    def _shaken(self, asked: Asked, envelope: Envelope) -> None:
+        said = _decoded(envelope.result, _Handshake) or _Handshake()
+        self.handshake = asked.params
+        self.version = BY_TEXT.get(said.protocolVersion)
+        self._kinds = tuple(kind for kind in LIST_KINDS if _tells(said.capabilities.get(kind)))
+
+
+def read(line: bytes) -> list[Envelope]:
+    """The messages of a line, which are several in a batch, and none if it is no message."""
+    try:
+        if line.lstrip(b" \t\r").startswith(b"["):
+            return [_envelope(member) for member in _members(line)]
+        return [_envelope(line)]
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def noted(envelope: Envelope, line: bytes) -> Asked:
+    """What to keep of a request."""
+    method = envelope.method
+    return Asked(
+        id=bytes(envelope.id),
+        method=method,
+        line=line if method in AGAIN else b"",
+        params=bytes(envelope.params) if method in _TOLD else b"",
+    )
+
+
+def salvaged(line: bytes) -> Asked | None:
+    """What is no message may have an id, by which it will be answered."""
+    try:
+        read_message(line)
+    except Malformed as bad:
+        return Asked(id=bad.id) if bad.id else None
+    return None
+
+
+def cancelled_id(envelope: Envelope) -> bytes:
+    """Which request a `notifications/cancelled` is about; empty if it does not say."""
+    said = _decoded(envelope.params, _Cancelled)
+    return b"" if said is None else bytes(said.requestId)
+
+
+def acknowledgement(envelope: Envelope) -> tuple[bytes, list[bytes]]:
+    """Whose it is, and what tells that listener that its lists may be others now."""
+    said = _decoded(envelope.params, _Acknowledged) or _Acknowledged()
+    id = bytes(said.meta.get(SUBSCRIPTION_KEY, b""))
+    kinds = [kind for kind in LIST_KINDS if said.notifications.get(f"{kind}ListChanged")]
+    return id, [change_message(Change(kind), id) for kind in kinds]
+
+
+def message(method: str, params: bytes, id: bytes) -> bytes:
+    """A request, made of raw parts."""
+    whole: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
+    if params:
+        whole["params"] = Raw(params)
+    return encode(whole)
+
+
+def _tells(capability: Any) -> bool:
+    return isinstance(capability, dict) and capability.get("listChanged") is True
+
+
+def _decoded(raw: Raw, type: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(raw or b"{}", type=type)
+    except msgspec.DecodeError:
+        return None

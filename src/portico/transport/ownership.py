@@ -1,0 +1,85 @@
+"""Who of several processes with the same config has the gateway: the one that holds its lock.
+
+The kernel lets go of a lock when its process ends, however it ends; so what is on disk is never
+believed without it. The file says by which socket its holder can be reached.
+"""
+
+import contextlib
+import fcntl
+import os
+from typing import Self
+
+from portico.catalog.disk import make_private
+from portico.transport.sockets import SUFFIX
+
+_MAX_NAME = 100
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Ownership:
+    """The lock of one gateway, held until it is released or this process ends."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @classmethod
+    def taken(cls, folder: str, key: str) -> Self | None:
+        """The lock, if nobody holds it; OSError if there can be none here."""
+        make_private(folder)
+        path = _path(folder, key)
+        while True:
+            fd = os.open(path, _OPEN, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever held it may have removed the file since we opened it.
+                if _is_at(path, fd):
+                    os.ftruncate(fd, 0)
+                    return cls(path, fd)
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+
+    def announce(self, name: str) -> None:
+        """Say by which socket we can be reached; OSError if that cannot be written."""
+        os.pwrite(self._fd, name.encode() + b"\n", 0)
+
+    def release(self) -> None:
+        """Let others have it; nothing is left of it on disk."""
+        if self._fd < 0:
+            return
+        with contextlib.suppress(OSError):
+            if _is_at(self._path, self._fd):
+                os.unlink(self._path)
+        os.close(self._fd)
+        self._fd = -1
+
+
+def owner_of(folder: str, key: str) -> str:
+    """The socket of whoever said that it has the gateway; empty if nobody did."""
+    try:
+        with open(_path(folder, key), "rb") as file:
+            said = file.read(_MAX_NAME)
+    except OSError:
+        return ""
+    name = said.decode(errors="replace").removesuffix("\n")
+    is_whole = said.endswith(b"\n") and name.removesuffix(SUFFIX).isdecimal()
+    return name if is_whole and name.endswith(SUFFIX) else ""
+
+
+def _path(folder: str, key: str) -> str:
+    return os.path.join(folder, f"serve-{key}.lock")
+
+
+def _is_at(path: str, fd: int) -> bool:
+    """True if this is still the file of that name."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    here = os.fstat(fd)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

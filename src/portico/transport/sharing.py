@@ -1,0 +1,210 @@
+"""One gateway for all windows: the first process to start has it, the others are bridges to it.
+
+When the owner ends, one of the bridges becomes the owner and the others go to that one; their
+clients notice nothing but the calls that were under way.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from portico.transport.attach import ATTACH, Attached, Guests, Unfit, attach, first_of
+from portico.transport.bridge import Bridge
+from portico.transport.connection import Endpoint
+from portico.transport.control import Control, Deed
+from portico.transport.crossing import HouseCrossing, SocketCrossing
+from portico.transport.ownership import Ownership, owner_of
+from portico.transport.pipes import (
+    DRAIN_S,
+    serve_stdio,
+    stop_on_signals,
+    take_stdout,
+    writer_to,
+)
+from portico.transport.stdio import MAX_LINE
+
+_ATTACH_S = 5.0
+_SEEK_S = 10.0
+_SETTLE_S = 30.0
+_PAUSE_S = 0.01
+_MARGIN_S = 2.0
+
+
+class House(Protocol):
+    """What an owner has and the others use: the gateway itself."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Answers all clients."""
+        ...
+
+    @property
+    def deeds(self) -> Mapping[str, Deed]:
+        """What an operator may ask of it."""
+        ...
+
+
+def _to_stderr(words: str) -> None:
+    sys.stderr.write(f"portico: {words}\n")
+    sys.stderr.flush()
+
+
+class Shared(Struct, frozen=True):
+    """Which gateway, and how to be its owner."""
+
+    folder: str
+    """Where the control sockets are."""
+    key: str
+    """The name of the gateway among others: short, and safe in a file's name."""
+    own: Callable[[], AbstractAsyncContextManager[House]]
+    """Entered only by the owner, and left when it has served its last client."""
+    version: str
+    """Of this Portico: only the same ones share a gateway."""
+    max_line: int = MAX_LINE
+    drain_s: float = DRAIN_S
+    report: Callable[[str], None] = _to_stderr
+
+
+async def serve_shared(
+    shared: Shared, *, out: int | None = None, stop: asyncio.Event | None = None
+) -> None:
+    """Serve one client on stdin and stdout, as owner or bridge, until it leaves or SIGTERM comes.
+
+    `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
+    """
+    out = take_stdout() if out is None else out
+    stop = stop or asyncio.Event()
+    place = await _place(shared, 0)
+    if isinstance(place, Attached):
+        await _bridged(shared, place, out, stop)
+        return
+    async with _hosting(shared, place, stop) as house:
+        await serve_stdio(
+            house.endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
+        )
+
+
+async def _place(shared: Shared, turn: int) -> Ownership | Attached | Unfit:
+    """The lock, or a connection to whoever holds it, or why we are on our own."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _SEEK_S
+    while True:
+        try:
+            ownership = Ownership.taken(shared.folder, shared.key)
+        except OSError as error:
+            return Unfit(f"{shared.folder} cannot be used: {error.strerror or error}")
+        if ownership is not None:
+            return ownership
+        name = owner_of(shared.folder, shared.key)
+        found = None
+        if name:
+            found = await attach(shared.folder, name, shared.version, _ATTACH_S, turn=turn)
+        if isinstance(found, Attached):
+            return found
+        if isinstance(found, Unfit):
+            return Unfit(f"process {name.partition('.')[0]} has it, and {found.why}")
+        if loop.time() > deadline:
+            return Unfit(f"who has it lets nobody in within {_SEEK_S:g} s")
+        await asyncio.sleep(_PAUSE_S)
+
+
+@contextlib.asynccontextmanager
+async def _hosting(
+    shared: Shared, place: Ownership | Unfit, stop: asyncio.Event
+) -> AsyncGenerator[House, None]:
+    """Have the gateway and let others in; when `stop` is set, send them to the next owner."""
+    ownership = place if isinstance(place, Ownership) else None
+    if isinstance(place, Unfit):
+        shared.report(
+            f"the gateway is not shared: {place.why}; servers are started for this client alone"
+        )
+    guests = Guests(shared.version, max_line=shared.max_line, drain_s=shared.drain_s)
+    deeds: dict[str, Deed] = {} if ownership is None else {ATTACH: guests.door}
+    control = Control(shared.folder, deeds)
+
+    async def leave() -> None:
+        await stop.wait()
+        await let_go()
+        await guests.leave()
+
+    async def let_go() -> None:
+        if ownership is not None:
+            ownership.release()
+        await control.close()
+
+    try:
+        await _listen(shared, control, ownership)
+        async with shared.own() as house:
+            deeds.update(house.deeds)
+            guests.welcome(house.endpoint)
+            leaving = asyncio.ensure_future(leave())
+            try:
+                yield house
+                stop.set()
+                await leaving
+            finally:
+                leaving.cancel()
+                await guests.close()
+    finally:
+        await let_go()
+        await guests.close()
+
+
+async def _listen(shared: Shared, control: Control, ownership: Ownership | None) -> None:
+    """Be there for operators and, if we own it, for other clients."""
+    try:
+        await control.open()
+        if ownership is not None:
+            ownership.announce(control.name)
+    except OSError as error:
+        shared.report(f"nobody can reach this gateway: {error.strerror or error}")
+        if ownership is not None:
+            ownership.release()
+
+
+async def _bridged(shared: Shared, place: Attached, out: int, stop: asyncio.Event) -> None:
+    """Serve the client from wherever the gateway is, and at last perhaps from here."""
+    writer = writer_to(out)
+    bridge = Bridge(writer, stop, max_line=shared.max_line)
+    let_go = stop_on_signals(stop)
+    bridge.open()
+    turn = 0
+    found: Ownership | Attached | Unfit = place
+    try:
+        while isinstance(found, Attached):
+            if not await _settled(bridge, found, turn):
+                found = Unfit(f"who has it did not greet us within {_SETTLE_S:g} s")
+                break
+            await first_of(bridge.adrift.wait(), stop.wait())
+            if stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
+                let_go()
+                await bridge.part(shared.drain_s + _MARGIN_S)
+                return
+            turn += 1
+            found = await _place(shared, turn)
+        async with _hosting(shared, found, stop) as house:
+            crossing = HouseCrossing(house.endpoint, bridge, writer, turn, max_line=shared.max_line)
+            await bridge.settle(crossing)
+            await stop.wait()
+            let_go()
+            await crossing.server.drain(shared.drain_s)
+            crossing.server.ended()
+    finally:
+        await bridge.close()
+
+
+async def _settled(bridge: Bridge, found: Attached, turn: int) -> bool:
+    """Go to this owner; False if it does not get so far."""
+    crossing = SocketCrossing(found, bridge, turn)
+    try:
+        async with asyncio.timeout(_SETTLE_S):
+            await bridge.settle(crossing)
+    except TimeoutError:
+        bridge.ended(crossing)
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""A gateway of a few tools, shared by all who start it in the same folder.
+
+What happens in the house is written to a book there, a line each.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from portico.transport.control import Deed, Order, Stream
+from portico.transport.doorway import DoorwayLoop
+from portico.transport.sharing import Shared, serve_shared
+
+FOLDER, BOOK = sys.argv[1], sys.argv[2]
+NOTE = "note://one"
+
+
+def enter(words: str) -> None:
+    """Write a line to the book, whole."""
+    book = os.open(BOOK, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(book, f"{os.getpid()} {words}\n".encode())
+    os.close(book)
+
+
+class House:
+    """What the owner has."""
+
+    def __init__(self) -> None:
+        from portico import Context, Server
+
+        server = Server("house")
+        held: dict[str, asyncio.Event] = {}
+
+        @server.tool
+        async def echo(text: str) -> str:
+            return text
+
+        @server.tool
+        async def who() -> str:
+            return str(os.getpid())
+
+        @server.tool
+        async def hold(name: str) -> str:
+            held[name] = asyncio.Event()
+            enter(f"holds {name}")
+            try:
+                await held[name].wait()
+            except asyncio.CancelledError:
+                enter(f"drops {name}")
+                raise
+            return f"held {name}"
+
+        @server.tool
+        async def release(name: str) -> str:
+            held[name].set()
+            return "released"
+
+        @server.tool
+        async def ask(*, context: Context) -> str:
+            return (await context.elicit("Name?", {"type": "object", "properties": {}})).action
+
+        @server.tool
+        async def murmur(*, context: Context) -> str:
+            await context.log("debug", "psst")
+            return "murmured"
+
+        @server.tool
+        async def pour(size: int) -> str:
+            return "x" * size
+
+        @server.resource(NOTE)
+        async def one() -> str:
+            return "one"
+
+        @server.tool
+        async def change() -> str:
+            server.resource_updated(NOTE)
+            return "changed"
+
+        def release_all() -> None:
+            for event in held.values():
+                event.set()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
+        self.endpoint = server.endpoint()
+        self.deeds: dict[str, Deed] = {"status": self.status, "count": Stream(self.count)}
+
+    async def status(self, order: Order) -> dict[str, Any]:
+        """What it holds of things that can leak."""
+        files = len(os.listdir("/proc/self/fd"))
+        return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(order)}
+
+    async def count(self, order: Order) -> AsyncIterator[dict[str, Any]]:
+        """Count up to what is asked for, then wait."""
+        try:
+            for number in range(order["to"]):
+                yield {"number": number}
+            if order.get("stay"):
+                await asyncio.Event().wait()
+        finally:
+            enter("stops counting")
+
+
+@asynccontextmanager
+async def own() -> AsyncGenerator[House, None]:
+    """Have the house."""
+    enter("owns")
+    try:
+        yield House()
+    finally:
+        enter("leaves")
+
+
+async def main() -> None:
+    """Serve until the client leaves, and see what is left over."""
+    version = os.environ.get("VERSION", "1")
+    drain_s = float(os.environ.get("DRAIN_S", "30"))
+    await serve_shared(Shared(FOLDER, "house", own, version, drain_s=drain_s))
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    enter(f"ends with {left}" if left else "ends")
+
+
+with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+    runner.run(main())

@@ -1,0 +1,250 @@
+"""Several windows of one client, and one gateway behind them all."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.transport.control import ask, follow
+from portico.transport.ownership import Ownership, owner_of
+from tests.support.running import WAIT_S
+from tests.transport.windows import Street, Window
+from tests.wrap.standing import until
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    with Street(tmp_path) as street:
+        yield street
+
+
+def test_five_clients_have_one_owner_and_leave_nothing(street: Street) -> None:
+    windows = street.opened(5)
+    owner = windows[0].pid
+    assert [window.owner() for window in windows] == [owner] * 5
+    assert street.said("owns") == [owner]
+    assert [window.leave() for window in reversed(windows)] == [0] * 5
+    assert street.left() == []
+    assert sorted(street.said("ends")) == sorted(window.pid for window in windows)
+    assert [window.stderr() for window in windows] == [""] * 5
+
+
+def test_ids_of_different_clients_do_not_meet(street: Street) -> None:
+    windows = street.opened(3)
+    ids = [window.hold(f"of {window.pid}") for window in windows]
+    assert len(set(ids)) == 1
+    for window in reversed(windows):
+        assert windows[0].says("release", name=f"of {window.pid}") == "released"
+        answer = window.answer_to(ids[0])
+        assert answer["result"]["content"][0]["text"] == f"held of {window.pid}"
+
+
+def test_an_id_in_flight_is_refused_and_the_first_still_answered(street: Street) -> None:
+    _, bridge = street.opened(2)
+    first = bridge.hold("one")
+    bridge._watched = False  # no oracle could tell the two apart
+    bridge.send({"jsonrpc": "2.0", "id": first, "method": "ping"})
+    assert "already in flight" in bridge.answer_to(first)["error"]["message"]
+    bridge.says("release", name="one")
+    assert "result" in bridge.answer_to(first)
+
+
+@pytest.mark.slow
+def test_of_two_that_start_at_once_one_is_the_owner(tmp_path: Path) -> None:
+    for number in range(20):
+        with Street(tmp_path / str(number)) as street, Window(street) as a, Window(street) as b:
+            for window in (a, b):
+                window.greet()
+            assert a.owner() == b.owner()
+            assert len(street.said("owns")) == 1
+
+
+def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(street: Street) -> None:
+    owner, bridge = street.opened(2)
+    id = bridge.hold("one")
+    bridge._in.close()
+    owner.says("release", name="one")
+    assert "result" in bridge.answer_to(id)
+    assert bridge.ended() == 0
+
+
+def test_a_client_that_leaves_for_too_long_has_its_calls_cancelled(street: Street) -> None:
+    _, bridge = street.window(DRAIN_S="0.2"), street.window(DRAIN_S="0.2")
+    id = bridge.hold("one")
+    bridge._in.close()
+    street.told("drops one")
+    assert bridge.answer_to(id)["error"]["data"] == {"kind": "closed"}
+    assert bridge.ended() == 0
+
+
+def test_the_calls_of_a_bridge_that_is_killed_are_cancelled_at_once(street: Street) -> None:
+    owner, bridge = street.opened(2)
+    bridge.hold("one")
+    bridge.kill()
+    street.told("drops one")
+    assert owner.says("echo", text="still here") == "still here"
+
+
+def test_a_call_taken_back_at_a_bridge_is_taken_back_at_the_owner(street: Street) -> None:
+    _, bridge = street.opened(2)
+    params = {"requestId": bridge.hold("one")}
+    bridge.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    street.told("drops one")
+    assert bridge.says("echo", text="on") == "on"
+
+
+def test_a_question_finds_its_client_through_the_bridge(street: Street) -> None:
+    _, bridge = street.opened(2)
+    id = bridge.call("ask")
+    question = bridge.next("elicitation/create")
+    bridge.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+    assert bridge.answer_to(id)["result"]["content"][0]["text"] == "decline"
+
+
+def test_bad_lines_are_answered_as_on_stdio(street: Street) -> None:
+    windows = street.opened(2)
+    bad = (b"{", b'{"jsonrpc":"2.0","id":7,"method":1}', b"[]", b"x" * (4 * 1024 * 1024 + 1))
+    answers = []
+    for window in windows:
+        window._watched = False
+        for line in bad:
+            window.write(line + b"\n")
+        answers.append([window.receive() for _ in bad])
+        assert window.says("echo", text="on") == "on"
+    assert answers[0] == answers[1]
+
+
+# When there is no sharing.
+
+
+def test_a_folder_that_cannot_be_used_means_serving_alone(street: Street) -> None:
+    street.folder.parent.mkdir(exist_ok=True)
+    street.folder.write_text("in the way")
+    windows = street.opened(2)
+    assert [window.owner() for window in windows] == [window.pid for window in windows]
+    for window in windows:
+        assert "the gateway is not shared" in window.stderr()
+        assert window.leave() == 0
+    street.folder.unlink()
+
+
+def test_an_owner_of_another_version_is_left_alone(street: Street) -> None:
+    street.window()
+    other = street.window(VERSION="2")
+    assert other.owner() == other.pid
+    assert "it is Portico 1, and this is 2" in other.stderr()
+
+
+@pytest.mark.slow
+def test_an_owner_that_does_not_answer_is_left_alone(street: Street) -> None:
+    owner = street.window()
+    owner.process.send_signal(signal.SIGSTOP)
+    try:
+        other = street.window()
+        assert other.owner() == other.pid
+        assert f"process {owner.pid} has it, and it did not answer" in other.stderr()
+    finally:
+        owner.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("stale", [b"", b"1.sock\n", b"../1.sock\n", b"\xff" * 9000, b"1.so"])
+def test_what_a_lock_file_says_is_not_believed_without_its_lock(
+    stale: bytes, street: Street
+) -> None:
+    street.folder.mkdir(parents=True)
+    lock = street.folder / "serve-house.lock"
+    lock.write_bytes(stale)
+    owner, other = street.opened(2)
+    assert other.owner() == owner.pid
+    assert owner_of(str(street.folder), "house") == f"{owner.pid}.sock"
+
+
+def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
+    folder = str(tmp_path / "control")
+    for _ in range(3):
+        mine = Ownership.taken(folder, "k")
+        assert mine is not None
+        assert Ownership.taken(folder, "k") is None
+        other = Ownership.taken(folder, "other")
+        assert other is not None
+        for one in (mine, other, mine):
+            one.release()
+    assert os.listdir(folder) == []
+
+
+# What a bridge is.
+
+
+def test_a_bridge_loads_none_of_the_gateway(street: Street) -> None:
+    owner, bridge = street.opened(2)
+    assert owner.pid != bridge.pid
+    rooms = ("gateway", "upstream", "providers", "search", "server", "chain", "definitions")
+    check = "import sys, portico.transport.sharing; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=WAIT_S
+    ).stdout.split()
+    unwanted = [*(f"portico.{room}" for room in rooms), "uvicorn", "httpx2", "jsonschema_rs"]
+    assert [name for name in unwanted if name in loaded] == []
+
+
+# The socket by which bridges come in.
+
+
+def reached(street: Street, owner: Window) -> socket.socket:
+    talk = socket.socket(socket.AF_UNIX)
+    talk.settimeout(WAIT_S)
+    os.chdir(street.folder)
+    talk.connect(f"{owner.pid}.sock")
+    return talk
+
+
+@pytest.fixture
+def _here() -> Iterator[None]:
+    here = os.getcwd()
+    yield
+    os.chdir(here)
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize("garbage", [b"\x00\xff\n" * 100, b"{" * 5000 + b"\n", b"x" * 200_000])
+def test_garbage_at_the_door_hurts_nobody(garbage: bytes, street: Street) -> None:
+    owner, bridge = street.opened(2)
+    with reached(street, owner) as talk:
+        talk.sendall(garbage)
+        assert b'"ok":false' in talk.recv(1000)
+    with reached(street, owner) as talk:
+        talk.sendall(b'{"do":"attach","turn":"first"}\n')
+        assert json.loads(talk.recv(1000))["ok"] is True
+        talk.sendall(garbage)
+    assert bridge.says("echo", text="on") == "on"
+    assert owner.says("echo", text="on") == "on"
+    assert (owner.stderr(), bridge.stderr()) == ("", "")
+
+
+def test_an_order_brings_what_it_needs_with_it(street: Street) -> None:
+    owner = street.window()
+    folder, name = str(street.folder), f"{owner.pid}.sock"
+    told = ask(folder, name, "status", WAIT_S, server="github")
+    assert told is not None
+    assert (told["ok"], told["order"]) == (True, {"do": "status", "server": "github"})
+
+
+def test_a_stream_is_followed_to_its_end_or_left_before(street: Street) -> None:
+    owner = street.window()
+    folder, name = str(street.folder), f"{owner.pid}.sock"
+    assert list(follow(folder, name, "count", WAIT_S, to=2)) == [
+        {"number": 0},
+        {"number": 1},
+        {"ok": True},
+    ]
+    endless = follow(folder, name, "count", WAIT_S, to=1, stay=True)
+    assert next(endless) == {"number": 0}
+    endless.close()  # type: ignore[attr-defined]
+    until(lambda: len(street.said("stops counting")) == 2, "it goes on for nobody")
+    assert list(follow(folder, "1.sock", "count", WAIT_S)) == []

@@ -1,0 +1,167 @@
+"""The owner is killed: one of the others takes over, and every call has one answer."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.messages import PREFIX
+from tests.support.running import initialize_params
+from tests.transport.windows import NOTE, Street, Window
+
+ERAS = ("2025-11-25", "2026-07-28")
+LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    with Street(tmp_path) as street:
+        yield street
+
+
+def is_closed(answer: dict[str, Any]) -> bool:
+    error = answer["error"]
+    return (error["code"], error["data"]) == (-32603, {"kind": "closed"})
+
+
+def listen(window: Window) -> int:
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": [NOTE]}
+    return window.begin("subscriptions/listen", {"notifications": wanted})
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_calls_under_way_fail_once_and_later_ones_do_not(era: str, street: Street) -> None:
+    owner = street.window(era)
+    others = [street.window(era) for _ in range(3)]
+    held = [window.hold(f"of {window.pid}") for window in others]
+    owner.kill()
+    assert all(is_closed(w.answer_to(id)) for w, id in zip(others, held, strict=True))
+    (new,) = {window.owner() for window in others}
+    assert new in [window.pid for window in others]
+    assert street.said("owns") == [owner.pid, new]
+    again = [window.hold(f"again of {window.pid}") for window in others]
+    for window, id in zip(others, again, strict=True):
+        window.says("release", name=f"again of {window.pid}")
+        assert "result" in window.answer_to(id)
+
+
+def test_what_is_asked_while_nobody_owns_it_is_answered_by_the_next(street: Street) -> None:
+    owner, one, two = street.opened(3)
+    owner.kill()
+    ids = [[window.call("echo", text=str(n)) for n in range(50)] for window in (one, two)]
+    for window, asked in zip((one, two), ids, strict=True):
+        for number, id in enumerate(asked):
+            answer = window.answer_to(id)
+            # Those that the dead one may have seen, and only those, may have failed.
+            if "error" in answer:
+                assert is_closed(answer)
+            else:
+                assert answer["result"]["content"][0]["text"] == str(number)
+    assert one.owner() == two.owner()
+
+
+def test_a_legacy_session_goes_on_with_its_level_and_its_subscriptions(street: Street) -> None:
+    owner, one, two = street.opened(3)
+    for window in (one, two):
+        assert "result" in window.ask("logging/setLevel", {"level": "debug"})
+        assert "result" in window.ask("resources/subscribe", {"uri": NOTE})
+    assert "result" in two.ask("resources/unsubscribe", {"uri": NOTE})
+    one.received_before()
+    owner.kill()
+    assert one.owner() == two.owner()
+    for window in (one, two):
+        for method in LISTS:
+            if method != "notifications/prompts/list_changed":
+                window.next(method)
+        window.says("murmur")
+        assert window.next("notifications/message")["params"]["data"] == "psst"
+    two.says("change")
+    assert one.next("notifications/resources/updated")["params"]["uri"] == NOTE
+    for window in (one, two):
+        window.says("echo", text="")
+        assert [m for m in window.received_before() if "updated" in m.get("method", "")] == []
+
+
+def test_a_modern_listener_goes_on_and_hears_what_it_may_have_missed(street: Street) -> None:
+    owner, one, two = (street.window(ERAS[1]) for _ in range(3))
+    ids = [listen(window) for window in (one, two)]
+    for window in (one, two):
+        window.next("notifications/subscriptions/acknowledged")
+    owner.kill()
+    for window, id in zip((one, two), ids, strict=True):
+        missed = window.next("notifications/tools/list_changed")
+        assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
+    two.says("change")
+    for window, id in zip((one, two), ids, strict=True):
+        heard = window.next("notifications/resources/updated")
+        assert heard["params"]["_meta"][PREFIX + "subscriptionId"] == id
+        assert window.received_before() == [], "a second acknowledgement, or an answer"
+
+
+def test_a_question_of_a_dead_owner_is_taken_back_and_its_answer_dropped(street: Street) -> None:
+    owner, bridge = street.opened(2)
+    id = bridge.call("ask")
+    old = bridge.next("elicitation/create")
+    owner.kill()
+    assert is_closed(bridge.answer_to(id))
+    taken_back = bridge.next("notifications/cancelled")
+    assert taken_back["params"]["requestId"] == old["id"]
+    second = bridge.call("ask")
+    new = bridge.next("elicitation/create")
+    assert new["id"] != old["id"]
+    late = {"jsonrpc": "2.0", "id": old["id"], "result": {"action": "accept", "content": {}}}
+    bridge.send(late)
+    bridge.send({"jsonrpc": "2.0", "id": new["id"], "result": {"action": "decline"}})
+    assert bridge.answer_to(second)["result"]["content"][0]["text"] == "decline"
+
+
+@pytest.mark.slow
+def test_a_chain_of_takeovers_until_one_is_left(street: Street) -> None:
+    windows = [street.window(ERAS[number % 2]) for number in range(5)]
+    listening = [(w, listen(w)) for w in windows if w.is_modern]
+    for window, _ in listening:
+        window.next("notifications/subscriptions/acknowledged")
+    while len(windows) > 1:
+        (now,) = {window.owner() for window in windows}
+        dying = next(window for window in windows if window.pid == now)
+        windows.remove(dying)
+        held = [(window, window.hold(f"{now} of {window.pid}")) for window in windows]
+        dying.kill()
+        assert all(is_closed(window.answer_to(id)) for window, id in held)
+        listening = [(window, id) for window, id in listening if window in windows]
+        for window, id in listening:
+            missed = window.next("notifications/tools/list_changed")
+            assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
+    (last,) = windows
+    assert last.owner() == last.pid
+    assert last.leave() == 0
+    assert street.left() == []
+    assert street.said("ends") == [last.pid]
+
+
+def test_what_may_be_asked_twice_is_asked_again(street: Street) -> None:
+    owner = street.window()
+    with Window(street) as bridge:
+        assert "result" in bridge.ask("ping")  # it is there, and nobody has shaken hands
+        owner.process.send_signal(signal.SIGSTOP)
+        shaken = bridge.start("initialize", initialize_params(ERAS[0]))
+        listed = bridge.begin("tools/list")
+        called = bridge.call("echo", text="perhaps")
+        owner.kill()
+        assert "result" in bridge.answer_to(shaken)
+        assert "result" in bridge.answer_to(listed)
+        assert is_closed(bridge.answer_to(called))
+        assert bridge.owner() == bridge.pid
+
+
+def test_what_the_dead_owner_never_read_goes_to_the_next(street: Street) -> None:
+    owner, bridge = street.opened(2)
+    owner.process.send_signal(signal.SIGSTOP)
+    # More than the socket between them holds: the last ones have not left the bridge.
+    ids = [bridge.call("echo", text="x" * 100_000) for _ in range(8)]
+    owner.kill()
+    answers = [bridge.answer_to(id) for id in ids]
+    assert is_closed(answers[0])
+    assert "result" in answers[-1]

@@ -1,0 +1,146 @@
+"""Real windows of one client, each with a process of its own at the same gateway."""
+
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.messages import modern_meta
+from tests.support.running import Piped, initialize_params
+from tests.support.shared import ROOT
+from tests.wrap.standing import until
+
+SCRIPT = ROOT / "tests" / "transport" / "servers" / "window.py"
+NOTE = "note://one"
+
+
+class Street:
+    """Where the windows of one gateway are: its folder, and the book of what its house did."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = path / "control"
+        self.book = path / "book"
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._stack.__exit__(*about)
+        assert [name for name in self.left() if name.endswith(".new")] == []
+
+    def window(self, era: str = "2025-11-25", **env: str) -> "Window":
+        """One more window, its client introduced and served."""
+        window = self._stack.enter_context(Window(self, era, **env))
+        window.greet()
+        return window
+
+    def opened(self, many: int, **env: str) -> "list[Window]":
+        """Several windows, one after another: the first is the owner."""
+        return [self.window(**env) for _ in range(many)]
+
+    def said(self, words: str) -> list[int]:
+        """The processes in whose name the book has this, in its order."""
+        if not self.book.exists():
+            return []
+        lines = [line.partition(" ") for line in self.book.read_text().splitlines()]
+        return [int(pid) for pid, _, rest in lines if rest == words]
+
+    def told(self, words: str) -> None:
+        """Wait until the book has this."""
+        until(lambda: self.said(words), f"nobody {words}")
+
+    def left(self) -> list[str]:
+        """The files that are still there."""
+        return sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
+
+
+class Window(Piped):
+    """One client, at whatever serves it now."""
+
+    def __init__(self, street: Street, era: str = "2025-11-25", **env: str) -> None:
+        settings = [f"{name}={value}" for name, value in env.items()]
+        home = f"PORTICO_HOME={street.folder.parent / 'home'}"
+        script = [sys.executable, str(SCRIPT), str(street.folder), str(street.book)]
+        self.command = ["env", home, *settings, *script]
+        super().__init__(self.command)
+        self.street = street
+        self.era = era
+
+    @property
+    def pid(self) -> int:
+        """The process's number; `env` becomes what it starts."""
+        return self.process.pid
+
+    @property
+    def is_modern(self) -> bool:
+        return self.era.startswith("2026")
+
+    def greet(self) -> None:
+        """Introduce the client, or see that it is served."""
+        if self.is_modern:
+            assert "result" in self.answer_to(self.begin("server/discover"))
+            return
+        params = initialize_params(self.era)
+        params["capabilities"] = {"elicitation": {}}
+        answer = self.ask("initialize", params)
+        assert "result" in answer, answer
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
+        """Send a request as this client's era has it; its id."""
+        if self.is_modern:
+            return self.start(method, {**(params or {}), "_meta": modern_meta()})
+        return self.start(method, params)
+
+    def call(self, tool: str, **arguments: Any) -> int:
+        """Begin a call; its id."""
+        return self.begin("tools/call", {"name": tool, "arguments": arguments})
+
+    def says(self, tool: str, **arguments: Any) -> str:
+        """The text that a tool answers."""
+        return text_of(self.answer_to(self.call(tool, **arguments)))
+
+    def owner(self) -> int:
+        """Who serves it now."""
+        return int(self.says("who"))
+
+    def hold(self, name: str) -> int:
+        """Begin a call that runs until it is released; its id."""
+        id = self.call("hold", name=name)
+        self.street.told(f"holds {name}")
+        return id
+
+    def next(self, method: str) -> dict[str, Any]:
+        """Wait for this notification or question; what comes before it is kept."""
+        for message in self._aside:
+            if message.get("method") == method:
+                self._aside.remove(message)
+                return message
+        while True:
+            message = self.receive()
+            if message.get("method") == method:
+                return message
+            self._aside.append(message)
+
+    def release(self) -> None:
+        """Let all calls go that it holds, without a call: who leaves takes none any more."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def leave(self) -> int:
+        """Close its input, as a client does that ends; its exit code."""
+        self._in.close()
+        return self.ended()
+
+    def kill(self) -> None:
+        """End it as nothing can prepare for."""
+        self.process.kill()
+        self.process.wait()
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    """The text of a call's answer."""
+    assert "result" in answer, answer
+    text: str = answer["result"]["content"][0]["text"]
+    return text
