@@ -10,7 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
     "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),
-    "servers": ("portico.cli.servers", "list or refresh the servers that run behind Portico now"),
+    "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
 }
 """Each command's module, which has a `main(argv) -> int`, and what it is for."""
 

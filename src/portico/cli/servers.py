@@ -1,106 +1,137 @@
-"""`portico servers`: list or refresh the servers that run behind Portico now."""
+"""`portico servers`: the servers of the config, and those that run behind Portico now."""
 
 import argparse
-import os
-import sys
-from typing import Any
+from typing import NoReturn
 
-import msgspec
-
-from portico.cli.render import Screen
-from portico.config.paths import state_dir
-from portico.model.errors import PorticoError
-from portico.transport.control import ask, names
-
-_Told = list[tuple[str, dict[str, Any]]]
-"""What a Portico said, beside the name of its socket."""
-
-_STATUS_S = 5.0
+_USAGE = """\
+portico servers list [NAME] [--config FILE]
+       portico servers add NAME [options] -- COMMAND [ARGS...]
+       portico servers add NAME [options] URL
+       portico servers remove|enable|disable NAME [--config FILE]
+       portico servers test [NAME] [--config FILE] [--timeout S]
+       portico servers refresh [NAME] [--timeout S]"""
+_DEEDS = {
+    "list": "show the configured servers, and those that run",
+    "add": "add a server to the config",
+    "remove": "remove one from it",
+    "enable": "switch one on",
+    "disable": "switch one off, and keep its entry",
+    "test": "start one or all that are enabled, and say what they are",
+    "refresh": "have those that run asked for their lists anew",
+}
+_WITH_NAME = ("remove", "enable", "disable")
+_FOR = {
+    "env": ("add",),
+    "header": ("add",),
+    "cwd": ("add",),
+    "tag": ("add",),
+    "disabled": ("add",),
+    "timeout": ("test", "refresh"),
+    "config": ("list", "add", "remove", "enable", "disable", "test"),
+}
 
 
 def main(argv: list[str]) -> int:
-    """Ask every Portico of this user, or the one in front of the named server."""
-    options = _parser().parse_intermixed_args(argv)
-    folder = os.path.join(state_dir(), "control")
-    running = _chosen(_running(folder), options.name)
-    if options.do == "refresh":
-        answers = [_refreshed(folder, name, told, options.timeout) for name, told in running]
-    else:
-        answers = [told for _, told in running]
-    if options.json:
-        Screen(sys.stdout).json(msgspec.json.encode(answers))
-    else:
-        for answer in answers:
-            if answer["ok"]:
-                Screen(sys.stdout).say(_line(answer))
-    failed = [answer for answer in answers if not answer["ok"]]
-    for answer in failed:
-        Screen(sys.stderr).say(f"portico: {_called(answer)}: {answer.get('error')}")
-    return 1 if failed else 0
+    """Do one thing with servers; the exit code."""
+    options = _options(argv)
+    if options.do in ("list", "refresh"):
+        from portico.cli import servers_running
+
+        return servers_running.main(options)
+    if options.do == "test":
+        from portico.cli import servers_test
+
+        return servers_test.main(options)
+    from portico.cli import servers_edit
+
+    return servers_edit.main(options)
 
 
-def _running(folder: str) -> _Told:
-    """What each that lives says of itself."""
-    asked = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
-    found = [
-        (name, {"pid": name.partition(".")[0], **told}) for name, told in asked if told is not None
-    ]
-    if not found:
-        raise PorticoError("no server runs behind Portico now; `portico wrap` starts one")
-    return found
+def _options(argv: list[str]) -> argparse.Namespace:
+    """What the command line says; `options.name` and `options.target` are parted already."""
+    before, command = argv, None
+    if "--" in argv:
+        place = argv.index("--")
+        before, command = argv[:place], argv[place + 1 :]
+    parser = _parser()
+    options = parser.parse_intermixed_args(before)
+    for option, deeds in _FOR.items():
+        if options.do not in deeds and getattr(options, option):
+            parser.error(f"--{option} is for {', '.join(deeds)}")
+    words = options.words
+    options.name = words[0] if words else None
+    options.target = words[1:] if command is None else command
+    if options.do == "add":
+        _check_add(parser, options, has_command=command is not None)
+    elif command is not None or len(words) > 1:
+        parser.error(f"{options.do} takes no more than one NAME")
+    elif options.do in _WITH_NAME and not words:
+        parser.error(f"{options.do} needs the NAME of a server")
+    return options
 
 
-def _chosen(running: _Told, wanted: str | None) -> _Told:
-    """Those of this name; if there are none, those that have it in theirs."""
-    if wanted is None:
-        return running
-    chosen = [one for one in running if _called(one[1]) == wanted]
-    chosen = chosen or [one for one in running if wanted in _called(one[1])]
-    if not chosen:
-        there = ", ".join(sorted({_called(told) for _, told in running}))
-        raise PorticoError(f"no server {wanted!r} runs behind Portico now; there is {there}")
-    return chosen
+def _check_add(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, *, has_command: bool
+) -> None:
+    target = options.target
+    if not options.name or not target or not target[0]:
+        parser.error("add needs a NAME, and a URL or `-- COMMAND ARGS...`")
+    if has_command:
+        if len(options.words) > 1:
+            parser.error("give either a URL or `-- COMMAND`, not both")
+        if options.header:
+            parser.error("--header is for URLs; a command takes --env")
+        return
+    if not target[0].startswith(("http://", "https://")):
+        _no_url(parser, options.name, target)
+    if len(target) > 1:
+        parser.error("give one URL")
+    if options.env or options.cwd:
+        parser.error("--env and --cwd are for commands; a URL takes --header")
 
 
-def _refreshed(folder: str, name: str, told: dict[str, Any], within_s: float) -> dict[str, Any]:
-    """What it says when it has asked its server; one that fails says less of itself."""
-    answer = ask(folder, name, "refresh", within_s) or {"ok": False, "error": "it has ended"}
-    return {"pid": told["pid"], "server": told.get("server", ""), **answer}
-
-
-def _called(answer: dict[str, Any]) -> str:
-    return str(answer.get("server") or f"process {answer.get('pid')}")
-
-
-def _line(answer: dict[str, Any]) -> str:
-    connections = answer.get("connections") or []
-    states = ", ".join(_state(connection) for connection in connections) or "not started"
-    lists = ", ".join(f"{many} {kind}" for kind, many in (answer.get("lists") or {}).items())
-    return f"{_called(answer)}  pid {answer['pid']}  {states}  {lists or 'lists not known yet'}"
-
-
-def _state(connection: dict[str, Any]) -> str:
-    busy = connection.get("busy")
-    return f"{connection.get('state')} ({busy} calls)" if busy else str(connection.get("state"))
+def _no_url(parser: argparse.ArgumentParser, name: str, target: list[str]) -> NoReturn:
+    if len(target) == 1 and "." in target[0] and "/" in target[0].lstrip("./"):
+        parser.error("a URL begins with https:// or http://; put `--` before a command")
+    parser.error(f"put `--` before the command: portico servers add {name} -- COMMAND ARGS...")
 
 
 def _parser() -> argparse.ArgumentParser:
-    from portico.cli.words import seconds
+    from portico.cli.words import header, pair, seconds
 
+    width = max(map(len, _DEEDS))
     parser = argparse.ArgumentParser(
         prog="portico servers",
-        description="List the servers that run behind Portico now, or have their lists asked for "
-        "anew.",
+        usage=_USAGE,
+        description="The servers of the config, and those that run behind Portico now.",
+        epilog="\n".join(
+            ("what to do:", *(f"  {deed.ljust(width)}  {what}" for deed, what in _DEEDS.items()))
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("do", choices=("list", "refresh"), help="what to do")
-    add("name", nargs="?", metavar="NAME", help="only the server of this name")
-    add("--json", action="store_true", help="print what they answer, for programs")
+    add("do", choices=tuple(_DEEDS), metavar="DO", help=f"one of {', '.join(_DEEDS)}")
+    add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
+    add("--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)")
+    add("--json", action="store_true", help="print JSON, for programs")
     add(
         "--timeout",
         type=seconds,
-        default=90.0,
         metavar="S",
-        help="how long each may take to refresh (default 90)",
+        help="how long each may take to refresh (default 90), or to start and to list (default: "
+        "as configured)",
     )
+    new = parser.add_argument_group("for add").add_argument
+    new("--env", type=pair, action="append", default=[], metavar="K=V", help="a variable for it")
+    new(
+        "--header",
+        type=header,
+        action="append",
+        default=[],
+        metavar="'K: V'",
+        help="a header for a URL",
+    )
+    new("--cwd", metavar="FOLDER", help="where to start it")
+    new("--tag", action="append", default=[], metavar="TAG", help="a word to find it by")
+    new("--disabled", action="store_true", help="add it switched off")
     return parser

@@ -136,7 +136,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
 
     command = Command(
         tuple(target),
-        title=options.name or _title(target),
+        title=options.name or title(target),
         env=given,
         environment=environment,
         overheard=Echo(2).say,
@@ -144,7 +144,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
     return command, key
 
 
-def _title(argv: list[str]) -> str:
+def title(argv: list[str]) -> str:
     """A command as people would say it; of its arguments, which may be secrets, only the program
     that a launcher starts."""
     name = os.path.basename(argv[0])

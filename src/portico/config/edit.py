@@ -43,6 +43,7 @@ def remove_server(path: str, name: str) -> None:
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
         at = _found(document, name)
+        _check_groups(document, {name, str(at[-1])})
         wanted = copy.deepcopy(document.data)
         del _inside(wanted, at[:-1])[at[-1]]
         return _editor(document).removed(document.text, at), wanted
@@ -72,6 +73,18 @@ def set_enabled(path: str, name: str, on: bool) -> bool:
 
     _change(path, edit)
     return changed
+
+
+def _check_groups(document: Document, names: set[str]) -> None:
+    """Refuse to remove a server that a group would miss."""
+    groups = document.data.get("groups")
+    for group, entry in groups.items() if isinstance(groups, dict) else ():
+        members = entry.get("servers") if isinstance(entry, dict) else None
+        for one in members if isinstance(members, list) else ():
+            if one in names:
+                raise ConfigError(
+                    f"{document.path}: groups.{word(group)} has {word(one)}; remove it there first"
+                )
 
 
 def _switches(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> dict[str, bool]:
@@ -111,9 +124,8 @@ def _check(document: Document, text: str, wanted: dict[str, Any]) -> None:
         now = parsed(document.path, text)
     except ConfigError:
         raise _by_hand(document) from None
-    if _canonical(now.data) != _canonical(wanted) or _order(now) != _order(
-        Document(document.path, document.kind, "", wanted)
-    ):
+    then = Document(document.path, document.kind, "", wanted)
+    if _filled(now) != _filled(then) or _order(now) != _order(then):
         raise _by_hand(document)
 
 
@@ -122,6 +134,11 @@ def _by_hand(document: Document) -> ConfigError:
         f"{document.path}: its servers are written in a way that cannot be changed safely; "
         "edit it by hand"
     )
+
+
+def _filled(document: Document) -> Any:
+    """The data; a table of TOML that had nothing but the removed server is gone with it."""
+    return _canonical({key: value for key, value in document.data.items() if value != {}})
 
 
 def _canonical(value: Any) -> Any:
@@ -134,9 +151,9 @@ def _canonical(value: Any) -> Any:
 
 
 def _order(document: Document) -> list[list[str]]:
-    return [
-        list(section.table) for section in sections(document) if isinstance(section.table, dict)
-    ]
+    """The servers' names, as they follow each other."""
+    tables = [section.table for section in sections(document)]
+    return [list(table) for table in tables if isinstance(table, dict) and table]
 
 
 def _found(document: Document, name: str) -> Path:

@@ -1,0 +1,72 @@
+"""`portico servers add`, `remove`, `enable` and `disable`: one entry of the config changes."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from portico.cli.render import Screen
+from portico.config.edit import add_server, remove_server, set_enabled
+from portico.config.entry import read_server
+from portico.config.expand import Sources
+from portico.config.paths import config_file
+from portico.config.problems import ConfigError, Report
+
+
+def main(options: argparse.Namespace) -> int:
+    """Change the config and say so."""
+    path: str = options.config or config_file()
+    name: str = options.name
+    changed = True
+    if options.do == "add":
+        entry = _entry(options)
+        _check(path, name, entry)
+        add_server(path, name, entry)
+        said = f"added {name} to {path}"
+    elif options.do == "remove":
+        remove_server(path, name)
+        said = f"removed {name} from {path}"
+    else:
+        changed = set_enabled(path, name, options.do == "enable")
+        said = f"{name} is {options.do}d {'now' if changed else 'already'}"
+    if options.json:
+        told = {"ok": True, "server": name, "config": os.path.abspath(path), "changed": changed}
+        Screen(sys.stdout).json(msgspec.json.encode(told))
+    else:
+        Screen(sys.stdout).say(said)
+    return 0
+
+
+def _entry(options: argparse.Namespace) -> dict[str, Any]:
+    """What to write: only what was said."""
+    if options.target[0].startswith(("http://", "https://")) and len(options.words) > 1:
+        entry: dict[str, Any] = {"url": options.target[0]}
+    else:
+        entry = {"command": options.target[0], "args": options.target[1:]}
+    entry["env"] = {key: _by_name(key, value) for key, value in options.env}
+    entry["headers"] = dict(options.header)
+    entry["cwd"] = _folder(options.cwd) if options.cwd else ""
+    entry["tags"] = options.tag
+    found = {key: value for key, value in entry.items() if value}
+    return {**found, "enabled": False} if options.disabled else found
+
+
+def _by_name(key: str, value: str) -> str:
+    """A variable that is set to this already is named, so that its value stays where it is."""
+    return f"${{{key}}}" if value and os.environ.get(key) == value else value
+
+
+def _folder(given: str) -> str:
+    """In the file, relative paths would begin at its own folder."""
+    return given if given.startswith(("~", "$")) else os.path.abspath(given)
+
+
+def _check(path: str, name: str, entry: dict[str, Any]) -> None:
+    """Refuse what could not be read again; variables need not be set yet."""
+    report = Report()
+    sources = Sources({}, os.path.dirname(os.path.abspath(path)))
+    read_server(report, ("servers", name), name, entry, sources, False, of_client=False)
+    if report.problems:
+        raise ConfigError(*map(str, report.problems))

@@ -1,0 +1,224 @@
+"""`portico servers list` and `refresh`: what is configured, and what runs behind Portico now."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from portico.cli.render import Screen
+from portico.config.paths import config_file, state_folder
+from portico.config.problems import ConfigError
+from portico.config.schema import Config
+from portico.model.errors import PorticoError
+from portico.transport.control import ask, names
+
+_STATUS_S = 5.0
+_REFRESH_S = 90.0
+
+
+class Running(Struct):
+    """One server behind a Portico that runs, or a Portico that does not say what is behind it."""
+
+    socket: str
+    told: dict[str, Any]
+    """What its Portico said of it, always with `ok` and `pid`."""
+    of_gateway: bool = False
+    """It is one of several there."""
+
+    @property
+    def called(self) -> str:
+        """Its name, else that of the process."""
+        return str(self.told.get("server") or f"process {self.told.get('pid')}")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Ask every Portico of this user, or the one in front of the named server."""
+    folder = os.path.join(state_folder(), "control")
+    if options.do == "refresh":
+        within_s = options.timeout or _REFRESH_S
+        running = _running(folder)
+        _check_any(running)
+        chosen = _chosen(running, options.name)
+        return _report([_refresh(folder, one, within_s) for one in chosen], options.json)
+    config, problem = _config(options.config)
+    running = _running(folder)
+    if config is None and problem is None:
+        _check_any(running)
+    rows = _chosen(_listed(config, running), options.name)
+    if config is not None and not rows and not options.json:
+        Screen(sys.stdout).say(f"no server is configured in {config.path}, and none runs")
+    code = _report(rows, options.json)
+    if problem is not None:
+        Screen(sys.stderr).say(f"portico: {problem}")
+    return 1 if problem is not None else code
+
+
+def _check_any(running: list[Running]) -> None:
+    if not running:
+        raise PorticoError("no server runs behind Portico now; `portico wrap` starts one")
+
+
+def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
+    """The config, without its variables; None if there is none at the default place."""
+    from portico.config.read import read
+
+    path = given or config_file()
+    if given is None and not os.path.lexists(path):
+        return None, None
+    try:
+        return read(path, only=()), None
+    except ConfigError as error:
+        return None, error
+
+
+def _running(folder: str) -> list[Running]:
+    """What each that lives says of itself."""
+    found = []
+    for name in names(folder):
+        told = ask(folder, name, "status", _STATUS_S)
+        if told is not None:
+            found += _parted(name, told)
+    return found
+
+
+def _parted(socket: str, told: dict[str, Any]) -> list[Running]:
+    """One for each server that a Portico has told of."""
+    told = {"pid": socket.partition(".")[0], **told}
+    servers = told.get("servers")
+    if not isinstance(servers, list):
+        return [Running(socket, told)]
+    around = {key: told.get(key) for key in ("ok", "pid", "config")}
+    each = [one for one in servers if isinstance(one, dict)]
+    return [Running(socket, {**around, **one}, of_gateway=True) for one in each]
+
+
+def _listed(config: Config | None, running: list[Running]) -> list[Running]:
+    """The configured servers, each with how it fares, and then all others that run."""
+    if config is None:
+        return running
+    rows, seen = [], set()
+    home = os.path.realpath(config.path)
+    for name, server in config.servers.items():
+        facts = {
+            "ok": True,
+            "server": name,
+            "configured": True,
+            "enabled": server.enabled,
+            "target": _where(server.command, server.args, server.url),
+            "title": server.title,
+            "tags": server.tags,
+            "config": config.path,
+        }
+        here = [
+            number
+            for number, one in enumerate(running)
+            if one.of_gateway
+            and one.told.get("server") == name
+            and os.path.realpath(str(one.told.get("config"))) == home
+        ]
+        seen.update(here)
+        several = [running[number] for number in here] or [Running("", {})]
+        rows += [Running(one.socket, {**one.told, **facts}, one.of_gateway) for one in several]
+    return rows + [one for number, one in enumerate(running) if number not in seen]
+
+
+def _where(command: str, args: tuple[str, ...], url: str) -> str:
+    """A command or a URL without what could be secret in it."""
+    if not url:
+        from portico.cli.wrap import title
+
+        return title([command, *args])
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "a URL"
+    # Some servers have their users' keys in the path.
+    path = "/".join(
+        "…" if len(part) > 20 and "$" not in part else part for part in parts.path.split("/")
+    )
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+
+
+def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
+    """Those of this name; if there are none, those that have it in theirs."""
+    if wanted is None:
+        return rows
+    chosen = [one for one in rows if one.called == wanted]
+    chosen = chosen or [one for one in rows if wanted in one.called]
+    if not chosen:
+        there = ", ".join(sorted({one.called for one in rows})) or "none"
+        raise PorticoError(f"no server {wanted!r} runs behind Portico now; there is {there}")
+    return chosen
+
+
+def _refresh(folder: str, one: Running, within_s: float) -> Running:
+    """What it says when it has asked its server; one that fails says less of itself."""
+    which = {"server": one.called} if one.of_gateway else {}
+    answer = ask(folder, one.socket, "refresh", within_s, **which)
+    told = answer or {"ok": False, "error": "it has ended"}
+    for part in _parted(one.socket, told) if one.of_gateway else ():
+        if part.called == one.called:
+            told = part.told
+    if one.of_gateway and told.get("error"):
+        told = {**told, "ok": False}
+    return Running(
+        one.socket,
+        {"pid": one.told["pid"], "server": one.told.get("server", ""), **told},
+        one.of_gateway,
+    )
+
+
+def _report(rows: list[Running], as_json: bool) -> int:
+    if as_json:
+        Screen(sys.stdout).json(msgspec.json.encode([one.told for one in rows]))
+    else:
+        for one in rows:
+            if one.told["ok"]:
+                Screen(sys.stdout).say(_line(one))
+    failed = [one for one in rows if not one.told["ok"]]
+    for one in failed:
+        Screen(sys.stderr).say(f"portico: {one.called}: {one.told.get('error')}")
+    return 1 if failed else 0
+
+
+def _line(one: Running) -> str:
+    told = one.told
+    parts = [one.called]
+    if told.get("configured"):
+        parts.append(told["target"])
+        if not told["enabled"]:
+            parts.append("disabled")
+    if "pid" in told:
+        parts += [f"pid {told['pid']}", _states(told), _lists(told)]
+    elif told.get("enabled"):
+        parts.append("not running")
+    if told.get("error"):
+        parts.append(str(told["error"]))
+    return "  ".join(parts)
+
+
+def _states(told: dict[str, Any]) -> str:
+    if isinstance(told.get("state"), str):
+        return str(told["state"])
+    return ", ".join(_state(connection) for connection in told.get("connections") or ()) or (
+        "not started"
+    )
+
+
+def _state(connection: dict[str, Any]) -> str:
+    busy = connection.get("busy")
+    return f"{connection.get('state')} ({busy} calls)" if busy else str(connection.get("state"))
+
+
+def _lists(told: dict[str, Any]) -> str:
+    lists = told.get("lists")
+    if lists is None and isinstance(told.get("tools"), int):
+        lists = {"tools": told["tools"]}
+    return ", ".join(f"{many} {kind}" for kind, many in (lists or {}).items()) or (
+        "lists not known yet"
+    )

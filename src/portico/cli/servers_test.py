@@ -1,0 +1,117 @@
+"""`portico servers test`: start configured servers for real, and say what they are."""
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.render import Screen
+from portico.cli.target import run
+from portico.config.paths import config_file
+from portico.config.problems import ConfigError, nearest, word
+from portico.config.read import read
+from portico.config.schema import Server
+from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.upstream.opening import Limits
+
+_AT_ONCE = 4
+_KINDS = ("tools", "resources", "templates", "prompts")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Try one server, or all that are enabled; 1 if any fails."""
+    path: str = options.config or config_file()
+    config = read(path, only=())
+    names = [name for name, server in config.servers.items() if server.enabled]
+    if options.name is not None:
+        names = [
+            name for name, server in config.servers.items() if options.name in (name, server.title)
+        ][:1]
+        if not names:
+            hint = nearest(options.name, config.servers) or "there is none"
+            raise ConfigError(f"{path}: there is no server {word(options.name)}; {hint}")
+    elif not names:
+        raise ConfigError(f"{path}: no server is enabled; `portico servers add` adds one")
+    return run(_try_all(path, names, options))
+
+
+async def _try_all(path: str, names: list[str], options: argparse.Namespace) -> int:
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def tried(name: str) -> dict[str, Any]:
+        async with turn:
+            told = await _tried(path, name, options.timeout)
+        if not options.json:
+            _say(told)
+        return told
+
+    # Should one break in a way that we cannot explain, the others must not stay behind.
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(tried(name)) for name in names]
+    answers = [task.result() for task in tasks]
+    if options.json:
+        Screen(sys.stdout).json(msgspec.json.encode(answers))
+    return 0 if all(told["ok"] for told in answers) else 1
+
+
+async def _tried(path: str, name: str, within_s: float | None) -> dict[str, Any]:
+    started = time.perf_counter()
+    try:
+        # Each is read by itself: a variable that one lacks is no fault of the others.
+        told = await _asked(read(path, only={name}).servers[name], within_s)
+    except PorticoError as error:
+        told = {"ok": False, "error": str(error)}
+    return {"server": name, **told, "ms": round((time.perf_counter() - started) * 1000, 1)}
+
+
+async def _asked(server: Server, within_s: float | None) -> dict[str, Any]:
+    from portico import __version__
+    from portico.upstream.configured import address
+    from portico.upstream.connect import connect
+
+    client = await connect(
+        address(server),
+        era=server.era,
+        limits=_limits(server, within_s),
+        info={"name": "portico", "title": "Portico", "version": __version__},
+    )
+    async with client:
+        lists = {kind: await client.listing(kind) for kind in _KINDS}
+        hidden = [t for t in lists["tools"].items if not server.tools.allows(t["name"])]
+        return {
+            "ok": True,
+            "info": client.server.info,
+            "protocolVersion": client.server.version.text,
+            "era": "modern" if client.modern else "legacy",
+            "transport": client.transport,
+            **{kind: len(listing.items) for kind, listing in lists.items()},
+            "hidden": len(hidden),
+        }
+
+
+def _limits(server: Server, within_s: float | None) -> "Limits":
+    from portico.upstream.opening import Limits
+
+    if within_s is not None:
+        return Limits(init_s=within_s, list_s=within_s, call_s=within_s)
+    times = server.timeouts
+    return Limits(init_s=times.init, list_s=times.list, call_s=times.call)
+
+
+def _say(told: dict[str, Any]) -> None:
+    if not told["ok"]:
+        Screen(sys.stderr).say(f"portico: {told['server']}: {told['error']}")
+        return
+    info = told["info"]
+    is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
+    counts = [f"{told[kind]} {kind}" for kind in _KINDS if told[kind] or kind != "templates"]
+    if told["hidden"]:
+        counts[0] += f" ({told['hidden']} filtered out)"
+    spoken = f"{told['protocolVersion']} ({told['era']}) over {told['transport']}"
+    parts = (told["server"], is_named, spoken, ", ".join(counts), f"{told['ms']:,.0f} ms")
+    Screen(sys.stdout).say("  ".join(parts))

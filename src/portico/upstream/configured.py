@@ -1,0 +1,29 @@
+"""From a server's entry in the config to where it is."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from portico.config.schema import Server
+
+if TYPE_CHECKING:
+    from portico.upstream.wire import Address
+
+
+def address(server: Server, overheard: Callable[[str], None] | None = None) -> "Address":
+    """Where a configured server is; a child sees little of our own environment."""
+    if server.url:
+        from portico.upstream.http import Url
+
+        return Url(server.url, title=server.name, headers=dict(server.headers))
+    from portico.upstream.child import Command
+    from portico.upstream.environment import clean
+
+    return Command(
+        (server.command, *server.args),
+        title=server.name,
+        env=dict(server.env),
+        cwd=server.cwd,
+        environment=clean(os.environ),
+        overheard=overheard,
+    )

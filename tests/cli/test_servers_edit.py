@@ -1,0 +1,304 @@
+"""`portico servers`: the config changed, listed and tried from the command line."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.cli.main import main
+from portico.config.read import read
+from tests.rigs.running import bad, shelf
+from tests.wrap.standing import Standing, servers
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default config of a home that is the test's own; not there yet."""
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "config" / "portico.toml"
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    file = tmp_path / "tools"
+    file.write_text("lists announce one")
+    return file
+
+
+def test_a_command_is_added_with_all_that_was_said(
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "s3cret")
+    monkeypatch.chdir(tmp_path)
+    options = ["--env", "GITHUB_TOKEN=s3cret", "--env", "B=2", "--cwd", "work", "--tag", "code"]
+    assert main(["servers", "add", "github", *options, "--", "npx", "-y", "x", "--", "--env"]) == 0
+    assert capsys.readouterr().out == f"added github to {config}\n"
+    assert config.read_text() == (
+        '[servers.github]\ncommand = "npx"\nargs = ["-y", "x", "--", "--env"]\n'
+        'env = { GITHUB_TOKEN = "${GITHUB_TOKEN}", B = "2" }\n'
+        f'cwd = "{tmp_path}/work"\ntags = ["code"]\n'
+    )
+    assert read(config).servers["github"].env == {"GITHUB_TOKEN": "s3cret", "B": "2"}
+
+
+def test_a_url_is_added_switched_on_and_removed(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://mcp.linear.app/mcp"
+    add = ["servers", "add", "linear", url, "--header", "X-Key: a b", "--disabled", "--json"]
+    assert main(add) == 0
+    told = {"ok": True, "server": "linear", "config": str(config), "changed": True}
+    assert json.loads(capsys.readouterr().out) == told
+    linear = read(config).servers["linear"]
+    assert (linear.url, linear.headers, linear.enabled) == (url, {"X-Key": "a b"}, False)
+    assert [main(["servers", do, "linear"]) for do in ("enable", "enable", "disable")] == [0] * 3
+    assert capsys.readouterr().out == (
+        "linear is enabled now\nlinear is enabled already\nlinear is disabled now\n"
+    )
+    assert main(["servers", "remove", "linear"]) == 0
+    assert config.read_text() == ""
+
+
+def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{\n  "mcpServers": {} // none\n}\n')
+    assert main(["servers", "add", "a", "--config", str(path), "--", "x"]) == 0
+    assert main(["servers", "disable", "a", "--config", str(path)]) == 0
+    assert path.read_text() == (
+        '{\n  "mcpServers": {\n    "a": {\n      "command": "x",\n      "disabled": true\n'
+        "    }\n  } // none\n}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "DO"),
+        (["ad"], "invalid choice"),
+        (["add"], "add needs a NAME"),
+        (["add", "a"], "add needs a NAME"),
+        (["add", "a", "--"], "add needs a NAME"),
+        (["add", "a", "npx", "-y"], "-y"),
+        (["add", "a", "npx", "x"], "put `--` before the command"),
+        (["add", "a", "example.com/mcp"], "a URL begins with https://"),
+        (["add", "a", "https://x", "--", "x"], "not both"),
+        (["add", "a", "https://x", "https://y"], "one URL"),
+        (["add", "a", "https://x", "--env", "A=b"], "a URL takes --header"),
+        (["add", "a", "--header", "A: b", "--", "x"], "a command takes --env"),
+        (["add", "a", "--env", "A", "--", "x"], "NAME=VALUE"),
+        (["remove"], "remove needs the NAME"),
+        (["remove", "a", "b"], "no more than one NAME"),
+        (["list", "--", "x"], "no more than one NAME"),
+        (["list", "--env", "A=b"], "--env is for add"),
+        (["refresh", "--config", "x"], "--config is for"),
+        (["test", "--timeout", "0"], "no number of seconds"),
+    ],
+)
+def test_wrong_usage_is_two_and_says_how(
+    arguments: list[str], said: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["servers", *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert not config.exists()
+
+
+def test_what_cannot_be_done_is_one_and_says_why(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["servers", "remove", "a"]) == 1
+    assert "there is no such file" in capsys.readouterr().err
+    assert main(["servers", "add", "a__b", "--", "x"]) == 1
+    assert "try a_b" in capsys.readouterr().err
+    assert main(["servers", "add", "a", "--", "  "]) == 1
+    assert "servers.a.command: it is empty" in capsys.readouterr().err
+    assert not config.exists()
+    assert main(["servers", "add", "a", "--", "x"]) == 0
+    config.write_text(config.read_text() + '[groups.g]\nservers = ["a"]\n')
+    assert main(["servers", "remove", "a"]) == 1
+    assert "groups.g has a; remove it there first" in capsys.readouterr().err
+    config.write_text("[servers.a\n")
+    before = config.read_text()
+    assert main(["servers", "add", "b", "--", "x"]) == 1
+    assert ":1:11: it is not TOML" in capsys.readouterr().err
+    assert config.read_text() == before
+
+
+def test_the_help_has_every_way(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["servers", "--help"]) == 0
+    out = capsys.readouterr().out
+    for words in ("servers add NAME [options] URL", "  disable  switch one off", "--tag TAG"):
+        assert words in out
+
+
+def test_configured_servers_are_listed_without_their_secrets(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text("""
+[servers.github]
+command = "/usr/bin/npx"
+args = ["-y", "server-github", "--token", "s3cret"]
+env = { TOKEN = "${NOWHERE}" }
+[servers.zap]
+url = "https://user:s3cret@zap.example/api/s3crets3crets3crets3crets3cret/mcp?k=s3cret"
+enabled = false
+""")
+    assert main(["servers", "list"]) == 0
+    out = capsys.readouterr().out
+    assert out == (
+        "github  npx server-github  not running\nzap  https://zap.example/api/…/mcp  disabled\n"
+    )
+    assert main(["servers", "list", "zap", "--json"]) == 0
+    out = capsys.readouterr().out
+    (told,) = json.loads(out)
+    assert (told["server"], told["enabled"], told["configured"]) == ("zap", False, True)
+    assert "s3cret" not in out
+    assert main(["servers", "list", "nobody"]) == 1
+    assert "no server 'nobody'" in capsys.readouterr().err
+
+
+def test_an_empty_config_lists_nothing_and_a_broken_one_is_explained(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text("")
+    assert main(["servers", "list"]) == 0
+    assert capsys.readouterr().out == f"no server is configured in {config}, and none runs\n"
+    config.write_text("[servers.a]\ncomand = 1\n")
+    assert main(["servers", "list"]) == 1
+    assert capsys.readouterr().err == (
+        f"portico: {config}:2: servers.a.comand: unknown key; did you mean command?\n"
+    )
+
+
+def test_what_runs_is_listed_after_what_is_configured(config: Path, words: Path) -> None:
+    assert main(["servers", "add", "a", "--", "x"]) == 0
+    home = config.parents[1]
+    with Standing(home, "--name", "shelf", "--", *shelf(words)) as wrap:
+        wrap.initialize()
+        wrap.tools()
+        wrap.reachable()
+        shown = servers(home, "list")
+        assert shown.stdout == (
+            f"a  x  not running\nshelf  pid {wrap.process.pid}  idle  3 tools\n"
+        )
+        config.write_text("broken")
+        shown = servers(home, "list")
+        assert shown.returncode == 1
+        assert shown.stdout.startswith("shelf  pid ")
+
+
+@contextmanager
+def gateway(folder: Path, answers: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """A process that answers on a control socket as a gateway does, and what it was asked."""
+    folder.mkdir(parents=True)
+    asked: list[dict[str, Any]] = []
+    here = os.getcwd()
+    os.chdir(folder)  # a socket's address is short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("77.sock")
+        os.chdir(here)
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    talk, _ = listener.accept()
+                except OSError:
+                    return
+                with talk, talk.makefile("rwb") as file:
+                    asked.append(json.loads(file.readline()))
+                    file.write(json.dumps(answers[asked[-1]["do"]]).encode() + b"\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield asked
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_the_state_of_each_server_of_a_gateway_is_shown_and_one_is_refreshed(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "bad", "late"):
+        assert main(["servers", "add", name, "--", name]) == 0
+    capsys.readouterr()
+    status = {
+        "ok": True,
+        "pid": 77,
+        "config": str(config),
+        "servers": [
+            {"server": "good", "state": "connected", "tools": 12},
+            {"server": "bad", "state": "failed", "tools": 0, "error": "no API key"},
+            {"server": "other", "state": "idle", "lists": {"tools": 1, "prompts": 2}},
+        ],
+    }
+    folder = config.parents[1] / "state" / "control"
+    with gateway(folder, {"status": status, "refresh": status}) as asked:
+        assert main(["servers", "list"]) == 0
+        assert capsys.readouterr().out == (
+            "good  good  pid 77  connected  12 tools\n"
+            "bad  bad  pid 77  failed  0 tools  no API key\n"
+            "late  late  not running\n"
+            "other  pid 77  idle  1 tools, 2 prompts\n"
+        )
+        assert main(["servers", "refresh", "good"]) == 0
+        assert asked[-1] == {"do": "refresh", "server": "good"}
+        assert capsys.readouterr().out == "good  pid 77  connected  12 tools\n"
+        assert main(["servers", "refresh"]) == 1
+        said = capsys.readouterr()
+        assert said.out.count("\n") == 2
+        assert said.err == "portico: bad: no API key\n"
+
+
+def portico(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "portico", "servers", *arguments],
+        env={**os.environ, "PORTICO_HOME": str(config.parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_servers_are_started_for_real_and_said_to_be_what_they_are(
+    config: Path, words: Path
+) -> None:
+    assert main(["servers", "add", "shelf", "--env", "ACCOUNT=me", "--", *shelf(words)]) == 0
+    assert main(["servers", "add", "broken", "--disabled", "--", *bad("stdio", "exits")]) == 0
+    assert main(["servers", "add", "unset", "--disabled", "--env", "K=${NOWHERE}", "--", "x"]) == 0
+    fine = portico(config, "test")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert fine.stdout.startswith(
+        "shelf  shelf 1  2025-11-25 (legacy) over stdio  4 tools, 0 resources, 0 prompts  "
+    )
+    for name in ("broken", "unset"):
+        assert main(["servers", "enable", name]) == 0
+    some = portico(config, "test", "--json")
+    assert some.returncode == 1
+    by_name = {told["server"]: told for told in json.loads(some.stdout)}
+    assert by_name["shelf"]["tools"] == 4
+    assert "no API key" in by_name["broken"]["error"]
+    assert "servers.unset.env.K: NOWHERE is not set" in by_name["unset"]["error"]
+    one = portico(config, "test", "broken")
+    assert (one.returncode, one.stdout) == (1, "")
+    assert one.stderr.startswith("portico: broken: ")
+    assert "did you mean shelf?" in portico(config, "test", "shelff").stderr
+
+
+def test_a_filter_shows_in_the_test(config: Path, words: Path) -> None:
+    assert main(["servers", "add", "shelf", "--", *shelf(words)]) == 0
+    config.write_text(config.read_text() + 'tools = { deny = ["one"] }\n')
+    assert "3 tools (1 filtered out), " in portico(config, "test", "shelf").stdout
