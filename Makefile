@@ -50,7 +50,7 @@ setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
 	@touch $@
 
 .PHONY: run
-run: .venv/.stamp ## run the demo
+run: setup ## a gateway over several real servers, to look at and to add to a client
 	$(BIN)/python -m portico.cli.demo
 
 .PHONY: check
@@ -98,6 +98,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .pins .bench tests/ts/node_modules build dist
+	rm -rf .venv .tools .pins .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

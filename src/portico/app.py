@@ -3,16 +3,21 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
 
 if TYPE_CHECKING:
-    from portico.gateway.serving import Serving
+    from contextlib import AbstractAsyncContextManager
+
+    from portico.gateway.asked import Serving
+    from portico.gateway.serving import Served
     from portico.server import Server
     from portico.transport.connection import Endpoint
+    from portico.transport.http import Page
+    from portico.transport.sharing import Shared
     from portico.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -105,18 +110,36 @@ def gateway_stdio(
     serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
 ) -> int:
     """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
-    from portico.gateway.serving import Served
     from portico.transport.doorway import DoorwayLoop
-    from portico.transport.pipes import serve_stdio as over_pipes
+    from portico.transport.sharing import serve_shared
+
+    # Not with the others: a name of its own is nobody else's.
+    shared = _shared(serving, drain_s, key=f"alone-{os.getpid()}" if alone else serving.key())
 
     async def serve() -> int:
-        served = Served(serving)
-        async with served.running():
-            await over_pipes(served.endpoint, out=out, drain_s=drain_s)
+        await serve_shared(shared, out=out)
         return 0
 
     with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         return runner.run(_to_the_end(serve()))
+
+
+def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared":
+    from portico.config.paths import state_folder
+    from portico.transport.sharing import Shared
+
+    def own() -> "AbstractAsyncContextManager[Served]":
+        from portico.gateway.serving import Served
+
+        return Served(serving.fresh()).running()
+
+    return Shared(
+        folder=os.path.join(state_folder(), "control"),
+        key=key,
+        own=own,
+        version=serving.version,
+        drain_s=drain_s,
+    )
 
 
 def gateway_http(
@@ -136,7 +159,13 @@ def gateway_http(
     async def serve() -> int:
         served = Served(serving)
         async with served.running():
-            await door.serve(served.endpoint, served.door, drain_s=drain_s, ready=ready)
+            await door.serve(
+                served.endpoint,
+                served.door,
+                pages={"/metrics": served.measured},
+                drain_s=drain_s,
+                ready=ready,
+            )
         return 0
 
     return _run(serve())
@@ -167,6 +196,7 @@ class _Door:
         endpoint: "Endpoint",
         find: "Callable[[str], Endpoint | None] | None" = None,
         *,
+        pages: "Mapping[str, Page] | None" = None,
         drain_s: float,
         ready: Callable[[str, str | None], None] | None,
     ) -> None:
@@ -178,7 +208,7 @@ class _Door:
             shown = f"[{self._host}]" if ":" in self._host else self._host
             (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
 
-        app = Doors(endpoint, find or _nowhere, token=self._token, hosts=self._hosts)
+        app = Doors(endpoint, find or _nowhere, token=self._token, hosts=self._hosts, pages=pages)
         try:
             await over_http(app, self._host, self._port, drain_s=drain_s, ready=told)
         except OSError as error:

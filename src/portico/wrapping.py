@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from portico.chain.mirror import MirrorEndpoint
 from portico.model.errors import McpError, PorticoError, TargetError
-from portico.model.message import Request
+from portico.state.report import failed, report
 from portico.upstream.line import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Address
@@ -125,19 +124,6 @@ class Wrapped:
     def _lost(self, error: McpError) -> None:
         self.failure = error
         self.stop.set()
-
-
-def report(words: str) -> None:
-    """Tell the operator."""
-    sys.stderr.write(f"portico: {words}\n")
-    sys.stderr.flush()
-
-
-def failed(request: Request, error: BaseException) -> None:
-    """Tell the operator, not the client, where we failed ourselves."""
-    import logging
-
-    logging.getLogger("portico").error("%s failed", request.method, exc_info=error)
 
 
 def _logged(mirror: MirrorEndpoint, path: str, server: str) -> "CallLog":

@@ -19,7 +19,7 @@ from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
-from portico.wrapping import failed
+from portico.state.report import failed
 from tests.rigs.running import bad
 from tests.support.messages import initialize, modern
 from tests.support.web import Site, serving, tool_call

@@ -1,18 +1,29 @@
-"""`make run`: serve the example over HTTP, call it once, say how to add it to a client, stay up."""
+"""`make run`: a gateway over several real servers; search it, call a tool, add it to a client."""
 
+import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
+from typing import Any
+
+from portico.config.paths import state_dir
+from portico.transport.control import ask
 
 EXAMPLE = Path("examples/quickstart.py")
+FOLDER = Path(".run")
+"""The demo's own config; delete it to begin anew."""
+NODE = Path(".tools/bin/node")
+NPM_SERVERS = Path(".tools/node_modules/@modelcontextprotocol")
 PORT = 8000
-_READY_S = 20.0
+_READY_S = 60.0
+_ASK_S = 5.0
+_QUERY = "what time is it in Tokyo"
+_TOOL, _ARGUMENTS = "time__get_current_time", '{"timezone": "Asia/Tokyo"}'
 
 
 def main() -> int:
@@ -20,25 +31,85 @@ def main() -> int:
     if not EXAMPLE.is_file():
         print(f"portico: run this beside {EXAMPLE}", file=sys.stderr)
         return 1
-    base = f"http://127.0.0.1:{_free_port(PORT)}"
-    server = _start("run", str(EXAMPLE), "--http", base.removeprefix("http://"))
-    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    config = _config()
+    url = f"http://127.0.0.1:{_free_port(PORT)}/mcp"
+    address = url.removeprefix("http://").removesuffix("/mcp")
+    gateway = _start("serve", "--config", str(config), "--http", address)
+    signal.signal(signal.SIGTERM, lambda *_: gateway.terminate())
     try:
-        if not _ready(base, server):
-            return server.wait() or 1
-        call = ("call", f"{base}/mcp", "forecast", '{"city": "Oslo", "days": 2}')
-        if _start(*call).wait() != 0:
-            server.terminate()
-            return 1
-        print(_how_to_add(base), flush=True)
-        return server.wait()
+        if not _filled(gateway):
+            gateway.terminate()
+            return gateway.wait() or 1
+        query = f'{{"query": "{_QUERY}", "limit": 2}}'
+        execute = f'{{"name": "{_TOOL}", "arguments": {_ARGUMENTS}}}'
+        for words in (("search_tools", query), ("execute_tool", execute)):
+            if _start("call", url, *words).wait() != 0:
+                gateway.terminate()
+                return gateway.wait() or 1
+        print(_how_to_add(config, url), flush=True)
+        return gateway.wait()
     except KeyboardInterrupt:
-        return server.wait()
+        return gateway.wait()
+
+
+def _config() -> Path:
+    """A config with the real servers that `make setup` installed, written once."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / "portico.toml"
+    if not path.exists():
+        path.write_text("\n".join(_entries()), encoding="utf-8")
+    return path
+
+
+def _entries() -> list[str]:
+    here = Path(sys.executable).parent
+    portico = [sys.executable, "-m", "portico", "run", str(EXAMPLE.resolve())]
+    entries = [_entry("weather", portico)]
+    for name in ("time", "git"):
+        command = here / f"mcp-server-{name}"
+        if command.exists():
+            entries.append(_entry(name, [str(command)]))
+    node = NODE.resolve() if NODE.exists() else shutil.which("node")
+    for name in ("everything", "memory", "sequential-thinking"):
+        script = NPM_SERVERS / f"server-{name}" / "dist" / "index.js"
+        if node and script.exists():
+            entries.append(_entry(name, [str(node), str(script.resolve())]))
+    return entries
+
+
+def _entry(name: str, argv: list[str]) -> str:
+    quoted = [_toml(word) for word in argv]
+    return f"[servers.{name}]\ncommand = {quoted[0]}\nargs = [{', '.join(quoted[1:])}]\n"
+
+
+def _toml(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _start(*arguments: str) -> "subprocess.Popen[bytes]":
     print(f"\n$ portico {shlex.join(arguments)}", flush=True)
     return subprocess.Popen([sys.executable, "-m", "portico", *arguments])
+
+
+def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
+    """Show each server as soon as it says what it offers; False if the gateway ended."""
+    deadline = time.monotonic() + _READY_S
+    shown: set[str] = set()
+    while time.monotonic() < deadline and gateway.poll() is None:
+        folder = os.path.join(state_dir(), "control")
+        status = ask(folder, f"{gateway.pid}.sock", "status", _ASK_S) or {}
+        servers: list[dict[str, Any]] = status.get("servers") or []
+        for server in servers:
+            done = not server["pending"] or server["error"]
+            if done and server["server"] not in shown:
+                shown.add(server["server"])
+                what = server["error"].partition("\n")[0] or f"{server['tools']} tools"
+                print(f"  {server['server']:<22} {what}", flush=True)
+        if servers and len(shown) == len(servers):
+            return True
+        time.sleep(0.1)
+    return gateway.poll() is None
 
 
 def _free_port(wished: int) -> int:
@@ -53,33 +124,22 @@ def _free_port(wished: int) -> int:
     return wished
 
 
-def _ready(base: str, server: "subprocess.Popen[bytes]") -> bool:
-    deadline = time.monotonic() + _READY_S
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{base}/readyz", timeout=1):
-                return True
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    server.terminate()
-    return False
-
-
-def _how_to_add(base: str) -> str:
+def _how_to_add(config: Path, url: str) -> str:
     from portico.auth.token import FILE_NAME
-    from portico.config.paths import state_dir
 
     token = state_dir() / FILE_NAME
+    path = shlex.quote(str(config.resolve()))
     return f"""
 Add it to a client, as a command it starts by itself:
 
-  claude mcp add quickstart -- portico run {shlex.quote(str(EXAMPLE.resolve()))}
+  claude mcp add portico -- portico serve --config {path}
 
-or as this running server:
+or as this running gateway:
 
-  claude mcp add --transport http quickstart {base}/mcp \\
+  claude mcp add --transport http portico {url} \\
     --header "Authorization: Bearer $(cat {shlex.quote(str(token))})"
 
+Look at it with `portico status --watch`; add servers to {config} while it runs.
 It serves until you press Ctrl-C."""
 
 

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portico.gateway.serving import Serving
+    from portico.gateway.asked import Serving
 
 
 def main(argv: list[str]) -> int:
@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
         out = take_stdout()
     serving = _serving(options)
     gateway = serving.config.gateway
-    http = options.http or gateway.http
+    http = options.http or ("" if options.stdio else gateway.http)
     drain_s = gateway.drain if options.drain is None else options.drain
     if not http:
         from portico.app import gateway_stdio
@@ -39,9 +39,11 @@ def _serving(options: argparse.Namespace) -> "Serving":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
-    from portico.gateway.serving import Serving
+    from portico.gateway.asked import Serving, stamp
 
-    config = read(options.config or config_file())
+    path = options.config or config_file()
+    then = stamp(path)
+    config = read(path)
     return Serving(
         config,
         __version__,
@@ -49,6 +51,7 @@ def _serving(options: argparse.Namespace) -> "Serving":
         expose=options.expose,
         refresh=options.refresh,
         read=read,
+        stamp=then,
     )
 
 
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         help="show tools to search with, or all tools; auto searches from 30 tools on",
     )
     add("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    add("--stdio", action="store_true", help="serve stdio, even if the config says HTTP")
     add(
         "--auth",
         choices=("token", "none"),

@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable
 
 from portico.config.schema import Config
+from portico.gateway.asked import stamp
 from portico.model.errors import PorticoError
 
 EVERY_S = 1.0
-
-_Stamp = tuple[int, int, int]
 
 
 class Watched:
@@ -29,7 +27,7 @@ class Watched:
         self._apply = apply
         self._report = report
         self._every_s = every_s
-        self._known = _stamp(path)
+        self._known = stamp(path)
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,15 +44,15 @@ class Watched:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            stamp = _stamp(self._path)
-            if stamp == self._known:
+            now = stamp(self._path)
+            if now == self._known:
                 continue
-            if stamp is None:
+            if now is None:
                 # Editors replace a file by another; one that is gone for good is told of.
                 await asyncio.sleep(self._every_s)
-                stamp = _stamp(self._path)
-            self._known = stamp
-            await self._take_over(stamp is not None)
+                now = stamp(self._path)
+            self._known = now
+            await self._take_over(now is not None)
 
     async def _take_over(self, is_there: bool) -> None:
         if not is_there:
@@ -67,12 +65,3 @@ class Watched:
             return
         self._report(f"{self._path} has changed and is taken over")
         await self._apply(config)
-
-
-def _stamp(path: str) -> _Stamp | None:
-    """What tells one content of a file from another, mostly; None if there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino)

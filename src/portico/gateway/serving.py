@@ -4,17 +4,15 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.chain.callwords import outcome
 from portico.config.paths import cache_folder, state_folder
-from portico.config.schema import Config, Search
+from portico.config.schema import Search
+from portico.gateway.asked import Serving
 from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.house import House, Searcher
 from portico.gateway.journal import Journal, open_journal
@@ -23,25 +21,12 @@ from portico.gateway.reload import Watched
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
+from portico.state.report import failed, report
 
 if TYPE_CHECKING:
     from portico.chain.mirror import MirrorEndpoint
 
     Endpoint = GatewayEndpoint | MirrorEndpoint
-
-
-class Serving(Struct, frozen=True):
-    """What to serve, and how."""
-
-    config: Config
-    version: str
-    group: str | None = None
-    expose: str | None = None
-    refresh: bool = True
-    """Ask all servers at the start."""
-    cache: bool = True
-    read: Callable[[str], Config] | None = None
-    """Reads the config again when its file has changed; None never does."""
 
 
 class Served:
@@ -65,7 +50,7 @@ class Served:
             else None,
             secret=user_secret(state_folder()),
             report=self.tell,
-            failed=_failed,
+            failed=failed,
             heard=self.journal.heard,
             witness=self._witnessed,
             expose=serving.expose,
@@ -87,7 +72,7 @@ class Served:
         if known is None or not known.serves(member.upstream):
             from portico.chain.mirror import MirrorEndpoint
 
-            known = self._mirrors[server] = MirrorEndpoint(member.upstream, _failed)
+            known = self._mirrors[server] = MirrorEndpoint(member.upstream, failed)
         return known
 
     def door(self, path: str) -> "Endpoint | None":
@@ -111,7 +96,7 @@ class Served:
         return CONTENT_TYPE, self.metrics.text(self.house.status())
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncGenerator[None, None]:
+    async def running(self) -> AsyncGenerator["Served", None]:
         """Ask the servers behind, follow the config file; afterwards no server is left."""
         house = self.house
         loop = asyncio.get_running_loop()
@@ -126,7 +111,7 @@ class Served:
         if self._serving.refresh:
             house.start()
         try:
-            yield
+            yield self
         finally:
             if watched is not None:
                 await watched.close()
@@ -178,18 +163,6 @@ def loop_time() -> float:
     from time import perf_counter
 
     return perf_counter()
-
-
-def report(words: str) -> None:
-    """Tell the operator."""
-    sys.stderr.write(f"portico: {words}\n")
-    sys.stderr.flush()
-
-
-def _failed(request: Request, error: BaseException) -> None:
-    import logging
-
-    logging.getLogger("portico").error("%s failed", request.method, exc_info=error)
 
 
 def _searcher(search: Search, folder: str) -> Searcher:

@@ -1,0 +1,73 @@
+"""What is asked of `serve`: which config, and how; little enough for a bridge to know."""
+
+import os
+import re
+from _blake2 import blake2b
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from portico.catalog.identity import user_secret
+from portico.config.paths import state_folder
+from portico.config.schema import Config
+from portico.model.errors import PorticoError
+from portico.state.report import report
+
+Stamp = tuple[int, int, int]
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)")
+
+
+class Serving(Struct, frozen=True):
+    """What to serve, and how."""
+
+    config: Config
+    version: str
+    group: str | None = None
+    expose: str | None = None
+    refresh: bool = True
+    """Ask all servers at the start."""
+    cache: bool = True
+    read: Callable[[str], Config] | None = None
+    """Reads the config again when its file has changed; None never does."""
+    stamp: Stamp | None = None
+    """Of the config's file when it was read."""
+
+    def fresh(self) -> "Serving":
+        """The same with what the config file says now, unless that is broken."""
+        now = stamp(self.config.path)
+        if self.read is None or now == self.stamp:
+            return self
+        try:
+            return msgspec.structs.replace(self, config=self.read(self.config.path), stamp=now)
+        except PorticoError as error:
+            report(f"the config is not read again, the old one stays:\n{error}")
+            return self
+
+    def key(self) -> str:
+        """The name of this gateway among others: processes with the same one share it.
+
+        What the config takes from the environment counts too: another token is another account.
+        """
+        taken = sorted((name, os.environ.get(name, "")) for name in _variables(self.config.path))
+        parts = [self.config.path, self.group or "", self.expose or "", *map(repr, taken)]
+        secret = user_secret(state_folder())
+        return blake2b("\0".join(parts).encode(), key=secret, digest_size=8).hexdigest()
+
+
+def _variables(path: str) -> set[str]:
+    """What a config file takes from the environment."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return set(_VARIABLE.findall(file.read()))
+    except OSError:
+        return set()
+
+
+def stamp(path: str) -> Stamp | None:
+    """What tells one content of a file from another, mostly; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
