@@ -104,6 +104,7 @@ class GatewayEndpoint:
         self.hub = ChangeHub()
         self.desk = Desk(house, lambda: self.union, self.servers)
         self._core = Core(self.catalog, self._beyond, self.hub)
+        self._core.door = self._follow
 
     # What it offers.
 
@@ -248,6 +249,11 @@ class GatewayEndpoint:
             return terminus(request)
         server, inner = found
         return await self._pass_on(request, context, server, inner)
+
+    async def _follow(self, ask: Request, asker: Context) -> Response:
+        """Follow a resource for a modern listener, in its own era where its server has that."""
+        ask.version = asker.version or ask.version
+        return await self._beyond(ask, asker)
 
     async def _call(self, request: Request, context: Context) -> Response:
         if request.name in metatools.NAMES and request.name != metatools.EXECUTE:

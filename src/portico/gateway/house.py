@@ -285,13 +285,18 @@ class House:
         if union.version == self._indexed:
             return
         self._indexed = union.version
-        self.searcher.use(union.version, lambda: _searched(union))
+        tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
+        self.searcher.use(union.version, lambda: _searched(union, tags))
 
 
-def _searched(union: Union) -> Iterable[dict[str, Any]]:
+def _searched(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     for share in union.shares.values():
+        tagged = tags.get(share.server, "")
         for tool in share.tools:
-            yield {**share.definition(tool), "name": tool, "server": share.server}
+            definition = {**share.definition(tool), "name": tool, "server": share.server}
+            if tagged:
+                definition["description"] = f"{definition.get('description', '')} {tagged}"
+            yield definition
 
 
 def _enabled(config: Config) -> dict[str, Server]:

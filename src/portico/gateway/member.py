@@ -112,6 +112,8 @@ class Member:
         return {
             **told,
             "server": self.name,
+            "title": self.entry.title,
+            "tags": self.entry.tags,
             "state": self._state(told),
             "tools": len(lists["tools"].keys) if "tools" in lists else 0,
             "lists": {kind: len(listed.keys) for kind, listed in lists.items()},

@@ -10,6 +10,7 @@ from portico.catalog.share import Share
 
 MAX_LINE = 240
 MAX_TEXT = 8_000
+MAX_DEFINITION = 60_000
 _MOST_PARAMETERS = 30
 
 
@@ -38,6 +39,10 @@ def full(share: Share, tool: str, name: str) -> dict[str, Any]:
     if is_flagged(definition):
         shown["warning"] = _WARNING
     definition.pop("name", None)
+    for key in ("outputSchema", "inputSchema"):
+        if len(msgspec.json.encode(definition)) > MAX_DEFINITION and key in definition:
+            # It would fill a model's context; the server checks the arguments anyway.
+            definition[key] = f"left out, too large: {parameters(definition[key])}"
     return {**shown, "definition": definition}
 
 
