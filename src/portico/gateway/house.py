@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from _blake2 import blake2b
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -282,11 +283,14 @@ class House:
 
     def _index(self) -> None:
         union = self.union
-        if union.version == self._indexed:
-            return
-        self._indexed = union.version
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
-        self.searcher.use(union.version, lambda: _searched(union, tags))
+        version = union.version
+        if any(tags.values()):
+            version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
+        if version == self._indexed:
+            return
+        self._indexed = version
+        self.searcher.use(version, lambda: _searched(union, tags))
 
 
 def _searched(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
