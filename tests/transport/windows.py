@@ -1,5 +1,6 @@
 """Real windows of one client, each with a process of its own at the same gateway."""
 
+import contextlib
 import signal
 import sys
 from contextlib import ExitStack
@@ -22,17 +23,21 @@ class Street:
         self.folder = path / "control"
         self.book = path / "book"
         self._stack = ExitStack()
+        self._windows: list[Window] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *about: Any) -> None:
         self._stack.__exit__(*about)
+        for window in self._windows:
+            window.heard_out()
         assert [name for name in self.left() if name.endswith(".new")] == []
 
     def window(self, era: str = "2025-11-25", **env: str) -> "Window":
         """One more window, its client introduced and served."""
         window = self._stack.enter_context(Window(self, era, **env))
+        self._windows.append(window)
         window.greet()
         return window
 
@@ -64,6 +69,7 @@ class Window(Piped):
         home = f"PORTICO_HOME={street.folder.parent / 'home'}"
         script = [sys.executable, str(SCRIPT), str(street.folder), str(street.book)]
         self.command = ["env", home, *settings, *script]
+        self._answered: list[Any] = []
         super().__init__(self.command)
         self.street = street
         self.era = era
@@ -132,6 +138,22 @@ class Window(Piped):
         """Close its input, as a client does that ends; its exit code."""
         self._in.close()
         return self.ended()
+
+    def receive(self) -> dict[str, Any]:
+        """The next message it wrote; no request is answered twice."""
+        message = super().receive()
+        if self._watched and "method" not in message:
+            assert message["id"] not in self._answered, message
+            self._answered.append(message["id"])
+        return message
+
+    def heard_out(self) -> None:
+        """See that all it said to its end is as it should be."""
+        if self._watched:
+            with contextlib.suppress(EOFError):
+                while True:
+                    self.receive()
+            assert self.oracle.problems == []
 
     def kill(self) -> None:
         """End it as nothing can prepare for."""

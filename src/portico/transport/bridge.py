@@ -61,10 +61,12 @@ class Bridge:
         self._retired = asyncio.Event()
         self.adrift = asyncio.Event()
         """Set while nobody takes new requests."""
+        self.is_lost = False
+        """True if the client reads no more."""
 
     def open(self) -> None:
         """Take the client's side."""
-        self._writer.open(self, self._stop.set)
+        self._writer.open(self, self._lost)
         self._reader.open()
         self._reader.pause()
 
@@ -93,6 +95,8 @@ class Bridge:
 
     async def part(self, within_s: float) -> None:
         """The client leaves: have what it asked for finished, within the limit."""
+        if self.is_lost:
+            return
         if self._current is not None:
             self._current.send(self._current.parting)
         with contextlib.suppress(TimeoutError):
@@ -232,6 +236,9 @@ class Bridge:
         if not isinstance(crossing, HouseCrossing) or len(self._open) > 1 or self._lines.pending:
             return
         if not crossing.hushed and not crossing.relisted:
+            # From here on, who is answered and who is not is for our own server to know.
+            crossing.asked.clear()
+            crossing.questions.clear()
             self._reader.received = crossing.direct()
 
     # From the client.
@@ -333,6 +340,10 @@ class Bridge:
         if key in crossing.asked:
             crossing.asked[key].acknowledged = True
         return True
+
+    def _lost(self) -> None:
+        self.is_lost = True
+        self._stop.set()
 
     def _reply(self, response: Response) -> None:
         self._writer.write((*response.parts, b"\n"))

@@ -31,7 +31,7 @@ _members = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _Uri(Struct):
-    uri: str
+    uri: str = ""
 
 
 class _Cancelled(Struct):
@@ -82,7 +82,7 @@ class Noted:
         elif asked.method == SET_LEVEL:
             self.level = asked.params
         else:
-            uri = msgspec.json.decode(asked.params, type=_Uri).uri
+            uri = (_decoded(asked.params, _Uri) or _Uri()).uri
             if asked.method == SUBSCRIBE:
                 self.subscriptions[uri] = asked.params
             else:
@@ -156,7 +156,7 @@ def _tells(capability: Any) -> bool:
     return isinstance(capability, dict) and capability.get("listChanged") is True
 
 
-def _decoded(raw: Raw, type: type[T]) -> T | None:
+def _decoded(raw: Raw | bytes, type: type[T]) -> T | None:
     try:
         return msgspec.json.decode(raw or b"{}", type=type)
     except msgspec.DecodeError:

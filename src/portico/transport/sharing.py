@@ -192,7 +192,8 @@ async def _bridged(shared: Shared, place: Attached, out: int, stop: asyncio.Even
             await bridge.settle(crossing)
             await stop.wait()
             let_go()
-            await crossing.server.drain(shared.drain_s)
+            if not bridge.is_lost:
+                await crossing.server.drain(shared.drain_s)
             crossing.server.ended()
     finally:
         await bridge.close()
