@@ -163,9 +163,14 @@ class Exchange:
 
     def beat(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
-        if self._quiet and not self._lock.locked():
-            self._comment = loop.create_task(self._say_nothing())
+        if self._quiet:
+            self.hum(loop)
         self._quiet = not self._quiet
+
+    def hum(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Write a comment, unless something is being written."""
+        if not self._lock.locked():
+            self._comment = loop.create_task(self._say_nothing())
 
     async def _open(self) -> bool:
         if not self.opened:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from hmac import compare_digest
 from typing import Any
 
-from portico.transport.asgi import CLOSE, Reply, Scope, refusal
+from portico.transport.asgi import CLOSE, Reply, Scope, declared_too_large, refusal
 from portico.transport.limits import Limits
 
 JSON = b"application/json"
@@ -94,6 +94,17 @@ class Guard:
             401, "a bearer token is needed: Authorization: Bearer TOKEN",
             (b"www-authenticate", challenge),
         )  # fmt: skip
+
+    def unwanted(self, head: Head) -> Reply | None:
+        """Why a body is not even read."""
+        raw = head.raw
+        content_type = raw.get(b"content-type", b"")
+        if content_type != JSON and not is_json(content_type):
+            return refusal(415, "Content-Type must be application/json")
+        if raw.get(b"content-encoding", b"identity") != b"identity":
+            return refusal(415, "Content-Encoding is not supported")
+        length = raw.get(b"content-length")
+        return None if length is None else declared_too_large(length, self._limits)
 
     def _distrusts(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
         origin = raw.get(b"origin")

@@ -8,8 +8,7 @@ from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import Refused, read
-from portico.protocol.ladder import METHOD_HEADER, VERSION_HEADER
-from portico.protocol.methods import TABLE, Kind
+from portico.protocol.ladder import VERSION_HEADER
 from portico.transport.asgi import (
     JSON_TYPE,
     BodyReader,
@@ -18,7 +17,6 @@ from portico.transport.asgi import (
     Reply,
     Scope,
     Send,
-    declared_too_large,
     refusal,
     send_reply,
     send_response,
@@ -32,31 +30,17 @@ from portico.transport.guard import (
     Head,
     accepts_stream,
     answer_type,
-    is_json,
 )
 from portico.transport.legacy import SESSION_HEADER, Legacy, missing_or_gone
 from portico.transport.limits import Limits, Load
 from portico.transport.modern import Modern
+from portico.transport.plain import Plain
 from portico.transport.sessions import HttpSession
 from portico.transport.sse import OldSse
-from portico.transport.stdio import Express
-from portico.transport.swift import Line, Swift
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
 _SESSION = SESSION_HEADER.decode()
-STATIC_HEADERS = frozenset(
-    (METHOD_HEADER.encode(), method.encode())
-    for (method, version), meaning in TABLE.items()
-    if version.modern and meaning.kind is Kind.STATIC
-)
-"""A request with one of these headers may be answered by `HttpApp.at_once`."""
-CALL_HEADERS = frozenset(
-    (METHOD_HEADER.encode(), method.encode())
-    for (method, version), meaning in TABLE.items()
-    if version.modern and meaning.kind is Kind.CALL
-)
-"""A request with one of these headers may be begun by `HttpApp.swift`."""
 
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
@@ -96,9 +80,11 @@ class HttpApp:
         """Where clients of `/mcp` aim, if it is not mounted below something."""
         self._bodies = BodyReader(self.limits)
         self._load = Load(self.limits)
-        pulse = self._pulse = Pulse(self.limits.quiet_s)
+        pulse = Pulse(self.limits.quiet_s)
         self._modern = Modern(endpoint, self._load, pulse)
         self._legacy = Legacy(endpoint, self.limits, self._load, pulse)
+        self.plain = Plain(endpoint, self._guard, self._load, pulse, self._legacy, principal, data)
+        """For a server that has a whole request and would rather not start a task."""
         self._sse = OldSse(endpoint, self.limits, self._load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
         self._routes: dict[str, _Route] = {path: self._mcp}
@@ -131,63 +117,6 @@ class HttpApp:
         else:
             await send_reply(send, _NOT_FOUND)
 
-    def at_once(self, scope: Scope, body: bytes) -> tuple[bytes, ...] | None:
-        """The answer to a modern request for something static, in pieces, ready to be sent.
-
-        For a server that has the whole body and would rather not start a task. None, whatever the
-        reason, sends the request down the usual way, where every refusal has its place.
-        """
-        principal = self._principal
-        if self._load.draining or not isinstance(principal, str):
-            return None
-        plain = self._plain(scope, body)
-        if plain is None:
-            return None
-        request, head = plain
-        context = Context(principal=principal, headers=head)
-        response = self._endpoint.quick(request, context)
-        return None if response is None or not response.result else response.parts
-
-    def swift(self, scope: Scope, body: bytes, line: Line) -> Swift | None:
-        """Begin a modern call that needs no task of its own; its answer goes to the line.
-
-        None, whatever the reason, sends the request down the usual way.
-        """
-        express: Express | None = getattr(self._endpoint, "express", None)
-        if express is None or self._load.draining:
-            return None
-        plain = self._plain(scope, body)
-        if plain is None:
-            return None
-        request, head = plain
-        if not self._load.begin_call():
-            return None
-        swift = Swift(line, request.id, self._load, self._pulse)
-        context = Context(
-            principal=self._principal_of(scope),
-            data=self._data_of(scope),
-            headers=head,
-            peer=swift,
-        )
-        swift.running = express(request, context, swift.reply)
-        if swift.running is None:
-            swift.gone()
-            return None
-        self._load.tasks.add(swift)
-        return swift
-
-    def _plain(self, scope: Scope, body: bytes) -> tuple[Request, Head] | None:
-        """A modern request that nothing is wrong with, and that wants JSON."""
-        head = self._guard.admit(scope)
-        if isinstance(head, Reply) or self._guard.unlock(head) or self._unwanted(head):
-            return None
-        if answer_type(head.raw.get(b"accept", b"")) != JSON:
-            return None
-        request = read(body, None, head)
-        if not isinstance(request, Request) or not request.id or not request.version.modern:
-            return None
-        return request, head
-
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
         self._load.begin_drain()
@@ -214,7 +143,7 @@ class HttpApp:
         return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
 
     async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._unwanted(head) or await self._bodies.read(scope, receive)
+        body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
@@ -279,7 +208,7 @@ class HttpApp:
         if scope["method"] != "POST":
             await send_reply(send, _not_allowed(b"POST"))
             return
-        body = self._unwanted(head) or await self._bodies.read(scope, receive)
+        body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
@@ -310,17 +239,6 @@ class HttpApp:
             await send({"type": "websocket.close"})
         else:
             raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
-
-    def _unwanted(self, head: Head) -> Reply | None:
-        """Why a body is not even read."""
-        raw = head.raw
-        content_type = raw.get(b"content-type", b"")
-        if content_type != JSON and not is_json(content_type):
-            return refusal(415, "Content-Type must be application/json")
-        if raw.get(b"content-encoding", b"identity") != b"identity":
-            return refusal(415, "Content-Encoding is not supported")
-        length = raw.get(b"content-length")
-        return None if length is None else declared_too_large(length, self.limits)
 
     def _find(self, id: str, principal: str) -> HttpSession | None:
         return self._legacy.sessions.find(id.encode("ascii", "replace"), principal)

@@ -13,11 +13,18 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from portico.transport.asgi import GONE, Scope
-from portico.transport.http import CALL_HEADERS, STATIC_HEADERS, HttpApp
-from portico.transport.swift import Swift
+from portico.transport.asgi import GONE, Scope, Send
+from portico.transport.http import HttpApp
+from portico.transport.plain import Asked, Entry
+from portico.transport.sessioncall import SessionCall
+from portico.transport.swift import App, Swift
 
-_HELD = STATIC_HEADERS | CALL_HEADERS
+_HEAD_ENDS = b"\r\n\r\n"
+_MOST_HEADS = 8
+_LONGEST_HEAD = 4096
+_JOINED = 64 * 1024
+"""Up to this size, one copy costs less than many pieces."""
+_JSON = b"content-type: application/json\r\ncontent-length: "
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -37,8 +44,9 @@ class Stage(Enum):
 class HttpWire(HttpToolsProtocol):
     """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers.
 
-    A request for something static whose body came with its headers is answered on the spot,
-    without a task, and its bytes go out as they lie in the catalog.
+    A plain request is served without a task, unless its body is large: what is static is
+    answered on the spot, a call when its answer comes. Headers that have come before on this
+    connection, byte for byte, are not parsed again.
     """
 
     def __init__(
@@ -58,13 +66,18 @@ class HttpWire(HttpToolsProtocol):
         self._watch: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._gone: set[Callable[[], None]] = set()
-        self._held = False  # is the request not yet given to the app?
+        self._held: Entry | None = None  # of a request not yet given to the app
         self._body = b""
         self._whole = False  # has all of it come?
-        self._swift: Swift | None = None
+        self._asked: Asked | None = None
+        self._usual = False  # is the app to have the next one in any case?
+        self._served: Entry | None = None  # the latest that went without the app
+        self._heads: dict[bytes, Entry] = {}
+        self._call: Swift | SessionCall | None = None
         self._later = bytearray()  # what came while it was answered
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_lines = b""
+        self._ok = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected; it does not have for ever."""
@@ -76,24 +89,31 @@ class HttpWire(HttpToolsProtocol):
         for timer in (self._watch, self._stall):
             if timer is not None:
                 timer.cancel()
-        self._held = False
-        if self._swift is not None:
-            self._swift.gone()
+        self._held = None
+        if self._call is not None:
+            self._call.gone()
         super().connection_lost(exc)
         for tell in tuple(self._gone):
             tell()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still held back afterwards is begun, or goes its usual way."""
-        if self._swift is not None:
+        if self._call is not None or self._later:
             self._later += data  # its turn comes
             if len(self._later) > self._limits.header_bytes:
                 self.transport.pause_reading()
             return
         before = self._stage
+        if before is Stage.IDLE and self._heads and self._served_again(data):
+            return
+        self._served = None
         super().data_received(data)
-        if self._held and not (self._whole and self._begin()):
+        self._usual = False
+        entry = self._held
+        if entry is not None and (self._whole or entry.length > _JOINED) and not self._begun():
             self._release()
+        if before is Stage.IDLE or before is Stage.NEW:
+            self._remember(data)
         stage = self._stage
         if stage is Stage.IDLE:
             return
@@ -106,7 +126,7 @@ class HttpWire(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
-        if self._held:
+        if self._held is not None:
             self._release()  # another request came with it: first things first
         self._stage = Stage.HEAD
         self._head_size = 0
@@ -114,26 +134,20 @@ class HttpWire(HttpToolsProtocol):
         cast(Scope, self.scope)[GONE] = self._gone
 
     def on_headers_complete(self) -> None:
-        """Hold back what may be answered on the spot; give the rest to the app."""
+        """Hold back what may be served without the app; give the rest to it."""
         self._stage = Stage.BODY
-        if (
-            self.url == self._http.target
-            and not _HELD.isdisjoint(self.headers)
-            and not self._busy
-            and not self.flow.write_paused
-            and not self.expect_100_continue
-            and self.parser.should_keep_alive()
-            and not self.parser.should_upgrade()
-        ):
-            self._held = True
+        if self.url == self._http.target and not self._usual and self._is_ordinary():
+            self._held = self._http.plain.entry(cast(Scope, self.scope))
+        if self._held is not None:
             self._whole = False
+            self._asked = None
             self._body = b""
         else:
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        if self._held:
+        if self._held is not None:
             self._body = self._body + body if self._body else body
         else:
             super().on_body(body)
@@ -142,17 +156,16 @@ class HttpWire(HttpToolsProtocol):
         """The whole request is here."""
         self._stage = Stage.IDLE
         self._requests += 1
-        if not self._held:
+        entry = self._held
+        if entry is None:
             super().on_message_complete()
             return
         self._whole = True
-        if not STATIC_HEADERS.isdisjoint(self.headers):
-            parts = self._http.at_once(cast(Scope, self.scope), self._body)
-            if parts is not None:
-                self._held = False
-                self.answer(200, parts)
-            else:
-                self._release()
+        asked = self._asked = self._http.plain.read(entry, self._body)
+        parts = None if asked is None else self._http.plain.answer(asked, entry)
+        if parts is not None:
+            self._held, self._served = None, entry
+            self.answer(200, parts)
 
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""
@@ -171,15 +184,20 @@ class HttpWire(HttpToolsProtocol):
 
     def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
         """Write a whole response."""
-        length = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        head = (STATUS_LINE[status], self._always, length % sum(map(len, parts)))
-        self.transport.writelines((*head, *parts))
+        size = sum(map(len, parts))
+        always = self._always
+        head = self._ok if status == 200 else b"%b%b%b" % (STATUS_LINE[status], always, _JSON)
+        pieces = (head, b"%d\r\n\r\n" % size, *parts)
+        if size < _JOINED:
+            self.transport.write(b"".join(pieces))
+        else:
+            self.transport.writelines(pieces)
         self._end()
 
     def begin_stream(self, headers: bytes) -> None:
         """Write the head of a response in chunks."""
         chunked = b"transfer-encoding: chunked\r\n\r\n"
-        self.transport.writelines((STATUS_LINE[200], self._always, headers, chunked))
+        self.transport.write(b"".join((STATUS_LINE[200], self._always, headers, chunked)))
 
     def say(self, chunk: bytes, *, last: bool = False) -> None:
         """Write a chunk."""
@@ -193,19 +211,96 @@ class HttpWire(HttpToolsProtocol):
         if self.flow.write_paused:
             await self.flow.drain()
 
-    def _begin(self) -> bool:
-        """Begin a call without the app; False if it has to go there."""
-        self._swift = self._http.swift(cast(Scope, self.scope), self._body, self)
-        if self._swift is None:
+    def hand_over(self, app: App) -> Send:
+        """Let this app respond in the usual way, from now on; where it will send to."""
+        scope: Any = {"type": "http", "http_version": "1.1", "method": "POST", GONE: self._gone}
+        cycle = self.cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        cycle.more_body = False
+        task = self.loop.create_task(cycle.run_asgi(cast(Any, app)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._call = None
+        self._take_up()
+        return cast(Send, cycle.send)
+
+    def _is_ordinary(self) -> bool:
+        """True for a POST that nothing else is under way with, on a connection that stays."""
+        parser = self.parser
+        return (
+            parser.get_method() == b"POST"
+            and not self._busy
+            and not self.flow.write_paused
+            and not self.expect_100_continue
+            and parser.should_keep_alive()
+            and parser.get_http_version() == "1.1"
+            and not parser.should_upgrade()
+        )
+
+    def _served_again(self, data: bytes) -> bool:
+        """Serve a request whose headers are known; False if it has to be parsed."""
+        end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
+        entry = self._heads.get(data[:end])
+        if entry is None or len(data) - end != entry.length:
             return False
-        self._held = False
+        if self._busy or self.flow.write_paused:
+            return False
+        self._unset_keepalive_if_required()
+        plain = self._http.plain
+        asked = plain.read(entry, data[end:])
+        if asked is not None:
+            parts = plain.answer(asked, entry)
+            if parts is not None:
+                self._requests += 1
+                self.answer(200, parts)
+                return True
+            self._call = plain.begin(asked, entry, self)
+            if self._call is not None:
+                self._requests += 1
+                return True
+        self._usual = True
+        return False
+
+    def _begun(self) -> bool:
+        """Begin a call without the app; False if it has to go there."""
+        entry, asked = self._held, self._asked
+        if entry is None or asked is None:
+            return False
+        self._call = self._http.plain.begin(asked, entry, self)
+        if self._call is None:
+            return False
+        self._served, self._held, self._asked = entry, None, None
         return True
+
+    def _remember(self, data: bytes) -> None:
+        """Know these headers again, if they and their body were all that came, and plain."""
+        entry = self._served
+        end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
+        if entry is None or len(data) - end != entry.length:
+            return
+        if end > _LONGEST_HEAD or data[:5] != b"POST ":
+            return
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        self._heads[data[:end]] = entry
 
     def _end(self) -> None:
         self.server_state.total_requests += 1
-        if self._swift is None:
-            return
-        self._swift = None
+        self._call = None
+        self._take_up()
+
+    def _take_up(self) -> None:
         if self._later:
             # Not from within the answer: the next request may be answered as quickly.
             self.loop.call_soon(self._go_on)
@@ -217,7 +312,7 @@ class HttpWire(HttpToolsProtocol):
             self.data_received(later)
 
     def _release(self) -> None:
-        self._held = False
+        self._held = self._asked = None
         super().on_headers_complete()
         if self._body:
             super().on_body(self._body)
@@ -231,12 +326,13 @@ class HttpWire(HttpToolsProtocol):
         if defaults is not self._defaults:  # the date has moved on
             self._defaults = defaults
             self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
+            self._ok = b"%b%b%b" % (STATUS_LINE[200], self._default_lines, _JSON)
         return self._default_lines
 
     @property
     def _busy(self) -> bool:
         """True while the app is answering."""
-        if self._swift is not None:
+        if self._call is not None:
             return True
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
@@ -261,7 +357,8 @@ class HttpWire(HttpToolsProtocol):
         if self._stage is Stage.HEAD:
             may_speak = not self._busy
         else:
-            may_speak = self._busy and not self.cycle.response_started
+            waits = self._busy and not self.cycle.response_started
+            may_speak = waits or self._held is not None
         if may_speak:
             self._refuse(_TOO_LATE)
         else:

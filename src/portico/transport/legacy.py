@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable
 
 from portico.model.context import Context
-from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
+from portico.model.errors import AskError
 from portico.model.message import Request, Response
 from portico.model.version import Version
 from portico.protocol.inbound import Answer, Refused
 from portico.transport.asgi import (
     Client,
+    Receive,
     Reply,
+    Scope,
     Send,
     overloaded,
     refusal,
@@ -24,7 +26,10 @@ from portico.transport.connection import Endpoint
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id
+from portico.transport.sessioncall import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions, ask_on
+from portico.transport.stdio import Express
+from portico.transport.swift import Line
 
 SESSION_HEADER = b"mcp-session-id"
 _ACCEPTED = Reply(202)
@@ -91,7 +96,7 @@ class Legacy:
             header = (SESSION_HEADER, session.id.encode())
             await send_response(send, response, 200, (header,))
         else:
-            await send_response(send, response, _status(response))
+            await send_response(send, response, status(response))
 
     async def post(
         self,
@@ -121,7 +126,25 @@ class Legacy:
         elif streams and response.result and (stream := session.open_stream()) is not None:
             await self._respond(session, stream, client, send, streams, response.encode())
         else:
-            await send_response(send, response, _status(response))
+            await send_response(send, response, status(response))
+
+    def begin(
+        self,
+        session: HttpSession,
+        request: Request,
+        context: Context,
+        line: Line,
+        express: Express,
+    ) -> SessionCall | None:
+        """Begin a call that only waits for its answer; None if it has to go the usual way."""
+        if not self._load.begin_call():
+            return None
+        number = session.reserve()
+        if not number:
+            self._load.end_call()
+            return None
+        call = SessionCall(session, number, request, line, self._load, self._pulse, self._take_over)
+        return call if call.begin(express, context) else None
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
@@ -202,7 +225,7 @@ class Legacy:
             if answer is None or answer.is_nothing:
                 stream.complete()  # cancelled: it gets no answer (cancellation)
             else:
-                stream.complete(answer.encode(), _status(answer))
+                stream.complete(answer.encode(), status(answer))
             session.tidy(stream)
             self._load.end_call()
 
@@ -255,6 +278,16 @@ class Legacy:
         context.peer = LegacyPeer(session, stream)
         return stream
 
+    def _take_over(self, session: HttpSession, stream: Stream, line: Line) -> None:
+        """Let a usual response carry the stream of a call that was begun without one."""
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            session.exchanges -= 1  # from now on it is counted as all others are
+            await self._carry(session, stream, exchange, Client(scope, receive), begun=True)
+
+        exchange = self._exchange(line.hand_over(respond), stream.prime)
+        stream.begin(exchange)
+
     def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> Exchange:
         return Exchange(send, self._pulse, prime=prime, can_be_abandoned=True)
 
@@ -278,6 +311,7 @@ class Legacy:
         client: Client,
         *,
         opens: bool = False,
+        begun: bool = False,
         after: int = 0,
         answer: bytes = b"",
     ) -> None:
@@ -285,7 +319,7 @@ class Legacy:
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        if opens:  # a stream without an end must not miss that its reader left just now
+        if opens or begun:  # it must not be missed that the reader of a stream left just now
             gone: asyncio.Future[None] = asyncio.create_task(client.gone())
         else:
             gone = asyncio.get_running_loop().create_future()
@@ -293,7 +327,8 @@ class Legacy:
         ending: asyncio.Task[None] | None = None
         session.exchanges += 1
         try:
-            await stream.carry(exchange, after)
+            if not begun:
+                await stream.carry(exchange, after)
             if opens:
                 await exchange.open()
             if stream.listens:
@@ -340,8 +375,3 @@ async def _first_of(*futures: "asyncio.Future[None]") -> None:
 def missing_or_gone(given: bool) -> Reply:
     """The refusal of what needs a session and has none."""
     return _GONE if given else _MISSING
-
-
-def _status(response: Response) -> int:
-    # 404 would say that the session is gone, so all errors but these are ordinary answers.
-    return 400 if response.code in (PARSE_ERROR, INVALID_REQUEST) else 200

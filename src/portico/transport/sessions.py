@@ -60,6 +60,7 @@ class HttpSession:
         self.principal = principal
         self._limits = limits
         self._numbers = 0
+        self._reserved = 0
         self.notices = Notices(limits.notices, self._tell)
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self._ask
@@ -81,14 +82,40 @@ class HttpSession:
 
     def open_stream(self, *, listens: bool = False) -> Stream | None:
         """A new stream; None if there are too many in use."""
-        while len(self.streams) >= self._limits.session_streams:
+        while self._is_full:
             idle = next((s for s in self.streams.values() if s.is_idle), None)
             if idle is None:
                 return None
             self.close_stream(idle)
         self._numbers += 1
+        return self._open(self._numbers, listens)
+
+    def reserve(self) -> int:
+        """The number of a stream that may not be needed; 0 if there are too many in use."""
+        if self._is_full:
+            return 0
+        self._reserved += 1
+        self._numbers += 1
+        return self._numbers
+
+    def open_reserved(self, number: int) -> Stream:
+        """The stream of a reserved number: it is needed after all."""
+        self._reserved -= 1
+        return self._open(number)
+
+    def release(self, used: bool) -> None:
+        """A reserved number needs no stream; one not `used` is the next one's."""
+        self._reserved -= 1
+        if not used:
+            self._numbers -= 1
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.streams) + self._reserved >= self._limits.session_streams
+
+    def _open(self, number: int, listens: bool = False) -> Stream:
         stream = Stream(
-            str(self._numbers),
+            str(number),
             self._limits,
             # Clients before 2025-11-25 take an event without data for a broken message.
             primes=self.version >= Version.V2025_11_25,

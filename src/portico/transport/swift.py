@@ -1,17 +1,20 @@
 """A modern call answered straight from and to its connection, without a task or ASGI's messages."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from portico.model.errors import AskError
 from portico.model.message import Response
-from portico.transport.asgi import stopped
+from portico.transport.asgi import Receive, Scope, Send, stopped
 from portico.transport.connection import Running
 from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
 
 _COMMENT = b":\n\n"
 _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Line(Protocol):
@@ -31,6 +34,10 @@ class Line(Protocol):
 
     async def room(self) -> None:
         """Wait while the reader is slow."""
+        ...
+
+    def hand_over(self, app: App) -> Send:
+        """Let this app respond in the usual way, from now on; where it will send to."""
         ...
 
 
@@ -77,9 +84,10 @@ class Swift:
     def gone(self) -> None:
         """The client has left, which cancels the call."""
         if not self._over:
+            running = self.running
             self._end()
-            if self.running is not None:
-                self.running.cancel()
+            if running is not None:
+                running.cancel()
 
     def cancel(self) -> None:
         """The server stops, and cannot wait any longer."""
@@ -104,6 +112,7 @@ class Swift:
 
     def _end(self) -> None:
         self._over = True
+        self.running = None  # else the two would hold each other
         self._slot.discard(self)
         self._load.tasks.discard(self)
         self._load.end_call()

@@ -1,0 +1,157 @@
+"""A legacy call answered straight from and to its connection, as long as it is plain."""
+
+import asyncio
+from collections.abc import Callable
+
+from portico.model.context import Context
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
+from portico.model.message import NOTHING, Request, Response
+from portico.model.version import Version
+from portico.transport.asgi import stopped
+from portico.transport.connection import Running
+from portico.transport.events import Pulse
+from portico.transport.limits import Load
+from portico.transport.replay import Stream
+from portico.transport.sessions import HttpSession, ask_on
+from portico.transport.stdio import Express
+from portico.transport.swift import Line
+
+TakeOver = Callable[[HttpSession, Stream, Line], None]
+"""Has a stream carried by the response to a request that a line has."""
+
+
+class SessionCall:
+    """One call under way. Its stream is made when something but the answer wants to be said, or
+    when its client leaves; until then it only has a number, and nothing to resume."""
+
+    def __init__(
+        self,
+        session: HttpSession,
+        number: int,
+        request: Request,
+        line: Line,
+        load: Load,
+        pulse: Pulse,
+        take_over: TakeOver,
+    ) -> None:
+        self._session = session
+        self._number = number
+        self._request = request
+        self._line: Line | None = line
+        self._load = load
+        self._take_over = take_over
+        self._running: Running | None = None
+        self._stream: Stream | None = None
+        self._quiet = False
+        self._over = False
+        self._slot = pulse.add(self)
+        session.exchanges += 1
+
+    def begin(self, express: Express, context: Context) -> bool:
+        """Begin it; False if it needs a task."""
+        context.peer = self
+
+        def begun(reply: Callable[[Response], None]) -> Running | None:
+            self._running = express(self._request, context, reply)
+            return None if self._running is None else self
+
+        if self._session.connection.run(self._request, begun, self.reply):
+            return True
+        self._end(used=False)
+        return False
+
+    # The peer, as an endpoint knows it.
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification; waits while the reader is slow."""
+        if not self._is_forgotten:
+            await self._streamed().say(message)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a question and wait for its answer."""
+        session = self._session
+        if session.is_closed or self._is_forgotten:
+            raise AskError("the client is gone")
+        return await ask_on(self._streamed(), session.connection, method, params)
+
+    async def closed(self) -> None:
+        """Wait until the session ends or we drain; a dropped connection is neither."""
+        await self._session.over.wait()
+
+    async def close_stream(self) -> None:
+        """End the response, not the stream: the client comes back for the rest (SEP-1699).
+
+        Does nothing for clients before 2025-11-25, which would not come back.
+        """
+        if self._session.version >= Version.V2025_11_25 and not self._is_forgotten:
+            exchange = self._streamed().exchange
+            if exchange is not None:
+                await exchange.end()
+
+    def reply(self, response: Response) -> None:
+        """Answer: as JSON, or as an event if there is a stream by now."""
+        if self._over:
+            return
+        if response.is_nothing:
+            self._streamed().complete()  # cancelled: it gets no answer (cancellation)
+        elif self._stream is not None:
+            self._stream.complete(response.encode(), status(response))
+        self._end()
+        if self._stream is not None:
+            self._session.tidy(self._stream)
+        elif self._line is not None:
+            self._line.answer(status(response), response.parts)
+
+    def gone(self) -> None:
+        """The client has left: the call goes on, and what it says is kept on its stream.
+
+        "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
+        """
+        if not self._over and self._stream is None:
+            self._line = None
+            self._streamed()
+            self._session.exchanges -= 1
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more, or the server stops."""
+        if self._running is not None:
+            self._running.cancel()
+        self.reply(stopped(self._request.id) if self._load.gave_up else NOTHING)
+
+    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say nothing, audibly, if nothing was said since the last beat."""
+        if self._quiet:
+            exchange = self._streamed().exchange
+            if exchange is not None:
+                exchange.hum(loop)
+        self._quiet = not self._quiet
+
+    def _streamed(self) -> Stream:
+        """Its stream, which is a response's from now on."""
+        stream = self._stream
+        if stream is None:
+            self._slot.discard(self)
+            stream = self._stream = self._session.open_reserved(self._number)
+            if self._line is not None:
+                self._take_over(self._session, stream, self._line)
+        return stream
+
+    @property
+    def _is_forgotten(self) -> bool:
+        """True if it is over and left no stream."""
+        return self._over and self._stream is None
+
+    def _end(self, used: bool = True) -> None:
+        self._over = True
+        self._running = None
+        self._slot.discard(self)
+        if self._stream is None:
+            self._session.release(used)
+            self._session.exchanges -= 1
+        self._load.end_call()
+
+
+def status(response: Response) -> int:
+    """The HTTP status of a legacy answer."""
+    # 404 would say that the session is gone, so all errors but these are ordinary answers.
+    return 400 if response.code in (PARSE_ERROR, INVALID_REQUEST) else 200

@@ -1,0 +1,411 @@
+"""Calls of legacy sessions that are begun without a task: the same bytes as by the usual way, the
+same sessions, streams and limits."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.transport.http import HttpApp
+from portico.transport.limits import Limits
+from tests.support.messages import initialize
+from tests.support.web import WAIT_S, Site, post_bytes, serving, soon, tool_call
+
+Reply = Callable[[Response], None]
+NOTICE = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1}}'
+
+
+class Begun:
+    """A call that the test ends."""
+
+    def __init__(self, request: Request, context: Context, reply: Reply) -> None:
+        self.request = request
+        assert context.peer is not None
+        self.peer: Any = context.peer
+        self._reply = reply
+        self.cancelled = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def answer(self, text: str = "hello") -> None:
+        self._reply(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
+
+    def fail(self, code: int) -> None:
+        error = json.dumps({"code": code, "message": "no"}).encode()
+        self._reply(Response(id=self.request.id, error=error, code=code))
+
+
+class Endpoint:
+    """Begins every call, also one that it is told to handle."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[Begun] = asyncio.Queue()
+        self.handled = 0
+        self.version: Any = None
+
+    def quick(self, request: Request, context: Context) -> Response | None:
+        if request.method == "initialize":
+            assert context.session is not None
+            context.session.version = self.version
+            return Response(id=request.id, result=b"{}")
+        if request.method == "tools/list":
+            return Response(id=request.id, result=b'{"tools":[]}')
+        return Response() if not request.id else None
+
+    def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+        if request.meta.progress_token:
+            return None
+        call = Begun(request, context, reply)
+        self.begun.put_nowait(call)
+        return call
+
+    async def handle(self, request: Request, context: Context) -> Response:
+        self.handled += 1
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        call = Begun(request, context, answer.set_result)
+        self.begun.put_nowait(call)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+
+
+class Wire:
+    """One connection of a client in a session."""
+
+    def __init__(self, site: Site, endpoint: Endpoint) -> None:
+        self.site = site
+        self.endpoint = endpoint
+        self.headers: dict[str, str] = {}
+
+    async def open(self) -> None:
+        self.reader, self.writer = await self.site.connect()
+
+    def send(self, message: Any, **more: str) -> None:
+        self.writer.write(post_bytes(message, self.headers | more))
+
+    async def begin(self, message: dict[str, Any]) -> Begun:
+        self.send(message)
+        return await asyncio.wait_for(self.endpoint.begun.get(), WAIT_S)
+
+    async def response(self) -> bytes:
+        """One whole response, but for its date."""
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is not None:
+            body = await self.reader.readexactly(int(length[1]))
+        else:
+            body = await asyncio.wait_for(self.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+        return re.sub(rb"date: [^\r]*", b"date: now", head) + body
+
+    def come_back(self, id: str) -> None:
+        """Ask for what came after this event."""
+        lines = {"host": "localhost", "accept": "text/event-stream", "last-event-id": id}
+        text = "".join(f"{k}: {v}\r\n" for k, v in (lines | self.headers).items())
+        self.writer.write(f"GET /mcp HTTP/1.1\r\n{text}\r\n".encode())
+
+    async def replayed(self, id: str) -> bytes:
+        self.come_back(id)
+        return await self.response()
+
+
+@asynccontextmanager
+async def talking(
+    usual: bool = False, limits: Limits | None = None, version: str = "2025-11-25"
+) -> AsyncIterator[Wire]:
+    """A session with a connection of its own; `usual` for the way through ASGI."""
+    from portico.model.version import BY_TEXT
+
+    endpoint = Endpoint()
+    endpoint.version = BY_TEXT[version]
+    app = HttpApp(endpoint, limits=limits)
+    if usual:
+        app.plain.entry = lambda scope: None  # type: ignore[method-assign]
+    async with serving(app) as site:
+        wire = Wire(site, endpoint)
+        opened = await site.post(initialize(version))
+        wire.headers = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        await wire.open()
+        try:
+            yield wire
+        finally:
+            wire.writer.close()
+        assert usual or not endpoint.handled
+
+
+def call(id: Any = 1) -> dict[str, Any]:
+    return tool_call("echo", id, text="x")
+
+
+async def answers(wire: Wire, begun: Begun) -> None:
+    begun.answer()
+
+
+async def fails(wire: Wire, begun: Begun) -> None:
+    begun.fail(-32603)
+
+
+async def fails_badly(wire: Wire, begun: Begun) -> None:
+    begun.fail(-32600)
+
+
+async def talks(wire: Wire, begun: Begun) -> None:
+    await begun.peer.notify(NOTICE)
+    await begun.peer.notify(NOTICE)
+    begun.answer()
+
+
+async def asks(wire: Wire, begun: Begun) -> None:
+    asked = asyncio.create_task(begun.peer.ask("roots/list", b"{}"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    reply = {"jsonrpc": "2.0", "id": "portico-1", "result": {"roots": []}}
+    assert (await wire.site.post(reply, wire.headers)).status_code == 202
+    assert json.loads(await asyncio.wait_for(asked, WAIT_S)) == {"roots": []}
+    begun.answer()
+
+
+async def hangs_up(wire: Wire, begun: Begun) -> None:
+    await begun.peer.close_stream()
+    begun.answer()
+
+
+async def is_cancelled(wire: Wire, begun: Begun) -> None:
+    params = {"requestId": 1}
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    assert (await wire.site.post(notice, wire.headers)).status_code == 202
+    await soon(begun.cancelled)
+    begun.answer("too late") if not wire.endpoint.handled else None
+
+
+async def talks_and_is_cancelled(wire: Wire, begun: Begun) -> None:
+    await begun.peer.notify(NOTICE)
+    await is_cancelled(wire, begun)
+
+
+async def loses_its_session(wire: Wire, begun: Begun) -> None:
+    deleted = await wire.site.client.delete(wire.site.url + "/mcp", headers=wire.headers)
+    assert deleted.status_code == 204
+    await soon(begun.cancelled)
+
+
+async def is_drained(wire: Wire, begun: Begun) -> None:
+    await wire.site.app.drain(0.01)
+    await soon(begun.cancelled)
+
+
+Scene = Callable[[Wire, Begun], Awaitable[None]]
+SCENES: list[Scene] = [
+    answers,
+    fails,
+    fails_badly,
+    talks,
+    asks,
+    hangs_up,
+    is_cancelled,
+    talks_and_is_cancelled,
+    loses_its_session,
+    is_drained,
+]
+
+
+async def played(scene: Scene, version: str, usual: bool) -> list[bytes]:
+    """All that a client gets: for a plain call, for one of the scene's, and for those after."""
+    found = []
+    async with talking(usual, version=version) as wire:
+        for play in (answers, scene, answers):
+            begun = await wire.begin(call())
+            await play(wire, begun)
+            found.append(await wire.response())
+            if scene in (loses_its_session, is_drained) and play is scene:
+                return found
+        found += [await wire.replayed(f"{key}-0") for key in (1, 2, 3)]
+    return found
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("scene", SCENES)
+async def test_both_ways_write_the_same_bytes(scene: Scene, version: str) -> None:
+    short = await played(scene, version, usual=False)
+    assert short == await played(scene, version, usual=True)
+    assert b"200 OK" in short[0]
+
+
+@pytest.mark.parametrize("usual", [False, True])
+async def test_who_leaves_cancels_nothing_and_what_is_said_waits(usual: bool) -> None:
+    async with talking(usual) as wire:
+        begun = await wire.begin(call())
+        wire.writer.close()
+        await wire.writer.wait_closed()
+        await wire.open()
+        wire.send(call())
+        assert b"already in flight" in await wire.response()
+        await begun.peer.notify(NOTICE)
+        wire.come_back("1-0")
+        await asyncio.wait_for(wire.reader.readuntil(b"notifications/x"), WAIT_S)
+        begun.answer("kept")
+        rest = await asyncio.wait_for(wire.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+        assert b'"said": "kept"' in rest
+        assert not begun.cancelled.is_set()
+
+
+async def test_a_reader_that_leaves_a_stream_can_come_back() -> None:
+    async with talking() as wire:
+        begun = await wire.begin(call())
+        await begun.peer.notify(NOTICE)
+        await wire.reader.readuntil(b"notifications/x")
+        wire.writer.close()
+        await wire.writer.wait_closed()
+        begun.answer("kept")
+        await wire.open()
+        again = await wire.replayed("1-0")
+        assert b"id: 1-1\n" in again
+        assert b'id: 1-2\nevent: message\ndata: {"jsonrpc":"2.0","id":1' in again
+
+
+async def test_a_quiet_call_is_kept_alive() -> None:
+    async with talking(limits=Limits(quiet_s=0.1)) as wire:
+        begun = await wire.begin(call())
+        await asyncio.wait_for(wire.reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        await asyncio.wait_for(wire.reader.readuntil(b":\n\n"), WAIT_S)
+        begun.answer("late")
+        rest = await asyncio.wait_for(wire.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+        assert b'"said": "late"' in rest
+        wire.send(call(2))
+        (await wire.endpoint.begun.get()).answer("next")
+        assert b'"said": "next"' in await wire.response()
+
+
+@pytest.mark.parametrize("limits", [Limits(running=1), Limits(session_streams=1)])
+async def test_one_call_too_many_is_told_to_come_back(limits: Limits) -> None:
+    async with talking(limits=limits) as wire:
+        begun = await wire.begin(call())
+        other = Wire(wire.site, wire.endpoint)
+        other.headers = wire.headers
+        await other.open()
+        other.send(call(2))
+        assert b" 503 " in (await other.response())[:16]
+        begun.answer()
+        assert b" 200 " in (await wire.response())[:16]
+        (await other.begin(call(2))).answer()
+        assert b" 200 " in (await other.response())[:16]
+        other.writer.close()
+
+
+async def test_a_session_in_use_does_not_expire_and_one_that_ended_is_not_found() -> None:
+    async with talking(limits=Limits(session_idle_s=0.05)) as wire:
+        begun = await wire.begin(call())
+        await asyncio.sleep(0.3)
+        begun.answer()
+        assert b" 200 " in (await wire.response())[:16]
+        await asyncio.sleep(0.3)
+        wire.send(call())
+        assert b" 404 " in (await wire.response())[:16]
+
+
+async def test_known_headers_vouch_for_no_body() -> None:
+    async with talking() as wire:
+        for _ in range(2):
+            (await wire.begin(call())).answer()
+            await wire.response()
+        size = len(json.dumps(call()))
+        for body, expected in (
+            (b"{" * size, b" 400 "),
+            (b'{"jsonrpc":"2.0","method":"notifications/x"}'.ljust(size), b" 202 "),
+            (b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'.ljust(size), b" 200 "),
+        ):
+            whole = post_bytes(call(), wire.headers)
+            wire.writer.write(whole[: -len(body)] + body)
+            assert expected in (await wire.response())[:16], body
+        (await wire.begin(call())).answer()
+        assert b'"said": "hello"' in await wire.response()
+
+
+async def test_known_headers_in_pieces_and_several_at_once_are_answered_in_order() -> None:
+    async with talking() as wire:
+        (await wire.begin(call(1))).answer()
+        await wire.response()
+        whole = post_bytes(call(2), wire.headers)
+        wire.writer.write(whole[:50])
+        await asyncio.sleep(0.02)
+        wire.writer.write(whole[50:-5])
+        await asyncio.sleep(0.02)
+        wire.writer.write(whole[-5:])
+        (await wire.endpoint.begun.get()).answer("in pieces")
+        assert b"in pieces" in await wire.response()
+        begun = await wire.begin(call(3))
+        wire.writer.write(post_bytes(call(4), wire.headers) + post_bytes(call(5), wire.headers))
+        await asyncio.sleep(0.02)
+        begun.answer("3")
+        for id in (3, 4, 5):
+            assert b'"id":%d' % id in await wire.response()
+            if id < 5:
+                (await asyncio.wait_for(wire.endpoint.begun.get(), WAIT_S)).answer(str(id + 1))
+        wire.endpoint.handled = 0  # two at once may go the usual way
+
+
+async def test_other_headers_are_looked_at_anew() -> None:
+    async with talking() as wire:
+        for _ in range(2):
+            (await wire.begin(call())).answer()
+            await wire.response()
+        for more, expected in (
+            ({"mcp-protocol-version": "1999-01-01"}, b" 400 "),
+            ({"mcp-session-id": "another"}, b" 404 "),
+            ({"host": "elsewhere.example"}, b" 403 "),
+            ({"accept": "text/html"}, b" 406 "),
+            ({"content-type": "text/plain"}, b" 415 "),
+        ):
+            wire.send(call(), **more)
+            assert expected in (await wire.response())[:16], more
+        for number in range(20):
+            wire.headers["x-number"] = str(number)
+            (await wire.begin(call())).answer()
+            assert b" 200 " in (await wire.response())[:16]
+
+
+async def test_a_list_in_a_session_needs_no_task_either() -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    found = []
+    for usual in (False, True):
+        async with talking(usual) as wire:
+            for _ in range(2):
+                wire.send(message)
+                found.append(await wire.response())
+            begun = await wire.begin(call(1))
+            other = Wire(wire.site, wire.endpoint)
+            other.headers = wire.headers
+            await other.open()
+            other.send(message)
+            found.append(await other.response())
+            begun.answer()
+            other.writer.close()
+    assert found[:3] == found[3:]
+    assert b'"result":{"tools":[]}' in found[0]
+    assert b"already in flight" in found[2]
+
+
+async def test_a_call_that_wants_progress_goes_the_usual_way_under_the_same_ids() -> None:
+    found = []
+    wanting = call(2)
+    wanting["params"]["_meta"] = {"progressToken": 1}
+    for usual in (False, True):
+        async with talking(usual) as wire:
+            (await wire.begin(call())).answer()
+            await wire.response()
+            for _ in range(2):
+                begun = await wire.begin(wanting)
+                await talks(wire, begun)
+                found.append(await wire.response())
+            assert wire.endpoint.handled == (3 if usual else 2)
+            wire.endpoint.handled = 0
+    assert found[:2] == found[2:]
+    assert b"id: 2-1\n" in found[0]
