@@ -1,6 +1,6 @@
 """The HTTP edge as one ASGI app: both eras on one endpoint, the old SSE transport beside it."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from portico.model.context import LOCAL, Context
@@ -40,6 +40,9 @@ from portico.transport.sse import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
+Page = Callable[[], tuple[bytes, bytes]]
+"""Makes something to read: its content type, and itself."""
+
 _SESSION = SESSION_HEADER.decode()
 
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
@@ -65,11 +68,13 @@ class HttpApp:
         data: Any = None,
         path: str = "/mcp",
         sse: bool = True,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
         """Serve an endpoint.
 
         `hosts` are allowed besides loopback, None allows any; `origins` besides those of the
         hosts, None allows any. `principal` and `data` are values, or functions of the ASGI scope.
+        `pages`, by path, are for who has the token.
         """
         self.limits = limits or Limits()
         self._guard = Guard(self.limits, token=token, hosts=hosts, origins=origins)
@@ -92,6 +97,8 @@ class HttpApp:
             self._routes[""] = self._mcp  # a mount asked for by its very prefix
         if sse:
             self._routes |= {"/sse": self._sse_stream, "/messages": self._sse_message}
+        for place, page in (pages or {}).items():
+            self._routes[place] = _page_route(page)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -260,6 +267,17 @@ async def _refuse(refused: Refused, stale: bool, head: Head, send: Send) -> None
         await send_reply(send, missing_or_gone(True))
     else:
         await send_response(send, refused.response, 400)
+
+
+def _page_route(page: Page) -> _Route:
+    async def route(scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
+            await send_reply(send, _not_allowed(b"GET"))
+            return
+        content_type, body = page()
+        await send_reply(send, Reply(200, body, ((b"content-type", content_type),)))
+
+    return route
 
 
 def _path_in(scope: Scope) -> str:
