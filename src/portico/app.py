@@ -152,13 +152,16 @@ def gateway_http(
     ready: Callable[[str, str | None], None] | None = None,
 ) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
+    from portico.config.paths import state_folder
     from portico.gateway.serving import Served
+    from portico.transport.control import reachable
 
     door = _Door(address, auth, hosts)
+    folder = os.path.join(state_folder(), "control")
 
     async def serve() -> int:
         served = Served(serving)
-        async with served.running():
+        async with served.running(), reachable(folder, served.deeds, served.tell):
             await door.serve(
                 served.endpoint,
                 served.door,

@@ -25,7 +25,7 @@ from portico.transport.sockets import (
     names,
 )
 
-__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names"]
+__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names", "reachable"]
 
 Order = Mapping[str, Any]
 """What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
@@ -165,6 +165,22 @@ class Control:
             for one in (heard, said):
                 one.cancel()
             await asyncio.gather(heard, said, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def reachable(
+    folder: str, deeds: Mapping[str, Deed], report: Callable[[str], None]
+) -> AsyncGenerator[None, None]:
+    """Let the user ask for as long as a block runs; where that cannot be, say so and go on."""
+    control = Control(folder, deeds)
+    try:
+        await control.open()
+    except OSError as error:
+        report(f"`portico status` cannot reach this process: {error.strerror or error}")
+    try:
+        yield
+    finally:
+        await control.close()
 
 
 def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:
