@@ -168,6 +168,18 @@ def test_each_clients_own_table_is_found(text: str, tmp_path: Path) -> None:
     assert found.warnings == ()
 
 
+def test_what_a_client_leaves_out_is_left_out(tmp_path: Path) -> None:
+    servers = '"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}'
+    for about, enabled in (
+        ('"allowed": ["a"]', [True, False]),
+        ('"excluded": ["a"]', [False, True]),
+        ('"allowed": [], "excluded": 5', [True, True]),
+    ):
+        found = config(tmp_path, f'{{{servers}, "mcp": {{{about}}}}}').servers
+        assert [server.enabled for server in found.values()] == enabled
+    assert config(tmp_path, '{"mcp": {"allowed": ["a"]}}').servers == {}
+
+
 def test_groups_in_a_clients_file_may_use_its_own_names(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a b": {"command": "x"}}, "groups": {"g": {"servers": ["a b"]}}}'
     assert config(tmp_path, text).groups["g"].servers == ("a-b",)

@@ -81,6 +81,15 @@ def test_a_file_that_holds_no_value_is_refused_without_showing_it(tmp_path: Path
         assert "s3cret" not in caught.value.what + caught.value.remedy
 
 
+def test_what_a_variable_holds_is_not_shown_as_a_path_either(tmp_path: Path) -> None:
+    sources = Sources({"V": "s3cret"}, str(tmp_path))
+    for raw in ("file:${V}", "file:x/${V}", "keyring:${V}"):
+        with pytest.raises(Unresolved) as caught:
+            sources.whole(raw)
+        assert "s3cret" not in caught.value.what + caught.value.remedy
+        assert "${V}" in caught.value.what
+
+
 def test_the_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(Unresolved) as caught:

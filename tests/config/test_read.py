@@ -277,12 +277,12 @@ def test_what_is_no_readable_file_is_explained(tmp_path: Path) -> None:
             read(tmp_path / name)
 
 
-def test_all_at_the_largest_size_is_read_soon(tmp_path: Path) -> None:
+def test_thousands_of_servers_are_read_soon(tmp_path: Path) -> None:
     entry = '[servers.s{0}]\ncommand = "x"\nargs = ["{1}"]\n'
-    text = "".join(entry.format(number, "y" * 400) for number in range(8000))
-    assert len(config(tmp_path, text).servers) == 8000
+    text = "".join(entry.format(number, "y" * 400) for number in range(2000))
+    assert len(config(tmp_path, text).servers) == 2000
     assert problems(tmp_path, text + "[servers.z]\n") == [
-        "portico.toml:24001: servers.z: it has neither command nor url; add one of them"
+        "portico.toml:6001: servers.z: it has neither command nor url; add one of them"
     ]
 
 

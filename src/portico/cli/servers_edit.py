@@ -55,7 +55,8 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
 
 def _by_name(key: str, value: str) -> str:
     """A variable that is set to this already is named, so that its value stays where it is."""
-    return f"${{{key}}}" if value and os.environ.get(key) == value else value
+    is_plain = key.isascii() and key.isidentifier()
+    return f"${{{key}}}" if value and is_plain and os.environ.get(key) == value else value
 
 
 def _folder(given: str) -> str:

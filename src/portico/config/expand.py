@@ -38,9 +38,10 @@ class Sources(Struct, frozen=True):
     def whole(self, raw: str) -> str:
         """A value that may also be the name of a file or of a secret in the keyring."""
         if raw.startswith(_FILE) and not raw.startswith("file://"):  # that is a URL
-            return self._file(self.inside(raw.removeprefix(_FILE)))
+            return self._file(raw.removeprefix(_FILE))
         if raw.startswith(_KEYRING):
-            return _from_keyring(self.inside(raw.removeprefix(_KEYRING)))
+            name = raw.removeprefix(_KEYRING)
+            return _from_keyring(self.inside(name), _short(name))
         return self.inside(raw)
 
     def inside(self, raw: str) -> str:
@@ -77,25 +78,27 @@ class Sources(Struct, frozen=True):
         return value
 
     def _file(self, given: str) -> str:
-        path = self.path(given)
+        path = self.path(self.inside(given))
+        # A message may show the path that is written here, but not what a variable holds.
+        said = _short(given if "${" in given else path)
         try:
             # A pipe would make us wait for its writer.
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             with os.fdopen(handle, "rb", buffering=0) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise Unresolved(f"{_short(path)} is no file", "name the file with the value")
+                    raise Unresolved(f"{said} is no file", "name the file with the value")
                 data = file.read(_MAX_SECRET + 1) or b""
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise Unresolved(
-                f"{_short(path)} cannot be read: {why}", "name the file that has the value"
+                f"{said} cannot be read: {why}", "name the file that has the value"
             ) from None
         if len(data) > _MAX_SECRET:
-            raise Unresolved(f"{_short(path)} is larger than 64 KB", "name a file with one value")
+            raise Unresolved(f"{said} is larger than 64 KB", "name a file with one value")
         try:
             return data.decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise Unresolved(f"{_short(path)} is not UTF-8 text", "save it as text") from None
+            raise Unresolved(f"{said} is not UTF-8 text", "save it as text") from None
 
 
 def _unset(name: str) -> Unresolved:
@@ -104,27 +107,25 @@ def _unset(name: str) -> Unresolved:
     return Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
 
 
-def _from_keyring(name: str) -> str:
+def _from_keyring(name: str, said: str) -> str:
     from importlib import import_module
 
     try:
         keyring = import_module("keyring")
     except ImportError:
         raise Unresolved(
-            f"keyring:{_short(name)} needs the keyring package",
+            f"keyring:{said} needs the keyring package",
             "`pip install keyring` beside Portico, or use a variable",
         ) from None
     try:
         value = keyring.get_password(SERVICE, name)
     except keyring.errors.KeyringError as error:
         raise Unresolved(
-            f"the keyring does not give {_short(name)}: {type(error).__name__}",
+            f"the keyring does not give {said}: {type(error).__name__}",
             "unlock it, or use a variable",
         ) from None
     if not isinstance(value, str):
-        raise Unresolved(
-            f"the keyring has no {_short(name)}", f"`keyring set {SERVICE} {_short(name)}` keeps it"
-        )
+        raise Unresolved(f"the keyring has no {said}", f"`keyring set {SERVICE} {said}` keeps it")
     return value
 
 

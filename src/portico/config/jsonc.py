@@ -3,13 +3,15 @@
 import re
 
 _PARTS = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"'  # a string, in which nothing is a comment
+    # A string, in which nothing is a comment. What is not closed goes on to the end, so that broken
+    # text takes no longer than any other.
+    r'"(?:[^"\\\n]|\\.)*"?'
     r"|//[^\n]*"
-    r"|/\*.*?\*/"
+    r"|/\*.*?(?:\*/|\Z)"
     r"|,",
     re.DOTALL,
 )
-_GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _NO_BREAK = re.compile(r"[^\r\n]")
 
 

@@ -1,5 +1,8 @@
 """Where in a file things stand: for messages that name a line, and for edits."""
 
+import re
+from bisect import bisect_left
+
 from msgspec import Struct
 
 from portico.config.problems import Path
@@ -39,7 +42,7 @@ class Lines:
     """Finds the line of a key, or of the nearest thing around it."""
 
     def __init__(self, text: str, kind: str) -> None:
-        self._text = text
+        self._ends = [match.start() for match in re.finditer("\n", text)]
         self._starts: dict[Path, int] = {}
         try:
             found = places(text, kind)
@@ -54,7 +57,7 @@ class Lines:
         while path and path not in self._starts:
             path = path[:-1]
         start = self._starts.get(path, 0) if path else 0
-        return self._text.count("\n", 0, start) + 1
+        return bisect_left(self._ends, start) + 1
 
 
 def last_duplicates(found: list[Place]) -> list[Place]:

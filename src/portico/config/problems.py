@@ -10,6 +10,7 @@ Path = tuple[str | int, ...]
 """The keys that lead to something in a file, from the outside."""
 
 MOST = 20
+_ENOUGH = 200
 _LONGEST = 60
 _NEAR = 0.6
 _MOST_NEAR = 500
@@ -50,6 +51,10 @@ class Report:
     def wrong(self, at: Path, what: str, remedy: str = "") -> None:
         """It cannot be used like this."""
         self.problems.append(Problem(at, what, remedy))
+
+    def near(self, text: str, options: Iterable[str]) -> str:
+        """`nearest`, which is slow, and of no use once there is more to tell than is told."""
+        return nearest(text, options) if len(self.problems) + len(self.warnings) < _ENOUGH else ""
 
     def warn(self, at: Path, what: str, remedy: str = "") -> None:
         """It can, but not all of it does something."""

@@ -8,9 +8,9 @@ from portico.config.document import Document, opened
 from portico.config.entry import read_server
 from portico.config.expand import Sources
 from portico.config.names import all_fitted, fits, fitted
-from portico.config.problems import MOST, ConfigError, Path, Problem, Report, nearest, word
+from portico.config.problems import MOST, ConfigError, Path, Problem, Report, word
 from portico.config.schema import Config, Gateway, Group, Rerank, Search, Server
-from portico.config.sections import Section, is_codex, sections
+from portico.config.sections import Section, is_codex, left_out, sections
 from portico.config.tables import GATEWAY, GROUP, KEYS_OF, LATER, SEARCH, TOP
 from portico.config.values import check_url, read_table
 
@@ -58,7 +58,7 @@ class _Reading:
             warnings=self._worded(self._report.warnings),
         )
         if self._report.problems:
-            raise ConfigError(*self._limited(self._worded(self._report.problems)))
+            raise ConfigError(*self._worded(self._report.problems))
         return config
 
     def _check_top(self, found: list[Section]) -> None:
@@ -79,7 +79,7 @@ class _Reading:
         elif not is_codex(self._document):  # else the rest is that client's own business
             for key in self._data:
                 if key not in TOP:
-                    report.wrong((key,), "unknown key", nearest(key, TOP))
+                    report.wrong((key,), "unknown key", report.near(key, TOP))
 
     def _check_misspelt(self) -> None:
         for key in self._data:
@@ -95,6 +95,7 @@ class _Reading:
         if section.of_client:
             taken = dict.fromkeys(servers, "")
             names = {title: name for name, title in all_fitted([*taken, *section.table]).items()}
+        out = left_out(self._document, section)
         for key, entry in section.table.items():
             at = (*section.path, key)
             if not key.strip():
@@ -104,9 +105,12 @@ class _Reading:
                 self._report.wrong(at, "a server cannot be called so", f"write {fitted(key)}")
                 continue
             name = names[key] if section.of_client else key
+            given = entry
+            if key in out and isinstance(entry, dict):
+                given = {**entry, "disabled": True}
             wanted = None if self._only is None else name in self._only or key in self._only
             servers[name] = read_server(
-                self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
+                self._report, at, name, given, self._sources, wanted, of_client=section.of_client
             )
 
     def _own(self, key: str, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +125,7 @@ class _Reading:
                 self._report.wrong(at, f"{word(name)} is no tool", "write server__tool")
             elif server not in servers:
                 self._report.warn(
-                    at, f"there is no server {word(server)}", nearest(server, servers)
+                    at, f"there is no server {word(server)}", self._report.near(server, servers)
                 )
         if found.get("log", "off") != "off":
             found["log"] = self._sources.path(found["log"])
@@ -164,7 +168,7 @@ class _Reading:
             for number, one in enumerate(members):
                 if one not in servers:
                     where, what = (*at, "servers", number), f"there is no server {word(one)}"
-                    self._report.wrong(where, what, nearest(one, servers))
+                    self._report.wrong(where, what, self._report.near(one, servers))
             groups[name] = Group(servers=tuple(dict.fromkeys(members)))
         return groups
 
@@ -185,10 +189,7 @@ class _Reading:
         lines, file = Lines(self._document.text, self._document.kind), self._document.path
         placed = [(one.line or lines.line(one.at), one) for one in problems]
         placed.sort(key=lambda pair: pair[0])
-        return tuple(f"{file}:{line}: {one}" for line, one in placed)
-
-    def _limited(self, problems: tuple[str, ...]) -> tuple[str, ...]:
-        more = len(problems) - MOST
-        if more <= 0:
-            return problems
-        return (*problems[:MOST], f"{self._document.path}: and {more} more")
+        said = [f"{file}:{line}: {one}" for line, one in placed[:MOST]]
+        if len(placed) > MOST:
+            said.append(f"{file}: and {len(placed) - MOST} more")
+        return tuple(said)

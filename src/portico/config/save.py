@@ -53,6 +53,8 @@ def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
                 os.link(draft, target)
             except FileExistsError:
                 return False
+            except OSError:  # a file system without links; the lock has to do
+                os.replace(draft, target)
         else:
             os.replace(draft, target)
     finally:

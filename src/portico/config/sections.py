@@ -51,6 +51,23 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
         table: Any = document.data
         for key in path:
             table = table.get(key) if isinstance(table, dict) else None
-        if table is not None:
+        # Some clients have settings of their own under `mcp`, and no servers.
+        if table is not None and (path != ("mcp",) or _has_servers(table)):
             found.append(Section(path, table, of_client))
     return found
+
+
+def _has_servers(table: Any) -> bool:
+    return isinstance(table, dict) and all(isinstance(one, dict) for one in table.values())
+
+
+def left_out(document: Document, section: Section) -> set[str]:
+    """Servers that a client is told, outside of their entries, not to use."""
+    about = document.data.get("mcp") if section.path == _JSON[0] else None
+    if not isinstance(about, dict) or not isinstance(section.table, dict):
+        return set()
+    allowed, excluded = about.get("allowed"), about.get("excluded")
+    out = {name for name in section.table if isinstance(excluded, list) and name in excluded}
+    if isinstance(allowed, list) and allowed:
+        out |= {name for name in section.table if name not in allowed}
+    return out

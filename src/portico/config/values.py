@@ -170,7 +170,7 @@ def read_table(
         elif lenient:
             report.warn((*at, key), "not known to Portico, and not used")
         else:
-            report.wrong((*at, key), "unknown key", nearest(key, known))
+            report.wrong((*at, key), "unknown key", report.near(key, known))
     return found
 
 
