@@ -16,7 +16,8 @@ import pytest
 from portico.cli.main import main
 from portico.config.read import read
 from tests.rigs.running import bad, shelf
-from tests.wrap.standing import Standing, servers
+from tests.support.running import Piped
+from tests.wrap.standing import Standing, servers, until
 
 
 @pytest.fixture
@@ -256,10 +257,31 @@ def test_the_state_of_each_server_of_a_gateway_is_shown_and_one_is_refreshed(
         assert main(["servers", "refresh", "good"]) == 0
         assert asked[-1] == {"do": "refresh", "server": "good"}
         assert capsys.readouterr().out == "good  pid 77  connected  12 tools\n"
+        asked.clear()
         assert main(["servers", "refresh"]) == 1
+        assert asked == [{"do": "status"}, {"do": "refresh"}]
         said = capsys.readouterr()
         assert said.out.count("\n") == 2
         assert said.err == "portico: bad: no API key\n"
+
+
+def test_a_gateway_that_runs_tells_of_its_servers(config: Path, words: Path) -> None:
+    assert main(["servers", "add", "shelf", "--", *shelf(words)]) == 0
+    assert main(["servers", "add", "off", "--disabled", "--", "x"]) == 0
+    home = config.parents[1]
+    serve = ["env", f"PORTICO_HOME={home}", sys.executable, "-m", "portico", "serve", "--alone"]
+    with Piped(serve) as running:
+        running.initialize()
+        control = home / "state" / "control" / f"{running.process.pid}.sock"
+        until(control.exists, "it has no control socket")
+        until(lambda: "3 tools" in servers(home, "list").stdout, "it knows no tools")
+        words.write_text("lists two")
+        done = servers(home, "refresh", "shelf")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"shelf  pid {running.process.pid}  ")
+        shown = servers(home, "list").stdout.splitlines()
+        assert "2 tools" in shown[0]
+        assert shown[1] == "off  x  disabled"
 
 
 def portico(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -294,7 +316,8 @@ def test_servers_are_started_for_real_and_said_to_be_what_they_are(
     assert "servers.unset.env.K: NOWHERE is not set" in by_name["unset"]["error"]
     one = portico(config, "test", "broken")
     assert (one.returncode, one.stdout) == (1, "")
-    assert one.stderr.startswith("portico: broken: ")
+    assert one.stderr.startswith("portico: broken ")
+    assert portico(config, "test", "unset").stderr.startswith(f"portico: unset: {config}:")
     assert "did you mean shelf?" in portico(config, "test", "shelff").stderr
 
 

@@ -42,7 +42,8 @@ def main(options: argparse.Namespace) -> int:
         running = _running(folder)
         _check_any(running)
         chosen = _chosen(running, options.name)
-        return _report([_refresh(folder, one, within_s) for one in chosen], options.json)
+        by_name = options.name is not None
+        return _report(_refreshed(folder, chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
     running = _running(folder)
     if config is None and problem is None:
@@ -156,21 +157,30 @@ def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
     return chosen
 
 
-def _refresh(folder: str, one: Running, within_s: float) -> Running:
-    """What it says when it has asked its server; one that fails says less of itself."""
-    which = {"server": one.called} if one.of_gateway else {}
-    answer = ask(folder, one.socket, "refresh", within_s, **which)
-    told = answer or {"ok": False, "error": "it has ended"}
-    for part in _parted(one.socket, told) if one.of_gateway else ():
-        if part.called == one.called:
-            told = part.told
+def _refreshed(
+    folder: str, chosen: list[Running], within_s: float, *, by_name: bool
+) -> list[Running]:
+    """What is said when the servers were asked; all of one Portico's at once, unless by name."""
+    groups: dict[object, list[Running]] = {}
+    for number, one in enumerate(chosen):
+        groups.setdefault(number if by_name else one.socket, []).append(one)
+    found = []
+    for group in groups.values():
+        first = group[0]
+        which = {"server": first.called} if first.of_gateway and by_name else {}
+        told = ask(folder, first.socket, "refresh", within_s, **which)
+        told = told or {"ok": False, "error": "it has ended"}
+        parts = {part.called: part.told for part in _parted(first.socket, told)}
+        found += [_after(one, parts.get(one.called, told)) for one in group]
+    return found
+
+
+def _after(one: Running, told: dict[str, Any]) -> Running:
+    """The same server, asked anew; one that fails says less of itself."""
     if one.of_gateway and told.get("error"):
         told = {**told, "ok": False}
-    return Running(
-        one.socket,
-        {"pid": one.told["pid"], "server": one.told.get("server", ""), **told},
-        one.of_gateway,
-    )
+    known = {"pid": one.told["pid"], "server": one.told.get("server", "")}
+    return Running(one.socket, {**known, **told}, one.of_gateway)
 
 
 def _report(rows: list[Running], as_json: bool) -> int:

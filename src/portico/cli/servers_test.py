@@ -105,7 +105,10 @@ def _limits(server: Server, within_s: float | None) -> "Limits":
 
 def _say(told: dict[str, Any]) -> None:
     if not told["ok"]:
-        Screen(sys.stderr).say(f"portico: {told['server']}: {told['error']}")
+        name, why = told["server"], told["error"]
+        # Many errors of servers begin with their names.
+        said = why if why.startswith(f"{name} ") else f"{name}: {why}"
+        Screen(sys.stderr).say(f"portico: {said}")
         return
     info = told["info"]
     is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
