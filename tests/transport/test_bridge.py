@@ -65,10 +65,16 @@ def test_of_two_that_start_at_once_one_is_the_owner(tmp_path: Path) -> None:
             assert len(street.said("owns")) == 1
 
 
-def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(street: Street) -> None:
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(
+    by_signal: bool, street: Street
+) -> None:
     owner, bridge = street.opened(2)
     id = bridge.hold("one")
-    bridge._in.close()
+    if by_signal:
+        bridge.process.send_signal(signal.SIGTERM)
+    else:
+        bridge._in.close()
     owner.says("release", name="one")
     assert "result" in bridge.answer_to(id)
     assert bridge.ended() == 0
@@ -118,6 +124,13 @@ def test_bad_lines_are_answered_as_on_stdio(street: Street) -> None:
         answers.append([window.receive() for _ in bad])
         assert window.says("echo", text="on") == "on"
     assert answers[0] == answers[1]
+
+
+def test_whoever_comes_while_the_owner_still_opens_its_house_waits_for_it(street: Street) -> None:
+    with Window(street, SLOW_S="1") as owner:
+        street.told("owns")
+        other = street.window()
+        assert other.owner() == owner.pid
 
 
 # When there is no sharing.

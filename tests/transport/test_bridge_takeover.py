@@ -165,3 +165,16 @@ def test_what_the_dead_owner_never_read_goes_to_the_next(street: Street) -> None
     answers = [bridge.answer_to(id) for id in ids]
     assert is_closed(answers[0])
     assert "result" in answers[-1]
+
+
+def test_who_cannot_take_over_says_why_and_leaves_nobody_without_an_answer(street: Street) -> None:
+    owner, bridge = street.window(), street.window(FAILS="1")
+    held = bridge.hold("one")
+    owner.process.send_signal(signal.SIGSTOP)
+    listed = bridge.begin("tools/list")
+    owner.kill()
+    assert is_closed(bridge.answer_to(held))
+    assert is_closed(bridge.answer_to(listed))
+    assert bridge.ended() == 1
+    assert bridge.stderr() == "portico: the config is gone\n"
+    assert [name for name in street.left() if name.endswith(".lock")] == []

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from portico.model.errors import PorticoError
 from portico.transport.control import Deed, Order, Stream
 from portico.transport.doorway import DoorwayLoop
 from portico.transport.sharing import Shared, serve_shared
@@ -108,7 +109,10 @@ class House:
 @asynccontextmanager
 async def own() -> AsyncGenerator[House, None]:
     """Have the house."""
+    if "FAILS" in os.environ:
+        raise PorticoError("the config is gone")
     enter("owns")
+    await asyncio.sleep(float(os.environ.get("SLOW_S", "0")))
     try:
         yield House()
     finally:
@@ -125,4 +129,7 @@ async def main() -> None:
 
 
 with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-    runner.run(main())
+    try:
+        runner.run(main())
+    except PorticoError as error:
+        sys.exit(f"portico: {error}")
