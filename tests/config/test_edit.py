@@ -237,6 +237,16 @@ def test_names_are_checked_and_near_ones_proposed(toml: Path) -> None:
         set_enabled(str(toml), "zzz", True)
 
 
+def test_of_two_tables_each_server_is_found_by_the_name_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text('[servers.a]\ncommand = "x"\n\n[mcp_servers.a]\ncommand = "y"\n')
+    second = list(read(path).servers)[1]
+    set_enabled(str(path), second, False)
+    assert [server.enabled for server in read(path).servers.values()] == [True, False]
+    remove_server(str(path), "a")
+    assert path.read_text() == '[mcp_servers.a]\ncommand = "y"\nenabled = false\n'
+
+
 def test_a_link_stays_a_link_and_the_mode_stays(toml: Path, tmp_path: Path) -> None:
     toml.chmod(0o640)
     link = tmp_path / "elsewhere" / "portico.toml"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from portico.config.document import Document, as_text, parsed
-from portico.config.names import all_fitted, fits, fitted
+from portico.config.names import fits, fitted
 from portico.config.problems import ConfigError, Path, nearest, word
 from portico.config.save import rewrite
-from portico.config.sections import Section, home, sections
+from portico.config.sections import home, names_in, sections
 
 _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 """The new text, and the data that it must hold."""
@@ -159,26 +159,25 @@ def _order(document: Document) -> list[list[str]]:
 def _found(document: Document, name: str) -> Path:
     at = _find(document, name)
     if at is None:
-        names = [name for section in sections(document) for name in _names(section)]
-        hint = nearest(name, names) or "there is none"
+        hint = nearest(name, _servers(document)) or "there is none"
         raise ConfigError(f"{document.path}: there is no server {word(name)}; {hint}")
     return at
 
 
 def _find(document: Document, name: str) -> Path | None:
-    """Where a server is, by its name in the file or by the one that was made to fit."""
+    """Where a server is, by the name that it has here or in the file."""
+    servers = _servers(document)
+    by_key = (at for at in servers.values() if at[-1] == name)
+    return servers.get(name) or next(by_key, None)
+
+
+def _servers(document: Document) -> dict[str, Path]:
+    """Where each server is, by its name."""
+    found: dict[str, Path] = {}
     for section in sections(document):
-        names = _names(section)
-        key = name if name in names.values() else names.get(name)
-        if key is not None:
-            return (*section.path, key)
-    return None
-
-
-def _names(section: Section) -> dict[str, str]:
-    if not isinstance(section.table, dict):
-        return {}
-    return all_fitted(section.table) if section.of_client else {key: key for key in section.table}
+        names = names_in(section, found)
+        found.update((name, (*section.path, key)) for name, key in names.items())
+    return found
 
 
 def _inside(data: Any, path: Path) -> Any:

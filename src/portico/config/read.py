@@ -7,10 +7,10 @@ from typing import Any
 from portico.config.document import Document, opened
 from portico.config.entry import read_server
 from portico.config.expand import Sources
-from portico.config.names import all_fitted, fits, fitted
+from portico.config.names import fits, fitted
 from portico.config.problems import MOST, ConfigError, Path, Problem, Report, word
 from portico.config.schema import Config, Gateway, Group, Rerank, Search, Server
-from portico.config.sections import Section, is_codex, left_out, sections
+from portico.config.sections import Section, is_codex, left_out, names_in, sections
 from portico.config.tables import GATEWAY, GROUP, KEYS_OF, LATER, SEARCH, TOP
 from portico.config.values import check_url, read_table
 
@@ -92,11 +92,8 @@ class _Reading:
         if not isinstance(section.table, dict):
             read_table(self._report, section.path, section.table, {})
             return
-        if section.of_client:
-            taken = dict.fromkeys(servers, "")
-            names = {title: name for name, title in all_fitted([*taken, *section.table]).items()}
         out = left_out(self._document, section)
-        for key, entry in section.table.items():
+        for name, key in names_in(section, servers).items():
             at = (*section.path, key)
             if not key.strip():
                 self._report.wrong(at, "the name is empty", "give the server a name")
@@ -104,13 +101,12 @@ class _Reading:
             if not section.of_client and not fits(key):
                 self._report.wrong(at, "a server cannot be called so", f"write {fitted(key)}")
                 continue
-            name = names[key] if section.of_client else key
-            given = entry
+            entry = section.table[key]
             if key in out and isinstance(entry, dict):
-                given = {**entry, "disabled": True}
+                entry = {**entry, "disabled": True}
             wanted = None if self._only is None else name in self._only or key in self._only
             servers[name] = read_server(
-                self._report, at, name, given, self._sources, wanted, of_client=section.of_client
+                self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
             )
 
     def _own(self, key: str, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Where in a file the servers are: our own table, or that of the client that wrote it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from portico.config.document import Document
+from portico.config.names import all_fitted
 from portico.config.problems import Path
 
 _JSON: tuple[Path, ...] = (("mcpServers",), ("servers",))
@@ -28,6 +30,17 @@ def sections(document: Document) -> list[Section]:
         return own + _present(document, (_CODEX,), of_client=True)
     found = _present(document, _JSON, of_client=True)
     return found or _present(document, _OTHER_JSON, of_client=True)[:1]
+
+
+def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
+    """Each key of a section, by the name that its server has; `taken` are those of others."""
+    if not isinstance(section.table, dict):
+        return {}
+    if not section.of_client:
+        return {key: key for key in section.table}
+    others = list(taken)
+    fitted = list(all_fitted([*others, *section.table]).items())
+    return dict(fitted[len(others) :])
 
 
 def home(document: Document) -> Section:
