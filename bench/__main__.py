@@ -16,6 +16,7 @@ TABLES = {
     "stdio": "bench.tables.stdio",
     "memory": "bench.tables.memory",
     "wrap": "bench.tables.wrap",
+    "serve": "bench.tables.serve",
     "parts": "bench.tables.parts",
 }
 

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -94,12 +95,16 @@ class WebServer:
         event = re.search(rb"^data: ({.*})\r?$", body, re.MULTILINE)
         return event[1] if event else body
 
-    def load(self, post: Post, seconds: int, connections: int) -> Load:
-        """Let wrk send one request over and over; anything but good answers is an error."""
+    def load(
+        self, post: Post, seconds: int, connections: int, sessions: Sequence[str] = ()
+    ) -> Load:
+        """Let wrk send one request over and over, in these sessions in turn if there are any;
+        anything but good answers is an error."""
         environment = {
             **os.environ,
             "BENCH_BODY": post.body.decode(),
             "BENCH_HEADERS": "\n".join(f"{name}: {value}" for name, value in post.headers.items()),
+            "BENCH_SESSIONS": "\n".join(sessions),
         }
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "60s"]
         command += ["-s", str(_SCRIPT), f"http://127.0.0.1:{self.port}/mcp"]

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,14 @@ def list_request(id: int, *, modern: bool) -> bytes:
 
 def call_request(id: int, *, modern: bool) -> bytes:
     """A call of the echo tool."""
-    params = {"name": "echo", "arguments": {"text": TEXT}}
+    return tool_request(id, "echo", {"text": TEXT}, modern=modern)
+
+
+def tool_request(
+    id: int, tool: str, arguments: Mapping[str, Any], *, modern: bool = False
+) -> bytes:
+    """A call of any tool."""
+    params = {"name": tool, "arguments": arguments}
     return _request(id, "tools/call", params, modern=modern)
 
 

@@ -1,16 +1,19 @@
 """The server behind every proxy: ready bytes over stdio.
 
 It needs no more than the standard library and msgspec, so that little of what is measured is its
-own. Its echo repeats the text as often as it is told.
+own. Its echo repeats the text as often as it is told. A second argument is how many seconds it
+thinks about its list.
 """
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 
 _CHUNK = 1024 * 1024
+_LIST_S = float(sys.argv[2]) if __name__ == "__main__" and sys.argv[2:] else 0.0
 
 
 class _Arguments(msgspec.Struct):
@@ -49,6 +52,8 @@ def answer(message: bytes) -> bytes:
         arguments = request.params.arguments
         text = _encode(arguments.text * arguments.repeat)
         return head + b',"result":{"content":[{"type":"text","text":' + text + b"}]}}"
+    if request.method == "tools/list" and _LIST_S:
+        time.sleep(_LIST_S)
     ready = _READY.get(request.method)
     return head + (_UNKNOWN if ready is None else b',"result":' + ready + b"}")
 

@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,10 +170,12 @@ class ProxyWeb(WebServer):
             self._initialize()
         return self.call_post()
 
-    def load(self, post: Post, seconds: int, connections: int) -> Load:
+    def load(
+        self, post: Post, seconds: int, connections: int, sessions: Sequence[str] = ()
+    ) -> Load:
         """As `WebServer` has it; wrk fails where nobody listens any more."""
         try:
-            return super().load(post, seconds, connections)
+            return super().load(post, seconds, connections, sessions)
         except subprocess.CalledProcessError:
             raise WrongAnswer(f"it ended: {self.process.complaint()}") from None
 
