@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from portico.chain import logfile
 from portico.gateway import journal as journals
 from portico.gateway.journal import Journal, open_journal
 from portico.model.context import Context
@@ -224,7 +223,7 @@ async def test_a_full_disk_leaves_no_half_line_and_loses_none(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(logfile.os, "write", full)
+        patch.setattr(os, "write", full)
         note(journal, call({"a": 1}))
         journal.close()
     assert len(said) == 1

@@ -1,12 +1,15 @@
 """`portico call`: call a tool of any MCP server and show its result."""
 
 import argparse
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.cli import gateway
 from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
@@ -26,8 +29,16 @@ class _Said(PorticoError):
 def main(argv: list[str]) -> int:
     """Call one tool; 1 if it failed."""
     parser = _parser()
-    options = parser.parse_args(argv)
-    address = address_of(parser, options)
+    options = parser.parse_intermixed_args(argv)
+    _sort(parser, options)
+    if options.target is None:
+        if options.header or options.token or options.env:
+            parser.error("--header, --token and --env are for a TARGET; servers have the config's")
+        address = gateway.address_of(options)
+    elif options.config:
+        parser.error("--config is for tools of the configured servers, not for a TARGET")
+    else:
+        address = address_of(parser, options)
     given = _given(parser, options.arguments)
     return run(_call(address, options, given))
 
@@ -45,23 +56,21 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
     async with client:
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
-        arguments = given | await _typed(client, options.tool, options.arg)
+        if options.target is None:
+            await gateway.learn(client, options.tool.partition("__")[0])
+        call = await _asked(client, options, given)
         try:
-            raw = await client.request_raw(
-                "tools/call",
-                {"name": options.tool, "arguments": arguments},
-                progress=ticker.show,
-            )
+            raw = await client.request_raw("tools/call", call, progress=ticker.show)
         except McpError as error:
             ticker.clear()
-            await _check_name(client, options.tool)
+            await _check_name(client, options)
             raise _Said(_words(options.tool, error)) from None
         finally:
             ticker.clear()
         result = msgspec.json.decode(raw, type=dict[str, Any])
         failed = result.get("isError") is True
         if failed:
-            await _check_name(client, options.tool)
+            await _check_name(client, options)
         if options.json:
             Screen(sys.stdout).json(raw)
         else:
@@ -70,8 +79,51 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
     return 1 if failed else 0
 
 
-async def _check_name(client: "Client", tool: str) -> None:
+def _sort(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Which of the words is what: without a TARGET, the gateway of the config is meant."""
+    words = options.words
+    if len(words) > 3:
+        parser.error("more than TARGET TOOL JSON; put the JSON in quotes")
+    first = words[0]
+    jsonlike = len(words) == 2 and words[1].lstrip()[:1] in ("{", "-")
+    if len(words) == 1 or jsonlike:
+        if "__" not in first and _is_target(first):
+            parser.error(f"which TOOL of {first}? portico call TARGET TOOL [JSON]")
+        words = [None, *words]
+    elif len(words) == 2 and "__" in first and not _is_target(first):
+        words = [None, *words]
+    options.target, options.tool, options.arguments = (*words, None)[:3]
+
+
+def _is_target(word: str) -> bool:
+    return (
+        word.startswith(("http://", "https://"))
+        or " " in word
+        or ".py:" in word
+        or word.endswith((".py", ".json"))
+        or os.path.exists(word)
+        or shutil.which(word) is not None
+    )
+
+
+async def _asked(
+    client: "Client", options: argparse.Namespace, given: dict[str, Any]
+) -> dict[str, Any]:
+    """The call as its server, or the gateway in front of it, gets it."""
+    arguments = given | await _typed(client, options)
+    call = {"name": options.tool, "arguments": arguments}
+    if options.target is not None:
+        return call
+    if options.timeout is not None:
+        call["timeout_s"] = options.timeout
+    return {"name": "execute_tool", "arguments": call}
+
+
+async def _check_name(client: "Client", options: argparse.Namespace) -> None:
     """A failure may be a wrong name, which servers report in many ways: look for ourselves."""
+    if options.target is None:
+        return  # the gateway has said so
+    tool = options.tool
     try:
         names = [item["name"] for item in await client.list_tools()]
     except PorticoError:
@@ -131,17 +183,27 @@ def _where(text: str, problem: str) -> str:
     return problem
 
 
-async def _typed(client: "Client", tool: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+async def _typed(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
     """`--arg` values as the tool's schema has them."""
-    if not pairs:
+    if not options.arg:
         return {}
+    definition = await _definition(client, options)
+    schema = definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    known: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    return {name: _value(name, text, known.get(name)) for name, text in options.arg}
+
+
+async def _definition(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
+    tool = options.tool
+    if options.target is None:
+        told = await gateway.ask(client, "describe_tool", name=tool)
+        described: dict[str, Any] = told["structuredContent"]["tools"][0]["definition"]
+        return described
     tools = {item["name"]: item for item in await client.list_tools()}
     if tool not in tools:
         raise _Said(_unknown(client.name, tool, list(tools)))
-    schema = tools[tool].get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    known: dict[str, Any] = properties if isinstance(properties, dict) else {}
-    return {name: _value(name, text, known.get(name)) for name, text in pairs}
+    return tools[tool]
 
 
 def _value(name: str, text: str, schema: Any) -> Any:
@@ -166,17 +228,14 @@ def _log_line(params: dict[str, Any]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="portico call",
-        description="Call a tool of any MCP server and show its result.",
+        usage="portico call [OPTIONS] [TARGET] TOOL [JSON]",
+        description="Call a tool of any MCP server and show its result. TARGET is a URL, "
+        "server.py, tools.json or a quoted command; without one, TOOL is one of the configured "
+        "servers, such as github__create_issue. JSON has its arguments; - reads them from stdin.",
         epilog="example: portico call 'npx -y @modelcontextprotocol/server-everything' "
         'echo \'{"message": "hello"}\'',
     )
-    parser.add_argument(
-        "target", metavar="TARGET", help="a URL, server.py, tools.json or a quoted command"
-    )
-    parser.add_argument("tool", metavar="TOOL", help="the tool's name")
-    parser.add_argument(
-        "arguments", metavar="JSON", nargs="?", help="its arguments as a JSON object; - reads stdin"
-    )
+    parser.add_argument("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
     parser.add_argument(
         "--arg",
         action="append",
@@ -191,6 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=f"one of {', '.join(LOG_LEVELS)}"
     )
+    gateway.add_config(parser)
     add_options(parser)
     return parser
 

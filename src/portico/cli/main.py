@@ -9,8 +9,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("portico.cli.serve", "serve all configured servers as one, with tools to search"),
     "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
+    "search": ("portico.cli.search", "find tools among those of all configured servers"),
+    "describe": ("portico.cli.describe", "show all there is to know of some of these tools"),
     "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),
     "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
+    "status": ("portico.cli.status", "show how gateways fare, and each server behind them"),
+    "logs": ("portico.cli.logs", "show what the gateway wrote down: calls, stderr, events"),
 }
 """Each command's module, which has a `main(argv) -> int`, and what it is for."""
 

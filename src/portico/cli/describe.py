@@ -1,0 +1,65 @@
+"""`portico describe`: all there is to know of tools of the configured servers."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.gateway import add_options, address_of, ask, learn
+from portico.cli.inspect import parameters
+from portico.cli.render import Screen
+from portico.cli.target import open_client, run
+
+if TYPE_CHECKING:
+    from portico.upstream.wire import Address
+
+
+def main(argv: list[str]) -> int:
+    """Describe some tools; 1 if one of them is not there."""
+    options = _parser().parse_intermixed_args(argv)
+    return run(_describe(address_of(options), options))
+
+
+async def _describe(address: "Address", options: argparse.Namespace) -> int:
+    async with await open_client(address, options) as client:
+        await learn(client, *(name.partition("__")[0] for name in options.name))
+        result = await ask(client, "describe_tool", names=options.name)
+        tools = (result.get("structuredContent") or {}).get("tools", [])
+        if options.json:
+            Screen(sys.stdout).json(msgspec.json.encode(tools))
+        else:
+            for tool in tools:
+                _show(Screen(sys.stdout), tool)
+        missing = set(options.name) - {tool["name"] for tool in tools}
+        for name in sorted(missing):
+            Screen(sys.stderr).say(
+                f"portico: there is no tool {name!r}; `portico search` finds some"
+            )
+        sys.stdout.flush()  # the gateway may take its time to leave
+    return 1 if missing else 0
+
+
+def _show(screen: Screen, tool: dict[str, Any]) -> None:
+    definition = dict(tool["definition"])
+    screen.say(f"{tool['name']}  ({tool['tool']} of {tool['server']})", "bold cyan")
+    if "warning" in tool:
+        screen.say(tool["warning"], "yellow")
+    for key in ("title", "description"):
+        words = definition.pop(key, None)
+        if isinstance(words, str) and words.strip():
+            screen.say(words.strip())
+    screen.say(f"takes {parameters(definition.get('inputSchema')) or 'no arguments'}", "bold")
+    screen.data(definition)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico describe",
+        description="Show all there is to know of tools of the configured servers.",
+        epilog="example: portico describe github__create_issue",
+    )
+    add = parser.add_argument
+    add("name", nargs="+", metavar="NAME", help="a tool, as `portico search` calls it")
+    add_options(parser)
+    return parser

@@ -1,0 +1,77 @@
+"""The configured gateway as a target: the one that runs, else one for as long as a command does."""
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+from portico.cli.render import Screen
+from portico.cli.words import seconds
+from portico.config.paths import config_file
+from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.upstream.client import Client
+    from portico.upstream.wire import Address
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Which gateway is meant."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)"
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that all commands share that ask only the gateway."""
+    add_config(parser)
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="how long the gateway may take to start and to answer (30 and 120)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.set_defaults(era="auto", token="")
+
+
+def address_of(options: argparse.Namespace) -> "Address":
+    """How to reach the gateway of the config; ConfigError if there is none, or it is wrong."""
+    from portico.config.read import read
+    from portico.upstream.child import Command
+
+    config = read(options.config or config_file())
+    # -P: what lies in the working folder is not ours to import.
+    command = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--no-refresh")
+    return Command((*command, "--config", config.path), title="the gateway")
+
+
+async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
+    """What a tool of the gateway itself says; PorticoError in its words if it refuses."""
+    result = await client.call_tool(tool, arguments)
+    if result.get("isError") is True:
+        raise PorticoError(_text(result))
+    return result
+
+
+async def learn(client: "Client", *wanted: str) -> None:
+    """Have servers asked that never said what they offer: all, or those that are wanted."""
+    status = (await ask(client, "gateway_status")).get("structuredContent") or {}
+    pending = [one["server"] for one in status.get("servers", ()) if one.get("pending")]
+    new = [name for name in pending if not wanted or name in wanted]
+    if not new:
+        return
+    err = Screen(sys.stderr)
+    err.say(f"asking {', '.join(new)} for the first time ...", "dim")
+    answers = await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in new))
+    for told in answers:
+        for one in (told.get("structuredContent") or {}).get("servers", ()):
+            if one.get("error"):
+                err.say(f"portico: {one['error']}", "yellow")
+
+
+def _text(result: dict[str, Any]) -> str:
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or "it failed without a word"

@@ -1,0 +1,89 @@
+"""The lines of a log that is written to, and moved away when it is full."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Self
+
+_EVERY_S = 0.2
+_MOST_LINE = 1_000_000
+
+
+class Lines:
+    """Follows a log from where it is now."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def start(self) -> int:
+        """Begin with what is written from now on; how much is there already."""
+        self._file = _opened(self._path)
+        return 0 if self._file is None else self._file.seek(0, os.SEEK_END)
+
+    def more(self) -> Iterator[bytes]:
+        """Whole lines that have come, after waiting a while if there are none."""
+        if self._file is None:
+            self._file = _opened(self._path)
+        data = b"" if self._file is None else self._file.read()
+        if not data:
+            if not self._turn():
+                time.sleep(_EVERY_S)
+            return
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MOST_LINE:
+            self._rest = b""
+        yield from whole
+
+    def _turn(self) -> bool:
+        """Go on with the file that is there now, if it is another, or was cut."""
+        file = self._file
+        if file is None:
+            return False
+        try:
+            now = os.stat(self._path)
+        except OSError:
+            return False  # the next one is about to be made
+        ours = os.fstat(file.fileno())
+        if os.path.samestat(now, ours) and now.st_size >= file.tell():
+            return False
+        # What came between our last look and its moving away is read first.
+        if not os.path.samestat(now, ours) and ours.st_size > file.tell():
+            return True
+        file.close()
+        self._file, self._rest = _opened(self._path), b""
+        return True
+
+
+def last_lines(path: str, count: int, wants: Callable[[bytes], bool], upto: int) -> list[bytes]:
+    """The last lines that are wanted, oldest first, also of the file before this one."""
+    found: list[bytes] = []
+    for file, end in ((path, upto), (f"{path}.1", None)):
+        if len(found) >= count:
+            break
+        try:
+            with open(file, "rb") as log:
+                data = log.read() if end is None else log.read(end)
+        except OSError:
+            continue
+        for line in reversed(data.splitlines()):
+            if len(found) >= count:
+                break
+            if wants(line):
+                found.append(line)
+    return found[::-1]
+
+
+def _opened(path: str) -> BinaryIO | None:
+    try:
+        return open(path, "rb")
+    except OSError:
+        return None

@@ -1,0 +1,151 @@
+"""`portico logs`: what the gateway wrote down, for people."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from portico.cli.gateway import add_config
+from portico.cli.lines import Lines, last_lines
+from portico.cli.render import Screen
+from portico.config.paths import config_file, log_file
+from portico.config.problems import ConfigError
+from portico.model.errors import PorticoError
+
+_OURS = "portico"
+_WIDTH = 12
+
+
+def main(argv: list[str]) -> int:
+    """Show the end of the log, and with -f all that comes until Ctrl-C."""
+    options = _parser().parse_intermixed_args(argv)
+    path = _path(options.config)
+    if not os.path.exists(path) and not options.follow:
+        raise PorticoError(f"there is no log yet at {path}; `portico serve` writes it")
+    view = _View(options.server, options.json)
+    with Lines(path) as lines:
+        shown = view.show(last_lines(path, options.lines, view.wants, lines.start()))
+        if options.follow:
+            _follow(lines, view, path)
+        elif not shown:
+            about = f" of {options.server!r}" if options.server else ""
+            Screen(sys.stderr).say(f"portico: nothing{about} is in {path}")
+    return 0
+
+
+def _follow(lines: Lines, view: "_View", path: str) -> None:
+    if not os.path.exists(path):
+        Screen(sys.stderr).say(f"portico: waiting for {path}")
+        sys.stderr.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            view.show(line for line in lines.more() if view.wants(line))
+
+
+class _View:
+    """What is shown, and how."""
+
+    def __init__(self, server: str | None, as_json: bool) -> None:
+        self._server = server
+        self._as_json = as_json
+        self._screen = Screen(sys.stdout)
+
+    def wants(self, line: bytes) -> bool:
+        """True for what can be read, of the server if there is one."""
+        told = _read(line)
+        return told is not None and self._server in (None, told.get("server"))
+
+    def show(self, lines: Iterable[bytes]) -> int:
+        """Print them; how many there were."""
+        count = 0
+        for line in lines:
+            count += 1
+            told = _read(line)
+            if self._as_json:
+                self._screen.say(line.decode(errors="replace"))
+            elif told is not None:
+                self._screen.say(*_worded(told))
+        self._screen.stream.flush()
+        return count
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None  # half a line, or another program's
+
+
+def _worded(told: dict[str, Any]) -> tuple[str, str]:
+    """A line for a person, and its style."""
+    kind = told.get("kind")
+    server = told.get("server") or _OURS
+    style = ""
+    if kind == "call":
+        what, style = _call(told)
+    elif kind == "stderr":
+        what, style = f"| {told.get('text')}", "dim"
+    else:
+        what = str(told.get("text"))
+    # What goes on over several lines stays under its beginning.
+    what = what.rstrip().replace("\n", "\n    ")
+    return f"{_local(told.get('time'))}  {str(server).ljust(_WIDTH)}  {what}", style
+
+
+def _call(told: dict[str, Any]) -> tuple[str, str]:
+    outcome = str(told.get("outcome"))
+    client = f"  from {told['client']}" if told.get("client") else ""
+    what = f"{told.get('tool') or told.get('method')}{told.get('arguments') or ''}"
+    style = "" if outcome == "ok" else "yellow" if outcome == "cancelled" else "red"
+    return f"{what}  {outcome}  {told.get('ms')} ms{client}", style
+
+
+def _local(time: Any) -> str:
+    try:
+        return datetime.fromisoformat(str(time)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return str(time)
+
+
+def _path(given: str | None) -> str:
+    """Where the log is. The usual place will do for who has a config that cannot be read."""
+    from portico.config.read import read
+
+    file = given or config_file()
+    if given is None and not os.path.lexists(file):
+        return log_file()
+    try:
+        log = read(file, only=()).gateway.log
+    except ConfigError:
+        if given is not None:
+            raise
+        return log_file()
+    if log == "off":
+        raise PorticoError(f'there is no log: {file} says gateway.log = "off"')
+    return log or log_file()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico logs",
+        description="Show what `portico serve` wrote down: each call, without its values, what "
+        "servers wrote to stderr, and what happened to the gateway.",
+    )
+    add = parser.add_argument
+    add("server", nargs="?", metavar="SERVER", help="only lines of this server")
+    add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    add("-n", "--lines", type=_count, default=50, metavar="N", help="so many at most (default 50)")
+    add_config(parser)
+    add("--json", action="store_true", help="print the lines as they are, for programs")
+    return parser

@@ -1,0 +1,123 @@
+"""Who runs, and what is behind them: each Portico of this user, and the config's if it does not."""
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from portico.config.paths import config_file, state_folder
+from portico.config.problems import ConfigError
+from portico.transport.control import ask, names
+
+_STATUS_S = 5.0
+_PASSING = ("age_s", "connections", "held", "lists")
+"""What changes although nothing happens, or too often to be told."""
+
+
+class Portico(Struct):
+    """A gateway or a `wrap`, or a gateway that does not run."""
+
+    is_running: bool
+    told: dict[str, Any]
+
+    @property
+    def servers(self) -> list[dict[str, Any]]:
+        """How each server behind it fares."""
+        several = self.told.get("servers")
+        if isinstance(several, list):
+            return [one for one in several if isinstance(one, dict)]
+        return [_alone(self.told)] if "server" in self.told else []
+
+    @property
+    def error(self) -> str:
+        """Why it says nothing of itself."""
+        return str(self.told.get("error") or "")
+
+    @property
+    def title(self) -> str:
+        """Who it is, in a line."""
+        if not self.is_running:
+            return f"not running: {self.told.get('config')}, as far as is known"
+        process = f"process {self.told.get('pid')}"
+        gateway = self.told.get("gateway")
+        if not isinstance(gateway, dict):
+            return f"wrap: {process}" if "server" in self.told else process
+        from portico.cli.status import span
+
+        parts = [
+            f"serve: {process}",
+            str(self.told.get("config")),
+            f"{gateway.get('tools')} tools",
+            f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
+            f"up {span(gateway.get('uptime_s'))}",
+        ]
+        return ", ".join(parts)
+
+    @property
+    def as_data(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        told = {key: value for key, value in self.told.items() if key != "ok"}
+        return {"running": self.is_running, **told, "servers": self.servers}
+
+    @property
+    def lasting(self) -> object:
+        """What must differ for it to be worth telling again."""
+        kept = [{k: v for k, v in one.items() if k not in _PASSING} for one in self.servers]
+        return (self.is_running, self.told.get("pid"), self.error, kept)
+
+
+def all_of_them(given: str | None) -> tuple[list[Portico], str]:
+    """All that run, or those of the given config, and the config's own if none of them is that;
+    beside it why the config cannot be read, if so."""
+    folder = os.path.join(state_folder(), "control")
+    found = []
+    for name in names(folder):
+        told = ask(folder, name, "status", _STATUS_S)
+        if told is not None:
+            found.append(Portico(True, {"pid": int(name.partition(".")[0]), **told}))
+    path = given or config_file()
+    if given is None and not os.path.lexists(path):
+        return found, "" if found else _nothing(path)
+    home = os.path.realpath(path)
+    here = [one for one in found if os.path.realpath(str(one.told.get("config"))) == home]
+    if here:
+        return (found if given is None else here), ""
+    found = found if given is None else []
+    try:
+        return [*found, Portico(False, _known(path))], ""
+    except ConfigError as error:
+        return found, str(error)
+
+
+def _nothing(path: str) -> str:
+    return f"nothing runs, and there is no config at {path}; `portico servers add` makes one"
+
+
+def _known(path: str) -> dict[str, Any]:
+    from portico import __version__
+    from portico.config.read import read
+    from portico.gateway.known import known
+
+    config = read(path)
+    told = known(config, __version__)
+    for one in told["servers"]:
+        one.update(state="not running", starts=None)
+    off = [{"server": name, "state": "disabled"} for name in config.servers]
+    shown = {one["server"] for one in told["servers"]}
+    told["servers"] += [one for one in off if one["server"] not in shown]
+    return {"config": config.path, **told}
+
+
+def _alone(told: dict[str, Any]) -> dict[str, Any]:
+    """The one server of a `wrap`, as a gateway tells of each."""
+    connections = told.get("connections") or []
+    states = [str(connection.get("state")) for connection in connections]
+    failing = told.get("breaker") == "open"
+    lists = told.get("lists") or {}
+    return {
+        **{key: value for key, value in told.items() if key not in ("ok", "pid", "tasks")},
+        "state": "failing" if failing else ", ".join(states) or "not started",
+        "tools": lists.get("tools", 0),
+        "pending": not lists,
+        "starts": sum(int(connection.get("starts", 0)) for connection in connections),
+    }

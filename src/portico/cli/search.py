@@ -1,0 +1,69 @@
+"""`portico search`: find tools among those of all configured servers."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.gateway import add_options, address_of, ask, learn
+from portico.cli.render import Screen
+from portico.cli.target import open_client, run
+
+if TYPE_CHECKING:
+    from portico.upstream.wire import Address
+
+
+def main(argv: list[str]) -> int:
+    """Search once; 1 if nothing was found."""
+    options = _parser().parse_intermixed_args(argv)
+    return run(_search(address_of(options), options))
+
+
+async def _search(address: "Address", options: argparse.Namespace) -> int:
+    arguments: dict[str, Any] = {"query": " ".join(options.query)}
+    if options.limit is not None:
+        arguments["limit"] = options.limit
+    if options.server is not None:
+        arguments["server"] = options.server
+    async with await open_client(address, options) as client:
+        await learn(client, *([options.server] if options.server else ()))
+        result = await ask(client, "search_tools", **arguments)
+        found = result.get("structuredContent") or {}
+        tools = [tool for one in found.get("results", ()) for tool in one.get("tools", ())]
+        if options.json:
+            Screen(sys.stdout).json(msgspec.json.encode(tools))
+        elif tools:
+            _show(Screen(sys.stdout), tools)
+        else:
+            Screen(sys.stderr).say(f"portico: {result['content'][0]['text']}")
+        sys.stdout.flush()  # the gateway may take its time to leave
+    return 0 if tools else 1
+
+
+def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
+    for tool in tools:
+        screen.say(tool["name"], "bold cyan")
+        for key, style in (("description", ""), ("parameters", "dim"), ("warning", "yellow")):
+            if tool.get(key):
+                screen.say(f"  {tool[key]}", style)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 50:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 50")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico search",
+        description="Find tools among those of all configured servers, by what they do.",
+        epilog="example: portico search create an issue",
+    )
+    add = parser.add_argument
+    add("query", nargs="+", metavar="QUERY", help="what you need, in plain words")
+    add("--limit", type=_count, metavar="N", help="so many at most (default: the config's, or 5)")
+    add("--server", metavar="NAME", help="only tools of this server")
+    add_options(parser)
+    return parser

@@ -1,0 +1,132 @@
+"""`portico status`: how the gateways that run fare, and each server behind them."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+
+from portico.cli.gateway import add_config
+from portico.cli.render import Screen, clean
+from portico.cli.running import Portico, all_of_them
+
+_EVERY_S = 1.0
+_HEAD = ("server", "state", "tools", "age", "starts", "last error")
+_MOST_ERROR = 100
+
+
+def main(argv: list[str]) -> int:
+    """Show it once, or until Ctrl-C comes; 1 if the config cannot be read."""
+    options = _parser().parse_args(argv)
+    if not options.watch:
+        told, problem = all_of_them(options.config)
+        _print(told, options.json)
+        if problem:
+            Screen(sys.stderr).say(f"portico: {problem}")
+        return 1 if problem else 0
+    try:
+        if sys.stdout.isatty() and not options.json:
+            _redraw(options.config)
+        else:
+            _print_changes(options.config, options.json)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _redraw(config: str | None) -> NoReturn:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, transient=False) as live:
+        while True:
+            told, problem = all_of_them(config)
+            lines = [*_lines(told), *([f"portico: {problem}"] if problem else [])]
+            text = Text(clean("\n".join(lines)), no_wrap=True, overflow="ellipsis")
+            live.update(text, refresh=True)
+            time.sleep(_EVERY_S)
+
+
+def _print_changes(config: str | None, as_json: bool) -> NoReturn:
+    shown: object = None
+    while True:
+        told, problem = all_of_them(config)
+        now = ([one.lasting for one in told], problem)
+        if now != shown:
+            if shown is not None and not as_json:
+                Screen(sys.stdout).say("")
+            _print(told, as_json)
+            if problem:
+                Screen(sys.stderr).say(f"portico: {problem}")
+            sys.stdout.flush()
+            shown = now
+        time.sleep(_EVERY_S)
+
+
+def _print(told: list[Portico], as_json: bool) -> None:
+    screen = Screen(sys.stdout)
+    if as_json:
+        screen.json(msgspec.json.encode([one.as_data for one in told]))
+        return
+    for line in _lines(told):
+        screen.say(line)
+
+
+def _lines(told: list[Portico]) -> Iterator[str]:
+    for number, one in enumerate(told):
+        if number:
+            yield ""
+        yield one.title
+        rows = [_row(server) for server in one.servers]
+        if rows:
+            yield from _aligned([_HEAD, *rows])
+        elif one.error:
+            yield f"  {one.error}"
+        else:
+            yield "  no servers"
+
+
+def _row(server: dict[str, Any]) -> tuple[str, ...]:
+    error = str(server.get("error") or "").partition("\n")[0]
+    tools = "?" if server.get("pending") else str(server.get("tools", "?"))
+    starts = server.get("starts")
+    return (
+        str(server.get("server", "?")),
+        str(server.get("state", "?")),
+        tools,
+        span(server.get("age_s")),
+        "-" if starts is None else str(starts),
+        error if len(error) <= _MOST_ERROR else f"{error[: _MOST_ERROR - 1]}…",
+    )
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    safe = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
+    for row in safe:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()
+
+
+def span(seconds: Any) -> str:
+    """A time for a person: one unit will do."""
+    if not isinstance(seconds, int | float):
+        return "-"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="portico status",
+        description="Show the gateways that you run, with the state of each server behind them. "
+        "If the one of your config does not run, show what is known of its servers.",
+    )
+    add_config(parser)
+    add = parser.add_argument
+    add("--watch", action="store_true", help="go on showing it, until Ctrl-C")
+    add("--json", action="store_true", help="print JSON, for programs; with --watch, each change")
+    return parser

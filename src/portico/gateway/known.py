@@ -1,0 +1,36 @@
+"""What is known of a config's servers while none of them runs."""
+
+import os
+from typing import Any
+
+from portico.catalog.disk import Store
+from portico.catalog.identity import user_secret
+from portico.config.paths import cache_folder, state_folder
+from portico.config.schema import Config
+from portico.gateway.house import House, Searcher
+
+
+def known(config: Config, version: str) -> dict[str, Any]:
+    """The status of a gateway that does not run: what its servers offered when last asked."""
+    house = House(
+        config,
+        version=version,
+        searcher=_no_searcher,
+        memory=Store(os.path.join(cache_folder(), "catalogs")),
+        secret=user_secret(state_folder()),
+        report=_unheard,
+        failed=_unheard,
+        heard=_unheard,
+        witness=_unheard,
+    )
+    told = house.status()
+    del told["gateway"]["uptime_s"]
+    return told
+
+
+def _no_searcher() -> Searcher:
+    raise NotImplementedError("nothing is searched here")
+
+
+def _unheard(*_: object) -> None:
+    """Nothing is started, so nothing happens."""

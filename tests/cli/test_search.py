@@ -1,0 +1,108 @@
+"""`portico search`, `describe` and `call` without a target: tools of the configured servers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from portico.cli.main import main
+from tests.gateway.observed import Window, portico, prepared
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A config whose server is known from the first command on."""
+    folder = tmp_path_factory.mktemp("gateway")
+    config = prepared(folder)
+    ran = portico(folder, "search", "add", "--config", str(config))
+    assert "asking maths for the first time" in ran.stderr
+    assert ran.stdout.startswith("maths__add\n  Add two numbers.\n  a:integer*, b:integer\n")
+    return folder
+
+
+def test_a_search_gives_names_and_parameters(folder: Path) -> None:
+    words = ("--limit", "1", "--server", "maths", "--config", str(folder / "portico.toml"))
+    ran = portico(folder, "search", "sum", "of", "numbers", "--json", *words)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (tool,) = json.loads(ran.stdout)
+    assert (tool["name"], tool["server"]) == ("maths__add", "maths")
+
+
+def test_what_cannot_be_searched_says_what_can(folder: Path) -> None:
+    config = ("--config", str(folder / "portico.toml"))
+    ran = portico(folder, "search", "add", "--server", "nobody", *config)
+    assert ran.returncode == 1
+    assert "there is no server 'nobody'; the servers are maths (2 tools)" in ran.stderr
+    assert portico(folder, "search", "add", "--limit", "0", *config).returncode == 2
+    missing = portico(folder, "search", "add", "--config", str(folder / "missing.toml"))
+    assert missing.returncode == 1
+    assert "missing.toml: there is no such file" in missing.stderr
+
+
+def test_a_tool_is_described_whole_and_one_that_is_not_there_is_named(folder: Path) -> None:
+    config = ("--config", str(folder / "portico.toml"))
+    ran = portico(folder, "describe", "maths__add", "maths__sub", *config)
+    assert ran.returncode == 1
+    assert ran.stdout.startswith("maths__add  (add of maths)\nAdd two numbers.\n")
+    assert '"inputSchema"' in ran.stdout
+    assert "there is no tool 'maths__sub'" in ran.stderr
+    ran = portico(folder, "describe", "maths__add", "--json", *config)
+    assert json.loads(ran.stdout)[0]["definition"]["description"] == "Add two numbers."
+
+
+def test_a_tool_is_called_by_its_name_alone(folder: Path) -> None:
+    config = ("--config", str(folder / "portico.toml"))
+    assert portico(folder, "call", "maths__add", '{"a": 2}', *config).stdout == "3\n"
+    assert portico(folder, "call", *config, "maths__add", "--arg", "a=4").stdout == "5\n"
+    assert portico(folder, "call", "maths__add", "-", *config, stdin='{"a": 6}').stdout == "7\n"
+    failed = portico(folder, "call", "maths__fail", *config)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "way" in failed.stderr
+
+
+def test_a_call_that_cannot_be_says_what_can(folder: Path) -> None:
+    config = ("--config", str(folder / "portico.toml"))
+    wrong = portico(folder, "call", "maths__ad", *config)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "there is no tool 'maths__ad'" in wrong.stderr
+    assert "maths__add" in wrong.stderr
+    bad = portico(folder, "call", "maths__add", '{"a": "x"}', *config)
+    assert bad.returncode == 1
+    assert "it takes a:integer*, b:integer" in bad.stderr
+
+
+def test_a_gateway_that_runs_is_the_one_that_is_asked(folder: Path) -> None:
+    config = ("--config", str(folder / "portico.toml"))
+    with Window(folder) as window:
+        window.ready()
+        assert portico(folder, "call", "maths__add", '{"a": 2}', *config).stdout == "3\n"
+        ran = portico(folder, "status", "--json", *config)
+        (status,) = json.loads(ran.stdout)
+    assert status["pid"] == window.process.pid
+    assert window.process.returncode == 0
+
+
+def test_a_gateway_that_is_configured_for_http_is_asked_all_the_same(tmp_path: Path) -> None:
+    config = prepared(tmp_path, '[gateway]\nhttp = "127.0.0.1:1"\n')
+    ran = portico(tmp_path, "call", "maths__add", '{"a": 2}', "--config", str(config))
+    assert ran.stdout == "3\n", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["http://127.0.0.1:1/mcp"], "which TOOL of http://127.0.0.1:1/mcp?"),
+        (["python"], "which TOOL of python?"),
+        (["server.py", '{"a": 1}'], "which TOOL of server.py?"),
+        (["a", "b", "c", "d"], "more than TARGET TOOL JSON"),
+        (["maths__add", "--env", "A=b"], "are for a TARGET"),
+        (["http://127.0.0.1:1/mcp", "add", "--config", "x"], "not for a TARGET"),
+    ],
+)
+def test_words_that_do_not_fit_are_wrong_usage(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["call", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,173 @@
+"""`portico status`: what runs, how each server fares, and what is known where nothing runs."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.cli.main import main
+from portico.cli.running import Portico
+from portico.cli.status import span
+from tests.gateway.observed import Gateway, Window, portico, prepared
+from tests.rigs.running import bad
+from tests.support.running import WAIT_S
+from tests.wrap.standing import Standing, until
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def told(home: Path, *words: str) -> list[dict[str, Any]]:
+    ran = portico(home, "status", "--json", *words)
+    assert ran.returncode == 0, ran.stderr
+    answer: list[dict[str, Any]] = json.loads(ran.stdout)
+    return answer
+
+
+def test_with_nothing_at_all_it_says_how_to_begin(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status"]) == 1
+    assert capsys.readouterr().err == (
+        f"portico: nothing runs, and there is no config at {home}/home/config/portico.toml; "
+        "`portico servers add` makes one\n"
+    )
+
+
+def test_a_config_that_cannot_be_read_is_told_with_its_problem(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "portico.toml").write_text("[servers.a]\ncomand = 'x'\n")
+    assert main(["status", "--config", str(home / "portico.toml")]) == 1
+    assert "did you mean command?" in capsys.readouterr().err
+
+
+def test_a_gateway_that_does_not_run_shows_what_its_servers_offered_last(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = '[servers.new]\ncommand = "x"\n[servers.off]\ncommand = "x"\nenabled = false\n'
+    config = str(prepared(home, more))
+    assert portico(home, "describe", "--config", config, "maths__add").returncode == 0
+    assert main(["status", "--config", config]) == 0
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert title == f"not running: {config}, as far as is known"
+    assert head.split() == ["server", "state", "tools", "age", "starts", "last", "error"]
+    cells = [row.split() for row in rows]
+    assert [row[:4] for row in cells] == [
+        ["maths", "not", "running", "2"],
+        ["new", "not", "running", "?"],
+        ["off", "disabled", "?", "-"],
+    ]
+
+
+@pytest.mark.slow
+def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> None:
+    config = prepared(home, '[servers.broken]\ncommand = "/no/such/program"\n')
+    wrapped = ("--name", "wrapped", "--", *bad("stdio", "plain"))
+    with Window(home) as window, Standing(home / "home", *wrapped) as wrap:
+        window.ready()
+        wrap.initialize()
+        wrap.said("echo", text="hello")
+        wrap.reachable()
+        gateway, alone = sorted(told(home), key=lambda one: "gateway" not in one)
+        text = portico(home, "status").stdout
+        only = told(home, "--config", str(config))
+    assert (gateway["running"], gateway["pid"]) == (True, window.process.pid)
+    assert gateway["config"] == str(config)
+    maths, broken = gateway["servers"]
+    assert (maths["server"], maths["tools"], maths["error"]) == ("maths", 2, "")
+    assert maths["starts"] >= 1
+    assert (broken["state"], broken["pending"]) == ("failed", True)
+    assert "/no/such/program" in broken["error"]
+    assert [one["server"] for one in alone["servers"]] == ["wrapped"]
+    assert [one["pid"] for one in only] == [window.process.pid]
+    assert f"serve: process {window.process.pid}, {config}, 2 tools, exposes " in text
+    assert f"wrap: process {wrap.process.pid}\n" in text
+    assert "cannot start" in text.partition("broken")[2].partition("\n")[0]
+
+
+@pytest.mark.slow
+def test_a_gateway_over_http_is_shown_too(home: Path) -> None:
+    with Gateway(home, "--http", "127.0.0.1:0") as gateway:
+        until(lambda: told(home, "--config", str(home / "portico.toml"))[0]["running"], "unseen")
+        assert told(home)[0]["pid"] == gateway.process.pid
+    (after,) = told(home, "--config", str(home / "portico.toml"))
+    assert after["running"] is False
+
+
+def watching(home: Path, *words: str, out: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "portico", "status", "--watch", *words],
+        env={**os.environ, "PORTICO_HOME": str(home / "home"), "COLUMNS": "120", "TERM": "xterm"},
+        stdout=out,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.slow
+def test_watching_prints_each_change_once_and_ends_well_on_ctrl_c(home: Path) -> None:
+    config = str(prepared(home))
+    with watching(home, "--json", "--config", config, out=subprocess.PIPE) as watch:
+        try:
+            assert watch.stdout is not None
+            first = json.loads(watch.stdout.readline())
+            assert first[0]["running"] is False
+            with Window(home) as window:
+                window.ready()
+                while not (seen := json.loads(watch.stdout.readline()))[0]["running"]:
+                    pass
+                assert seen[0]["pid"] == window.process.pid
+            while json.loads(watch.stdout.readline())[0]["running"]:
+                pass
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(WAIT_S) == 0
+            assert watch.stdout.read() == b""
+        finally:
+            watch.kill()
+
+
+def test_watching_on_a_terminal_draws_over_itself(home: Path) -> None:
+    prepared(home, '[servers.strange]\ncommand = "x"\n')
+    keeper, terminal = pty.openpty()
+    with watching(home, "--config", str(home / "portico.toml"), out=terminal) as watch:
+        os.close(terminal)
+        try:
+            seen = b""
+            while seen.count(b"strange") < 2:
+                seen += os.read(keeper, 4096)
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(WAIT_S) == 0
+        finally:
+            watch.kill()
+            os.close(keeper)
+    assert b"\x1b[2K" in seen
+
+
+def test_what_a_server_says_cannot_draw_on_the_terminal(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = {"server": "e\x1b[2Jvil", "state": "failed", "tools": 1, "error": "a\x1b]0;b\x07\nc"}
+    answer = [Portico(True, {"pid": 1, "servers": [evil]})], ""
+    monkeypatch.setattr("portico.cli.status.all_of_them", lambda config: answer)
+    assert main(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert len(out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "-"), (0.4, "0 s"), (59, "59 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_a_time_is_told_in_one_unit(seconds: float | None, shown: str) -> None:
+    assert span(seconds) == shown
