@@ -33,7 +33,11 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "hint"),
-    [("cal", "did you mean 'call'?"), ("inspct", "'inspect'"), ("zzz", "there is wrap, serve, run")],
+    [
+        ("cal", "did you mean 'call'?"),
+        ("inspct", "'inspect'"),
+        ("zzz", "there is wrap, serve, run"),
+    ],
 )
 def test_an_unknown_command_is_wrong_usage_with_the_nearest_named(
     typed: str, hint: str, capsys: pytest.CaptureFixture[str]
