@@ -16,7 +16,9 @@ from portico.config.tables import GATEWAY, RERANK, SEARCH, SERVER, TOP
 from tests.config.test_edit import JSON, TOML
 from tests.config.test_read import WHOLE
 
-in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_folder = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 _keys = st.sampled_from([*SERVER, *GATEWAY, *SEARCH, *RERANK, *TOP, "mcpServers", "allow", "a b"])
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

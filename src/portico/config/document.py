@@ -11,8 +11,9 @@ from portico.config.problems import ConfigError, Path
 
 MAX_SIZE = 4 * 1024 * 1024
 _BOM = "\ufeff"
-_TOML_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_TWICE = re.compile(r"Cannot (?:declare|overwrite|mutate).*")
+# Compiled when there is something wrong, and not at every start.
+_TOML_AT = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
+_TWICE = r"Cannot (?:declare|overwrite|mutate)"
 # A pipe would make us wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 
@@ -101,10 +102,10 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what = str(error)
-        at = _TOML_AT.search(what)
+        at = re.search(_TOML_AT, what)
         line, column = (at[1], at[2]) if at and at[1] else (str(text.count("\n") + 1), "")
-        why = _TOML_AT.sub("", what)
-        if _TWICE.match(why):
+        why = re.sub(_TOML_AT, "", what)
+        if re.match(_TWICE, why):
             key = ".".join(re.findall(r"'([^']*)'", why))
             raise ConfigError(
                 f"{path}:{line}: {f'{key}: ' if key else ''}it is there twice; "

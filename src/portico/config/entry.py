@@ -10,8 +10,9 @@ from portico.config.schema import Server, Timeouts, ToolFilter
 from portico.config.tables import SERVER
 from portico.config.values import check_url, read_table
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_IN_HEADER = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+# Compiled when there is a header, and not at every start.
+_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_IN_HEADER = r"[\t\x20-\x7e\x80-\xff]*"
 
 
 def read_server(
@@ -119,9 +120,9 @@ class _Entry:
                 self._report.wrong(at, "no variable can be called so", "rename it")
         for name, value in self._found.get("headers", {}).items():
             at = (*self._key("headers"), name)
-            if not _HEADER.fullmatch(name):
+            if not re.fullmatch(_HEADER, name):
                 self._report.wrong(at, f"{word(name)} is no header's name", "rename it")
-            if not _IN_HEADER.fullmatch(value):
+            if not re.fullmatch(_IN_HEADER, value):
                 what = "its value holds characters that no header may have"
                 self._report.wrong(at, what, "remove line breaks and the like")
 

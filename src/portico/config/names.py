@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from portico.config.schema import NAME_LIMIT
 
 _FITS = re.compile(r"(?!.*__)[A-Za-z0-9_-]*[A-Za-z0-9-]", re.ASCII)
-_OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
+_OTHERS = r"[^A-Za-z0-9_-]+"
 _TAIL = 3
 """Bytes of the hash; in a name they are twice as many characters."""
 
@@ -23,7 +23,7 @@ def fitted(name: str) -> str:
     """A name that fits: the same if it does, else as near as can be."""
     if fits(name):
         return name
-    near = re.sub("__+", "_", _OTHERS.sub("-", name)).strip("-").rstrip("_")
+    near = re.sub("__+", "_", re.sub(_OTHERS, "-", name)).strip("-").rstrip("_")
     if not near:
         return f"server-{_hash(name)}"
     return near if fits(near) else _with_hash(near, name)

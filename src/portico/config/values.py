@@ -13,8 +13,9 @@ Reader = Callable[[Report, Path, Any], Any]
 """Checks one value; what it is, or BAD when the report has been told why not."""
 
 _MOST = 1e9
-_ADDRESS = re.compile(r"(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(\d{1,5})", re.ASCII)
-_URL = re.compile(r"https?://[^\s/]", re.IGNORECASE)
+# Compiled when they are needed, and not at every start.
+_ADDRESS = r"(?a:(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(\d{1,5}))"
+_URL = r"(?i:https?://[^\s/])"
 
 
 def text(report: Report, at: Path, value: Any) -> Any:
@@ -126,7 +127,7 @@ def address(report: Report, at: Path, value: Any) -> Any:
         value = str(value)
     if not isinstance(value, str):
         return _wrong_type(report, at, "a string", value)
-    match = _ADDRESS.fullmatch(value)
+    match = re.fullmatch(_ADDRESS, value)
     if value and (match is None or int(match[1]) > 65535):
         report.wrong(at, "it is no address", 'write PORT, "HOST:PORT" or "[IPV6]:PORT"')
         return BAD
@@ -135,7 +136,7 @@ def address(report: Report, at: Path, value: Any) -> Any:
 
 def check_url(report: Report, at: Path, value: str) -> bool:
     """Whether it is a URL that we can speak to."""
-    if _URL.match(value):
+    if re.match(_URL, value):
         return True
     if "://" in value:
         report.wrong(at, "it is no http:// or https:// URL", "only these can be reached")
