@@ -218,7 +218,7 @@ cwd = "\\u0000s3cret"
         ("[servers.a\n", "portico.toml:1:11: it is not TOML: expected ']'"),
         ("a = 1\n[b]\nc = [1,\n", "portico.toml:4: it is not TOML: "),
         ("[servers.a]\n[servers.a]\n", "portico.toml:2: servers.a: it is there twice; rename"),
-        ("[servers.a]\ncommand = 1\ncommand = 2\n", "portico.toml:3"),
+        ("[servers.a]\ncommand = 1\ncommand = 2\n", "portico.toml:3: command: it is there twice"),
         ("x = " + "9" * 5000, "portico.toml: it holds a number"),
         ("x = " + "[" * 3000, "portico.toml: it is nested too deep"),
         ("servers = 1\n", "portico.toml:1: servers: it must be a table, not a number"),

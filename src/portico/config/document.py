@@ -106,10 +106,11 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         line, column = (at[1], at[2]) if at and at[1] else (str(text.count("\n") + 1), "")
         why = re.sub(_TOML_AT, "", what)
         if re.match(_TWICE, why):
-            key = ".".join(re.findall(r"'([^']*)'", why))
+            # Where the parser does not name the key, its line does.
+            named = ".".join(re.findall(r"'([^']*)'", why))
+            key = named or text.split("\n")[int(line) - 1].partition("=")[0].strip()[:60]
             raise ConfigError(
-                f"{path}:{line}: {f'{key}: ' if key else ''}it is there twice; "
-                "rename or remove one of them"
+                f"{path}:{line}: {key}: it is there twice; rename or remove one of them"
             ) from None
         where = f"{line}:{column}" if column else line
         raise ConfigError(f"{path}:{where}: it is not TOML: {_lower(why)}") from None
