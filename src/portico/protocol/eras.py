@@ -4,6 +4,7 @@ What both eras share is left as it is: the very bytes, unknown fields included.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -26,6 +27,9 @@ URL_REQUIRED = -32042
 
 _MODERN_KEYS = (VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY)
 _CACHEABLE = ("resources/read",)
+_SERVER_INFO = encode(SERVER_INFO_KEY)
+_SHORT = 1024
+_MOST_JOINED = 64 * 1024
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 Members = dict[str, Raw]
@@ -76,17 +80,29 @@ def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
 def legacy_params(params: bytes, token: bytes) -> bytes:
     """A modern client's params for a legacy server, without what only the modern era has."""
     fields = members(params)
-    meta = members(fields.get("_meta", b""))
-    for key in _MODERN_KEYS:
-        meta.pop(key, None)
-    _put_token(meta, token)
+    raw = bytes(fields.get("_meta", b""))
+    meta = _known_meta(raw) if len(raw) <= _SHORT and not token else _legacy_meta(raw, token)
     for key in ("inputResponses", "requestState"):
         fields.pop(key, None)
     if meta:
-        fields["_meta"] = Raw(encode(meta))
+        fields["_meta"] = Raw(meta)
     else:
         fields.pop("_meta", None)
     return encode(fields)
+
+
+def _legacy_meta(raw: bytes, token: bytes) -> bytes:
+    meta = members(raw)
+    for key in _MODERN_KEYS:
+        meta.pop(key, None)
+    _put_token(meta, token)
+    return encode(meta) if meta else b""
+
+
+@lru_cache(256)
+def _known_meta(raw: bytes) -> bytes:
+    """The same, read once: a client says the same of itself with every request."""
+    return _legacy_meta(raw, b"")
 
 
 def _put_token(meta: Members, token: bytes) -> None:
@@ -98,6 +114,9 @@ def _put_token(meta: Members, token: bytes) -> None:
 
 def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
     """A legacy server's result for a modern client."""
+    if len(result) <= _MOST_JOINED and method not in _CACHEABLE and _is_bare(result):
+        whose = b',"_meta":{%b:%b}' % (_SERVER_INFO, server_info) if server_info else b""
+        return b'{"resultType":"complete",%b%b}' % (result[1:-1], whose)
     fields = members(result)
     shown: Members = {"resultType": Raw(b'"complete"')} | fields
     if method in _CACHEABLE:
@@ -108,6 +127,14 @@ def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
         meta.setdefault(SERVER_INFO_KEY, Raw(server_info))
         shown["_meta"] = Raw(encode(meta))
     return encode(shown)
+
+
+def _is_bare(result: bytes) -> bool:
+    """True for an object with fields, none of which is one that the modern era adds."""
+    if result[:2] != b'{"' or result[-1:] != b"}":
+        return False
+    # Not even under another spelling of its name.
+    return b'"_meta"' not in result and b'"resultType"' not in result and b"\\u" not in result
 
 
 def legacy_result(result: bytes) -> bytes:

@@ -23,18 +23,23 @@ class Head(Mapping[str, str]):
     A header that came twice has both values, so that it matches nothing.
     """
 
-    __slots__ = ("raw",)
+    __slots__ = ("_told", "raw")
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
         self.raw = raw
+        self._told: dict[str, str] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of an `Mcp-*` header."""
+        told = self._told.get(key)
+        if told is not None:
+            return told
         value = self.raw.get(key.encode())
         if value is None or key[:4] != "mcp-":
             return default
         # What is not ASCII must not equal anything in a body, hence no Latin-1.
-        return value.strip(b" \t").decode("ascii", "surrogateescape")
+        told = self._told[key] = value.strip(b" \t").decode("ascii", "surrogateescape")
+        return told
 
     def __getitem__(self, key: str) -> str:
         value: str | None = self.get(key)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
+from time import monotonic
 
 from portico.model.errors import AskError
 from portico.model.session import Session
@@ -212,7 +213,7 @@ class Sessions:
 
     def __init__(self, limits: Limits, clock: Callable[[], float] | None = None) -> None:
         self._limits = limits
-        self._clock = clock
+        self._now = clock or monotonic
         self._sessions: dict[bytes, HttpSession] = {}
         self._used: dict[bytes, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -281,9 +282,6 @@ class Sessions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _now(self) -> float:
-        return self._clock() if self._clock is not None else asyncio.get_running_loop().time()
 
     def _arm(self) -> None:
         if self._timer is None and self._used:

@@ -100,8 +100,7 @@ def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
         return mcp_error_response(call.request.id, call.missing)
     try:
         if isinstance(outcome, bytes):
-            info = encode(leg.server.info)
-            outcome = modern_result(call.request.method, outcome, info)
+            outcome = modern_result(call.request.method, outcome, leg.info)
         else:
             outcome = other_error(call, outcome)
     except ServerError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 
 _TALKS_BACK = ("roots", "sampling", "elicitation")
+_SHORT = 1024
 
 
 class Caller:
@@ -63,8 +65,8 @@ class Callers:
             if session.client_info and caller.info is not session.client_info:
                 caller.learn(session.capabilities, session.client_info)
             return caller
-        capabilities = _object(meta.client_capabilities)
-        info = _object(meta.client_info)
+        capabilities = _known(meta.client_capabilities)
+        info = _known(meta.client_info)
         if session is None:
             return Caller(None, capabilities, info)
         caller = session.notes.get(self)
@@ -75,12 +77,22 @@ class Callers:
         return caller
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+_fields = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _object(raw: bytes) -> Mapping[str, Any]:
     try:
-        found: dict[str, Any] = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
+        return _fields(raw or b"{}")
     except msgspec.DecodeError:
         return {}
-    return found
+
+
+_remembered = lru_cache(256)(_object)
+
+
+def _known(raw: bytes) -> Mapping[str, Any]:
+    """The same; what is short is read once, since a client says it with every request."""
+    return _remembered(raw) if len(raw) <= _SHORT else _object(raw)
 
 
 class Outbox:

@@ -22,6 +22,7 @@ MOST_UNREAD = 64 * 1024 * 1024
 """How much may wait in all, before it is refused."""
 
 _NO_ENV: Mapping[str, str] = {}
+_SHORT = 4096
 _LAST_WORDS_S = 0.2
 """How long an ended child's pipes may stay open in a grandchild before we stop listening."""
 
@@ -79,6 +80,7 @@ class ChildProcess:
         self._sources: list[Source] = []
         self._receiver: Receiver | None = None
         self._waiting = 0
+        self._ahead = 0  # lines that it was sent and has said nothing after
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
@@ -121,7 +123,13 @@ class ChildProcess:
             return False
         if len(message.data) > HIGH_WATER:
             return False
-        stdin.write(one_line(message.data))
+        line = one_line(message.data)
+        if self._ahead and len(line) <= _SHORT:
+            # It has something to do, and can wait for what else comes now: one write for all.
+            stdin.join(line)
+        else:
+            stdin.write(line)
+        self._ahead += 1
         return True
 
     async def _turn(self, stdin: Sink, size: int) -> None:
@@ -166,7 +174,9 @@ class ChildProcess:
         if self._closing or self._failure is not None:
             return
         assert self._receiver is not None
-        for line in self._lines.feed(data):
+        lines = self._lines.feed(data)
+        self._ahead = max(0, self._ahead - len(lines))
+        for line in lines:
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
                 self._receiver.spoiled(self._lines.ends, why)

@@ -67,6 +67,7 @@ class Leg:
         self._watcher = watcher
         self._exchange: Exchange | None = None
         self._server: Introduction | None = None
+        self._info = b""
 
     @property
     def exchange(self) -> Exchange:
@@ -79,6 +80,13 @@ class Leg:
         """What the upstream said of itself."""
         assert self._server is not None
         return self._server
+
+    @property
+    def info(self) -> bytes:
+        """Who the upstream says it is, as JSON."""
+        if not self._info:
+            self._info = encode(self.server.info)
+        return self._info
 
     @property
     def modern(self) -> bool:
@@ -133,7 +141,8 @@ class Leg:
 
     def attach(self, caller: Caller) -> None:
         """This client uses it now."""
-        if caller is not self._latest:
+        # One without a session is told nothing outside its calls, and they know it.
+        if caller is not self._latest and caller.session is not None:
             self._latest = caller
             self.callers.add(caller)
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -21,6 +22,7 @@ from portico.upstream.wire import Address, Failure
 
 LISTEN = "subscriptions/listen"
 _RELISTEN_S = 1.0
+_SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
 
@@ -93,6 +95,7 @@ class Line:
         self._reviving: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._idle: asyncio.TimerHandle | None = None
+        self._rested = 0.0
         self._closed = False
 
     @property
@@ -126,10 +129,7 @@ class Line:
     def begin(self) -> None:
         """A call is about to use the line."""
         self.busy += 1
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self.open_leg is not None:
+        if self.state is not State.ACTIVE and self.open_leg is not None:
             self._happens(Event.CALLED)
 
     def end(self, answered: bool) -> None:
@@ -351,11 +351,26 @@ class Line:
 
     def _rest(self) -> None:
         """Begin to count the time without anything to do."""
-        if self.busy or self.subscriptions or self.plan.idle_s is None or self._idle is not None:
+        if self.busy or self.subscriptions or self.plan.idle_s is None:
             return
-        if self.open_leg is not None:
-            loop = asyncio.get_running_loop()
-            self._idle = loop.call_later(self.plan.idle_s, self._tired)
+        self._rested = monotonic()
+        # The timer stays set, whatever is called meanwhile: to set one costs more than to look.
+        if self._idle is None and self.open_leg is not None:
+            self._look_in(self.plan.idle_s)
+
+    def _look_in(self, after_s: float) -> None:
+        self._idle = asyncio.get_running_loop().call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        """Rest for good, if there was nothing to do for long enough."""
+        self._idle = None
+        if self.busy or self.plan.idle_s is None:
+            return
+        left = self._rested + self.plan.idle_s - monotonic()
+        if left > _SOON_S:
+            self._look_in(left)
+        else:
+            self._tired()
 
     def _give_up_on(self, leg: Leg) -> None:
         """It lives, but has failed everybody for long: who tries next had better begin anew."""

@@ -85,6 +85,7 @@ class Relay:
         self._gate = Gate(server, plan.max_in_flight, plan.max_queue)
         self._held = HeldCalls(plan.held_s, plan.max_held, server)
         self._closed = False
+        self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError or TargetError if there is none."""
@@ -100,9 +101,22 @@ class Relay:
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
         """The way for a plain call, if one is open."""
-        route = caller.route
-        if isinstance(route, Route) and route.modern == modern and route.is_open:
+        if caller.session is None:
+            # They come and go, and one is like another.
+            kind = modern, caller.talks_back
+            edition, route = self._routes.get(kind, (-1, None))
+            if route is None or edition != self._lines.edition or not route.is_open:
+                route = self._find_route(caller, modern)
+                if route is not None:
+                    self._routes[kind] = self._lines.edition, route
             return route
+        known = caller.route
+        if isinstance(known, Route) and known.modern == modern and known.is_open:
+            return known
+        found = caller.route = self._find_route(caller, modern)
+        return found
+
+    def _find_route(self, caller: Caller, modern: bool) -> Route | None:
         line = self._lines.at_hand(caller, modern)
         leg = line.open_leg if line is not None else None
         if line is None or leg is None:
@@ -111,8 +125,7 @@ class Relay:
             return None  # there may be rounds, or headers that mirror what must be looked up
         if modern and not leg.modern and caller.talks_back:
             return None  # its call may have to be held
-        route = caller.route = Route(line, leg, modern)
-        return route
+        return Route(line, leg, modern)
 
     def express(
         self, route: Route, caller: Caller, request: Request, context: Context, reply: Reply
