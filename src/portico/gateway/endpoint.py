@@ -24,7 +24,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
-from portico.protocol.core import Core, decode_params, respond
+from portico.protocol.core import Core, decode_params, mcp_error_response, respond
 from portico.protocol.results import error_result, identified
 from portico.state.hub import ChangeHub
 from portico.upstream.express import Express
@@ -32,6 +32,8 @@ from portico.upstream.express import Express
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _KINDS = ("tools", "resources", "prompts")
 _ERROR_KEY = "portico/error"
+_CONFIGURED = ("start", "network", "refused")
+"""Kinds of failures that a wrong entry of the config may be behind."""
 
 INSTRUCTIONS = (
     "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
@@ -192,7 +194,7 @@ class GatewayEndpoint:
 
     def express(
         self, request: Request, context: Context, reply: Callable[[Response], None]
-    ) -> Express | None:
+    ) -> "_Passing | None":
         """Begin a call that only needs to be passed on; None if it has to be handled."""
         if request.method != "tools/call":
             return None
@@ -209,8 +211,11 @@ class GatewayEndpoint:
         if member is None:
             return None
         began = perf_counter()
+        is_over = False
 
         def answered(response: Response) -> None:
+            nonlocal is_over
+            is_over = True
             response = self._outward(context, share.server, response)
             self._witness(request, context, share.server, tool, response, began)
             if response.error and request.name == metatools.EXECUTE:
@@ -218,8 +223,12 @@ class GatewayEndpoint:
                 response = response if failure is None else _failed(request, context, failure)
             reply(response)
 
-        upstream = member.upstream
-        return upstream.express("tools", inner, _plain(context), answered)
+        def forgotten() -> None:
+            if not is_over:
+                self._witness(request, context, share.server, tool, None, began)
+
+        express = member.upstream.express("tools", inner, _plain(context), answered)
+        return None if express is None else _Passing(express, forgotten)
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
@@ -265,12 +274,15 @@ class GatewayEndpoint:
             response = _said(request, context, result)
             self._witness(request, context, "", request.name, response, began)
             return response
+        began = perf_counter()
         try:
             found = self._inner(request)
-        except UnknownTool as error:
-            return _said(request, context, mistaken(self.desk.unknown(error.name)))
         except Mistake as error:
-            return _said(request, context, mistaken(error))
+            if isinstance(error, UnknownTool):
+                error = self.desk.unknown(error.name)
+            response = _said(request, context, mistaken(error))
+            self._witness(request, context, "", request.name, response, began)
+            return response
         if found is None:
             return terminus(request)
         (share, _), inner = found
@@ -293,6 +305,9 @@ class GatewayEndpoint:
         try:
             response = await member.upstream.relay(inner, _plain(context))
             response = self._outward(context, server, response)
+        except McpError as error:
+            response = mcp_error_response(request.id, error)
+            raise
         finally:
             self._witness(request, context, server, name, response, began)
         return response
@@ -334,6 +349,21 @@ class GatewayEndpoint:
         return self._mentions.noted(response, server, self.union.ownership, context)
 
 
+class _Passing:
+    """A call on its short way, of which the witness hears also if it is cancelled."""
+
+    __slots__ = ("_express", "_forgotten")
+
+    def __init__(self, express: Express, forgotten: Callable[[], None]) -> None:
+        self._express = express
+        self._forgotten = forgotten
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._express.cancel()
+        self._forgotten()
+
+
 def _plain(context: Context) -> Context:
     """For a server's own call the headers are made anew: they were about ours."""
     return context if context.headers is None else context.inward()
@@ -349,8 +379,11 @@ def _failure(response: Response, server: str) -> McpError | None:
 
 def _failed(request: Request, context: Context, error: McpError) -> Response:
     """A model that asked through a tool reads what a tool says."""
-    result = {**error_result(error.message), "_meta": {_ERROR_KEY: error.data}}
-    return _said(request, context, result)
+    data = error.data if isinstance(error.data, dict) else {}
+    words = error.message
+    if data.get("kind") in _CONFIGURED:
+        words += f"; see its entry in the config, and `portico servers test {data.get('server')}`"
+    return _said(request, context, {**error_result(words), "_meta": {_ERROR_KEY: error.data}})
 
 
 def _said(request: Request, context: Context, result: dict[str, Any]) -> Response:

@@ -1,0 +1,98 @@
+"""Of each call that is over the operator can know: whose it was, and how it went."""
+
+import asyncio
+
+from portico import Server, ToolError
+from portico.chain.callwords import outcome
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from tests.gateway.houses import Client, World, config, house
+
+
+class Seen:
+    """What the witness was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str]] = []
+
+    def __call__(
+        self,
+        request: Request,
+        context: Context,
+        server: str,
+        name: str,
+        response: Response | None,
+        began: float,
+    ) -> None:
+        self.calls.append((server, name, outcome(request, response)))
+
+
+def alpha(started: asyncio.Event) -> Server:
+    server = Server("alpha", "1")
+
+    @server.tool
+    async def add(a: int) -> int:
+        return a + 1
+
+    @server.tool
+    async def fail() -> str:
+        raise ToolError("no")
+
+    @server.tool
+    async def wait() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    return server
+
+
+async def test_each_way_in_which_a_call_can_end_is_told_once() -> None:
+    seen, started = Seen(), asyncio.Event()
+    world = World({"alpha": alpha(started)})
+    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        await client.call("execute_tool", name="alpha__add", arguments={"a": 1})
+        await client.call("alpha__fail")
+        await client.call("gateway_status")
+        await client.call("execute_tool", name="alpha__nothing")
+        await client.call("execute_tool", name="alpha__add", arguments={"a": "x"})
+        await client.request("resources/read", {"uri": "memo://nothing"})
+    assert seen.calls == [
+        ("alpha", "add", "ok"),
+        ("alpha", "fail", "tool-error"),
+        ("", "gateway_status", "ok"),
+        ("", "execute_tool", "tool-error"),
+        ("", "execute_tool", "tool-error"),
+    ]
+
+
+async def test_a_server_that_is_down_is_an_error_and_not_a_cancelled_call() -> None:
+    seen = Seen()
+    world = World({"alpha": alpha(asyncio.Event())})
+    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+        await gateway.refresh(gateway.members)
+        await gateway.members["alpha"].upstream.close()
+        world.down = {"alpha"}
+        client = Client(gateway.endpoint())
+        await client.hello()
+        await client.call("execute_tool", name="alpha__add", arguments={"a": 1})
+    assert seen.calls == [("alpha", "add", "error -32603")]
+
+
+async def test_a_cancelled_call_is_told_on_the_long_way_and_on_the_short() -> None:
+    seen, started = Seen(), asyncio.Event()
+    world = World({"alpha": alpha(started)})
+    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        for _ in range(2):  # the first has to open a connection
+            started.clear()
+            call = asyncio.create_task(client.call("execute_tool", name="alpha__wait"))
+            await started.wait()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+    assert seen.calls == [("alpha", "wait", "cancelled")] * 2
