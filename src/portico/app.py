@@ -166,6 +166,7 @@ def gateway_http(
                 served.endpoint,
                 served.door,
                 pages={"/metrics": served.measured},
+                limits=serving.config.gateway.limits,
                 drain_s=drain_s,
                 ready=ready,
             )
@@ -200,18 +201,27 @@ class _Door:
         find: "Callable[[str], Endpoint | None] | None" = None,
         *,
         pages: "Mapping[str, Page] | None" = None,
+        limits: Mapping[str, Any] | None = None,
         drain_s: float,
         ready: Callable[[str, str | None], None] | None,
     ) -> None:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths."""
         from portico.transport.doors import Doors
+        from portico.transport.limits import Limits
         from portico.transport.web import serve_http as over_http
 
         def told(bound: int) -> None:
             shown = f"[{self._host}]" if ":" in self._host else self._host
             (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
 
-        app = Doors(endpoint, find or _nowhere, token=self._token, hosts=self._hosts, pages=pages)
+        app = Doors(
+            endpoint,
+            find or _nowhere,
+            token=self._token,
+            hosts=self._hosts,
+            pages=pages,
+            limits=Limits(**(limits or {})),
+        )
         try:
             await over_http(app, self._host, self._port, drain_s=drain_s, ready=told)
         except OSError as error:

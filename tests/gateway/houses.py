@@ -98,10 +98,13 @@ class Words:
     def __init__(self) -> None:
         self.index = ToolIndex.build([])
         self.versions: list[str] = []
+        self.names: list[str] = []
 
     def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         self.versions.append(version)
-        self.index = ToolIndex.build(list(tools()))
+        known = list(tools())
+        self.names = [tool["name"] for tool in known]
+        self.index = ToolIndex.build(known)
 
     async def search(
         self,
@@ -116,11 +119,13 @@ class Words:
     def near(self, name: str, limit: int = 3) -> list[str]:
         from difflib import get_close_matches
 
-        named = [f"{hit.server}__{hit.name}" for hit in self.index.search("a", 1000)]
-        return get_close_matches(name, named, limit)
+        return get_close_matches(name, self.names, limit)
 
     def status(self) -> dict[str, Any]:
         return {}
+
+    async def close(self) -> None:
+        self.names = []
 
 
 def config(*names: str, gateway: Gateway | None = None, **more: Any) -> Config:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from portico.catalog.names import SEPARATOR
 from portico.catalog.snapshot import Identity
 from portico.catalog.union import Union
 from portico.config.schema import Config, Server
@@ -49,6 +50,10 @@ class Searcher(Protocol):
 
     def status(self) -> dict[str, Any]:
         """How it fares."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what is under way."""
         ...
 
 
@@ -233,6 +238,8 @@ class House:
             task.cancel()
         if self._behind:
             await asyncio.wait(self._behind)
+        if "searcher" in self.__dict__:
+            await self.searcher.close()
         upstreams = [member.upstream for member in self.members.values()]
         await asyncio.gather(*(upstream.close() for upstream in upstreams))
 
@@ -260,7 +267,12 @@ class House:
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         self._index()
-        return self.searcher.near(name, limit)
+        server, _, plain = name.rpartition(SEPARATOR)
+        near = self.searcher.near(plain, limit)
+        shares = self.union.shares.values()
+        found = [(share, tool) for tool in near for share in shares if tool in share.tools]
+        found.sort(key=lambda place: place[0].server != server)  # those of the named one first
+        return [share.tools[tool] for share, tool in found]
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """How the gateway and these servers fare."""

@@ -1,6 +1,5 @@
 """One configured server in the gateway: how it is reached, what it offers, and how it fares."""
 
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from portico.catalog.upstream import UpstreamCatalog
 from portico.config.schema import Server
 from portico.model.errors import McpError, TargetError
 from portico.protocol.eras import members
+from portico.upstream.configured import address
 from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
 from portico.upstream.upstream import Upstream
@@ -52,7 +52,7 @@ class Member:
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
         self.upstream = Upstream(
-            (reach or address)(entry, heard),
+            (reach or _address)(entry, heard),
             _plan(entry, info),
             memory=memory,
             key=lambda view: _key(entry, secret, view),
@@ -147,23 +147,9 @@ def _plan(entry: Server, info: dict[str, Any]) -> Plan:
     )
 
 
-def address(entry: Server, heard: Heard) -> "Address":
+def _address(entry: Server, heard: Heard) -> "Address":
     """Where the config says that it is."""
-    if entry.url:
-        from portico.upstream.http import Url
-
-        return Url(entry.url, title=entry.name, headers=dict(entry.headers))
-    from portico.upstream.child import Command
-    from portico.upstream.environment import clean
-
-    return Command(
-        (entry.command, *entry.args),
-        title=entry.name,
-        env=dict(entry.env),
-        cwd=entry.cwd,
-        environment=clean(os.environ),
-        overheard=lambda line: heard(entry.name, line),
-    )
+    return address(entry, lambda line: heard(entry.name, line))
 
 
 def _key(entry: Server, secret: bytes, view: str) -> str:

@@ -44,7 +44,7 @@ class Served:
         self.house = House(
             config,
             version=serving.version,
-            searcher=lambda: _searcher(config.search, os.path.join(cache, "search")),
+            searcher=lambda: _searcher(config.search, os.path.join(cache, "search"), self.tell),
             memory=Store(os.path.join(cache, "catalogs"), report=self.tell)
             if serving.cache
             else None,
@@ -165,7 +165,7 @@ def loop_time() -> float:
     return perf_counter()
 
 
-def _searcher(search: Search, folder: str) -> Searcher:
+def _searcher(search: Search, folder: str, tell: Callable[[str], None]) -> Searcher:
     from portico.search.searcher import Searcher as Local
 
-    return Local(store=folder, report=report)
+    return Local.configured(search, folder, tell)
