@@ -409,3 +409,20 @@ async def test_a_call_that_wants_progress_goes_the_usual_way_under_the_same_ids(
             wire.endpoint.handled = 0
     assert found[:2] == found[2:]
     assert b"id: 2-1\n" in found[0]
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async with talking(limits=Limits(body_s=0.1)) as wire:
+        wire.writer.write(post_bytes(call(), wire.headers)[:-5])
+        assert b" 408 " in (await wire.response())[:16]
+        assert await asyncio.wait_for(wire.reader.read(), WAIT_S) == b""
+        assert wire.endpoint.begun.empty()
+
+
+async def test_a_large_body_goes_the_usual_way() -> None:
+    async with talking() as wire:
+        begun = await wire.begin(tool_call("echo", 1, text="x" * 300_000))
+        assert len(begun.request.params) > 300_000
+        begun.answer()
+        assert b'"said": "hello"' in await wire.response()
+        wire.endpoint.handled = 0

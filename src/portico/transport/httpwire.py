@@ -1,20 +1,15 @@
-"""One HTTP connection: uvicorn's, made patient only so far, and quicker with what is static."""
+"""One HTTP connection: uvicorn's, watched, and quicker with what is plain."""
 
 import asyncio
-from collections.abc import Callable
-from enum import Enum
 from typing import Any, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import GONE, Scope, Send
 from portico.transport.http import HttpApp
+from portico.transport.httpwatch import Stage, WatchedHttp
 from portico.transport.plain import Asked, Entry
 from portico.transport.sessioncall import SessionCall
 from portico.transport.swift import App, Swift
@@ -25,24 +20,10 @@ _LONGEST_HEAD = 4096
 _JOINED = 64 * 1024
 """Up to this size, one copy costs less than many pieces."""
 _JSON = b"content-type: application/json\r\ncontent-length: "
-_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"connection: close\r\ncontent-length: 0\r\n\r\n"
-)
 
 
-class Stage(Enum):
-    """What is expected of the client."""
-
-    NEW = "the first byte"
-    HEAD = "the rest of the headers"
-    BODY = "the rest of the body"
-    IDLE = "nothing, or another request"
-
-
-class HttpWire(HttpToolsProtocol):
-    """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers.
+class HttpWire(WatchedHttp):
+    """Serves the app, and without it what is plain.
 
     A plain request is served without a task, unless its body is large: what is static is
     answered on the spot, a call when its answer comes. Headers that have come before on this
@@ -59,13 +40,6 @@ class HttpWire(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(config.app, HttpApp)
         self._http = config.app
-        self._limits = config.app.limits
-        self._stage = Stage.NEW
-        self._head_size = 0
-        self._requests = self._seen = 0
-        self._watch: asyncio.TimerHandle | None = None
-        self._stall: asyncio.TimerHandle | None = None
-        self._gone: set[Callable[[], None]] = set()
         self._held: Entry | None = None  # of a request not yet given to the app
         self._body = b""
         self._whole = False  # has all of it come?
@@ -79,31 +53,21 @@ class HttpWire(HttpToolsProtocol):
         self._default_lines = b""
         self._ok = b""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected; it does not have for ever."""
-        super().connection_made(transport)
-        self._arm(self._limits.header_s)
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        for timer in (self._watch, self._stall):
-            if timer is not None:
-                timer.cancel()
         self._held = None
         if self._call is not None:
             self._call.gone()
         super().connection_lost(exc)
-        for tell in tuple(self._gone):
-            tell()
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still held back afterwards is begun, or goes its usual way."""
         if self._call is not None or self._later:
             self._later += data  # its turn comes
-            if len(self._later) > self._limits.header_bytes:
+            if len(self._later) > self.limits.header_bytes:
                 self.transport.pause_reading()
             return
-        before = self._stage
+        before = self.stage
         if before is Stage.IDLE and self._heads and self._served_again(data):
             return
         self._served = None
@@ -114,28 +78,18 @@ class HttpWire(HttpToolsProtocol):
             self._release()
         if before is Stage.IDLE or before is Stage.NEW:
             self._remember(data)
-        stage = self._stage
-        if stage is Stage.IDLE:
-            return
-        if stage is not before:
-            self._arm(self._limits.body_s if stage is Stage.BODY else self._limits.header_s)
-        if stage is Stage.HEAD:
-            self._head_size += len(data)
-            if self._head_size > self._limits.header_bytes:
-                self._refuse(_TOO_LONG)
+        if self.stage is not Stage.IDLE:
+            self.watch(before, len(data))
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         if self._held is not None:
             self._release()  # another request came with it: first things first
-        self._stage = Stage.HEAD
-        self._head_size = 0
         super().on_message_begin()
-        cast(Scope, self.scope)[GONE] = self._gone
 
     def on_headers_complete(self) -> None:
         """Hold back what may be served without the app; give the rest to it."""
-        self._stage = Stage.BODY
+        self.stage = Stage.BODY
         if self.url == self._http.target and not self._usual and self._is_ordinary():
             self._held = self._http.plain.entry(cast(Scope, self.scope))
         if self._held is not None:
@@ -154,8 +108,8 @@ class HttpWire(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The whole request is here."""
-        self._stage = Stage.IDLE
-        self._requests += 1
+        self.stage = Stage.IDLE
+        self.requests += 1
         entry = self._held
         if entry is None:
             super().on_message_complete()
@@ -166,19 +120,6 @@ class HttpWire(HttpToolsProtocol):
         if parts is not None:
             self._held, self._served = None, entry
             self.answer(200, parts)
-
-    def pause_writing(self) -> None:
-        """The reader is slow; if it stops altogether, it is gone."""
-        super().pause_writing()
-        if self._stall is None:
-            self._stall = self.loop.call_later(self._limits.stall_s, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """The reader has caught up."""
-        super().resume_writing()
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
 
     # The connection, as a swift call sees it.
 
@@ -213,7 +154,7 @@ class HttpWire(HttpToolsProtocol):
 
     def hand_over(self, app: App) -> Send:
         """Let this app respond in the usual way, from now on; where it will send to."""
-        scope: Any = {"type": "http", "http_version": "1.1", "method": "POST", GONE: self._gone}
+        scope: Any = {"type": "http", "http_version": "1.1", "method": "POST", GONE: self.gone}
         cycle = self.cycle = RequestResponseCycle(
             scope=scope,
             transport=self.transport,
@@ -240,7 +181,7 @@ class HttpWire(HttpToolsProtocol):
         parser = self.parser
         return (
             parser.get_method() == b"POST"
-            and not self._busy
+            and not self.busy
             and not self.flow.write_paused
             and not self.expect_100_continue
             and parser.should_keep_alive()
@@ -254,7 +195,7 @@ class HttpWire(HttpToolsProtocol):
         entry = self._heads.get(data[:end])
         if entry is None or len(data) - end != entry.length:
             return False
-        if self._busy or self.flow.write_paused:
+        if self.busy or self.flow.write_paused:
             return False
         self._unset_keepalive_if_required()
         plain = self._http.plain
@@ -262,12 +203,12 @@ class HttpWire(HttpToolsProtocol):
         if asked is not None:
             parts = plain.answer(asked, entry)
             if parts is not None:
-                self._requests += 1
+                self.requests += 1
                 self.answer(200, parts)
                 return True
             self._call = plain.begin(asked, entry, self)
             if self._call is not None:
-                self._requests += 1
+                self.requests += 1
                 return True
         self._usual = True
         return False
@@ -330,41 +271,11 @@ class HttpWire(HttpToolsProtocol):
         return self._default_lines
 
     @property
-    def _busy(self) -> bool:
-        """True while the app is answering."""
-        if self._call is not None:
-            return True
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
+    def busy(self) -> bool:
+        """True while a request is being answered."""
+        return self._call is not None or super().busy
 
-    def _arm(self, within_s: float) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch = self.loop.call_later(within_s, self._look)
-
-    def _look(self) -> None:
-        """Close what has kept us waiting for too long."""
-        if self._stage is Stage.IDLE:
-            # No clock is set for every request, so an idle connection gets up to twice its time.
-            idle = self._requests == self._seen and not self._busy
-            self._seen = self._requests
-            if idle:
-                self.transport.close()
-            else:
-                self._arm(self._limits.keep_alive_s)
-            return
-        # No second status for what is being answered, or was.
-        if self._stage is Stage.HEAD:
-            may_speak = not self._busy
-        else:
-            waits = self._busy and not self.cycle.response_started
-            may_speak = waits or self._held is not None
-        if may_speak:
-            self._refuse(_TOO_LATE)
-        else:
-            self.transport.close()
-
-    def _refuse(self, response: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(response)
-            self.transport.close()
+    @property
+    def waits(self) -> bool:
+        """True while the rest of a request is needed to answer it."""
+        return self._held is not None or super().waits

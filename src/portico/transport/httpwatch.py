@@ -1,0 +1,138 @@
+"""One HTTP connection of uvicorn's, watched: it is patient, but only so far."""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from portico.transport.asgi import GONE, Scope
+from portico.transport.http import HttpApp
+
+_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"connection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+
+class Stage(Enum):
+    """What is expected of the client."""
+
+    NEW = "the first byte"
+    HEAD = "the rest of the headers"
+    BODY = "the rest of the body"
+    IDLE = "nothing, or another request"
+
+
+class WatchedHttp(HttpToolsProtocol):
+    """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.app, HttpApp)
+        self.limits = config.app.limits
+        self.stage = Stage.NEW
+        self.requests = 0
+        """How many have come."""
+        self.gone: set[Callable[[], None]] = set()
+        """What to call when the client has left."""
+        self._seen = 0
+        self._head_size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected; it does not have for ever."""
+        super().connection_made(transport)
+        self._arm(self.limits.header_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has left."""
+        for timer in (self._timer, self._stall):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+        for tell in tuple(self.gone):
+            tell()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self.stage = Stage.HEAD
+        self._head_size = 0
+        super().on_message_begin()
+        cast(Scope, self.scope)[GONE] = self.gone
+
+    def pause_writing(self) -> None:
+        """The reader is slow; if it stops altogether, it is gone."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The reader has caught up."""
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    @property
+    def waits(self) -> bool:
+        """True while the rest of a request is needed to answer it."""
+        return self.busy and not self.cycle.response_started
+
+    def watch(self, before: Stage, size: int) -> None:
+        """See to it that the rest of a request comes, of which so much came now."""
+        if self.stage is not before:
+            in_body = self.stage is Stage.BODY
+            self._arm(self.limits.body_s if in_body else self.limits.header_s)
+        if self.stage is Stage.HEAD:
+            self._head_size += size
+            if self._head_size > self.limits.header_bytes:
+                self._refuse(_TOO_LONG)
+
+    def _arm(self, within_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(within_s, self._look)
+
+    def _look(self) -> None:
+        """Close what has kept us waiting for too long."""
+        if self.stage is Stage.IDLE:
+            # No clock is set for every request, so an idle connection gets up to twice its time.
+            idle = self.requests == self._seen and not self.busy
+            self._seen = self.requests
+            if idle:
+                self.transport.close()
+            else:
+                self._arm(self.limits.keep_alive_s)
+            return
+        # No second status for what is being answered, or was.
+        if self.stage is Stage.HEAD:
+            may_speak = not self.busy
+        else:
+            may_speak = self.waits
+        if may_speak:
+            self._refuse(_TOO_LATE)
+        else:
+            self.transport.close()
+
+    def _refuse(self, response: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(response)
+            self.transport.close()
