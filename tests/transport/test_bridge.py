@@ -1,11 +1,13 @@
 """Several windows of one client, and one gateway behind them all."""
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,6 +166,36 @@ def test_an_owner_that_does_not_answer_is_left_alone(street: Street) -> None:
         assert f"process {owner.pid} has it, and it did not answer" in other.stderr()
     finally:
         owner.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.slow
+def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
+    street.folder.mkdir(parents=True)
+    lock = Ownership.taken(str(street.folder), "house")
+    assert lock is not None
+    here = os.getcwd()
+    with socket.socket(socket.AF_UNIX) as ill:
+        os.chdir(street.folder)
+        ill.bind("1.sock")
+        os.chdir(here)
+        ill.listen()
+        lock.announce("1.sock")
+        threading.Thread(target=hang_up, args=(ill,), daemon=True).start()
+        window = street.window()
+        assert window.owner() == window.pid
+        assert "hangs up again and again" in window.stderr()
+        ill.shutdown(socket.SHUT_RDWR)
+    lock.release()
+
+
+def hang_up(ill: socket.socket) -> None:
+    """Let everybody in, and no further."""
+    with contextlib.suppress(OSError):
+        while True:
+            talk, _ = ill.accept()
+            with talk:
+                talk.recv(1000)
+                talk.sendall(b'{"ok":true,"version":"1","parting":"bye"}\n')
 
 
 @pytest.mark.parametrize("stale", [b"", b"1.sock\n", b"../1.sock\n", b"\xff" * 9000, b"1.so"])

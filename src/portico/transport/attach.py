@@ -8,7 +8,6 @@ new requests go elsewhere; from a bridge, that it has sent its last request.
 import asyncio
 import contextlib
 import os
-import secrets
 import socket
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -67,7 +66,7 @@ class Guests:
     def _open(self, order: Order) -> tuple[dict[str, Any], Any]:
         if len(self._here) >= MOST_GUESTS:
             raise PorticoError(f"it has {MOST_GUESTS} clients already")
-        parting = secrets.token_hex(16)
+        parting = os.urandom(16).hex()
 
         def take(fd: int) -> None:
             if self._leaving:

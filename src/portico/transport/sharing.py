@@ -33,6 +33,8 @@ _SEEK_S = 10.0
 _SETTLE_S = 30.0
 _PAUSE_S = 0.01
 _MARGIN_S = 2.0
+_HASTE_S = 0.5
+_MOST_HASTY = 5
 
 
 class House(Protocol):
@@ -173,22 +175,16 @@ async def _bridged(shared: Shared, place: Attached, out: int, stop: asyncio.Even
     bridge = Bridge(writer, stop, max_line=shared.max_line)
     let_go = stop_on_signals(stop)
     bridge.open()
-    turn = 0
-    found: Ownership | Attached | Unfit = place
     try:
-        while isinstance(found, Attached):
-            if not await _settled(bridge, found, turn):
-                found = Unfit(f"who has it did not greet us within {_SETTLE_S:g} s")
-                break
-            await first_of(bridge.adrift.wait(), stop.wait())
-            if stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
-                let_go()
-                await bridge.part(shared.drain_s + _MARGIN_S)
-                return
-            turn += 1
-            found = await _place(shared, turn)
-        async with _hosting(shared, found, stop) as house:
-            crossing = HouseCrossing(house.endpoint, bridge, writer, turn, max_line=shared.max_line)
+        last = await _carried(shared, bridge, place, stop)
+        if last is None:
+            let_go()
+            await bridge.part(shared.drain_s + _MARGIN_S)
+            return
+        async with _hosting(shared, last.place, stop) as house:
+            crossing = HouseCrossing(
+                house.endpoint, bridge, writer, last.turn, max_line=shared.max_line
+            )
             await bridge.settle(crossing)
             await stop.wait()
             let_go()
@@ -197,6 +193,37 @@ async def _bridged(shared: Shared, place: Attached, out: int, stop: asyncio.Even
             crossing.server.ended()
     finally:
         await bridge.close()
+
+
+class _Last(Struct, frozen=True):
+    """Where a bridge ends: in a gateway of our own, after so many of others."""
+
+    place: Ownership | Unfit
+    turn: int
+
+
+async def _carried(
+    shared: Shared, bridge: Bridge, place: Attached, stop: asyncio.Event
+) -> _Last | None:
+    """Go from owner to owner until we are one; None if the client leaves before."""
+    loop = asyncio.get_running_loop()
+    found: Ownership | Attached | Unfit = place
+    turn = hasty = 0
+    while isinstance(found, Attached):
+        begun = loop.time()
+        if not await _settled(bridge, found, turn):
+            return _Last(Unfit(f"who has it did not greet us within {_SETTLE_S:g} s"), turn + 1)
+        await first_of(bridge.adrift.wait(), stop.wait())
+        if stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
+            return None
+        turn += 1
+        # An owner may be so ill that it lets us in and no further.
+        hasty = hasty + 1 if loop.time() - begun < _HASTE_S else 0
+        if hasty > _MOST_HASTY:
+            return _Last(Unfit("whoever has it hangs up again and again"), turn)
+        await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
+        found = await _place(shared, turn)
+    return _Last(found, turn)
 
 
 async def _settled(bridge: Bridge, found: Attached, turn: int) -> bool:
