@@ -1,25 +1,29 @@
-"""Words and vectors become one ranking."""
+"""Words and vectors become one score."""
 
-from portico.search import Hit, fuse
+from portico.search.fusion import fuse
 
-WORDS = [Hit("a", 20.0, "s"), Hit("b", 18.0, "s")]
+WORDS = {0: 20.0, 1: 18.0}
+
+
+def order(scores: dict[int, float]) -> list[int]:
+    return sorted(scores, key=lambda place: -scores[place])
 
 
 def test_a_near_meaning_lifts_what_words_hardly_tell_apart() -> None:
-    found = fuse(WORDS, {("s", "b"): 0.9, ("s", "a"): 0.1}, limit=5)
-    assert [hit.name for hit in found] == ["b", "a"]
+    assert order(fuse(WORDS, [0.1, 0.9])) == [1, 0]
 
 
 def test_what_only_vectors_know_is_found_too() -> None:
-    assert {hit.name for hit in fuse(WORDS, {("s", "c"): 0.8}, limit=5)} == {"a", "b", "c"}
+    assert order(fuse(WORDS, [0.0, 0.0, 0.8]))[0] == 2
 
 
-def test_without_vectors_the_order_stays() -> None:
-    assert [hit.name for hit in fuse(WORDS, {}, limit=5)] == ["a", "b"]
-    assert fuse(WORDS, {}, limit=1)[0].name == "a"
-    assert fuse([], {}, limit=5) == []
+def test_where_vectors_tell_nothing_apart_the_order_of_words_stays() -> None:
+    assert order(fuse(WORDS, [0.3, 0.3])) == [0, 1]
+    assert fuse({}, []) == {}
 
 
-def test_an_exact_name_stays_first() -> None:
-    exact = Hit("a", 2_020.0, "s")
-    assert fuse([exact, WORDS[1]], {("s", "b"): 0.9, ("s", "a"): 0.1}, 1)[0].name == "a"
+def test_words_that_match_poorly_say_little() -> None:
+    poor = fuse({0: 2.0}, [0.0, 0.2])
+    good = fuse({0: 60.0}, [0.0, 0.2])
+    assert order(poor) == [1, 0]
+    assert order(good) == [0, 1]

@@ -1,6 +1,5 @@
-"""Search over tool definitions, with no dependency and no I/O."""
+"""Search over tool definitions: lexical and pure, with vectors and a reranker where asked for."""
 
-from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
 
-__all__ = ["Hit", "ToolIndex", "fuse"]
+__all__ = ["Hit", "ToolIndex"]

@@ -2,14 +2,14 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from portico.search.postings import Field, Postings, Stored
-from portico.search.ranking import Tables, rank
+from portico.search.ranking import Tables, rank, weigh
 from portico.search.tokens import parts, terms
 
 FORMAT = 1
@@ -82,15 +82,41 @@ class ToolIndex:
         )
         return cls([name for (_, name), _ in ordered], [*numbers], tables)
 
-    def search(self, query: str, limit: int = 5, server: str | None = None) -> list[Hit]:
-        """The best tools for a name, a few words or a whole task; all of one server, if given."""
-        scores = rank(self._tables, query)
+    def search(
+        self,
+        query: str,
+        limit: int = 5,
+        server: str | None = None,
+        servers: Container[str] | None = None,
+    ) -> list[Hit]:
+        """The best tools for a name, a few words or a whole task; of one server, or of some."""
+        return self.best(query, rank(self._tables, query), limit, server, servers)
+
+    def words(self, query: str) -> dict[int, float]:
+        """What words alone say of each tool, by its place and before clauses take turns."""
+        return weigh(self._tables, query)[0]
+
+    def best(
+        self,
+        query: str,
+        scores: dict[int, float],
+        limit: int,
+        server: str | None = None,
+        servers: Container[str] | None = None,
+    ) -> list[Hit]:
+        """The first of these places, after the tools whose name the query is."""
         self._lift_exact(query, scores)
         found: Iterable[int] = scores
         if server is not None:
-            found = [place for place in scores if self._server(place) == server]
+            found = [place for place in found if self._server(place) == server]
+        if servers is not None:
+            found = [place for place in found if self._server(place) in servers]
         best = nsmallest(max(limit, 0), found, key=lambda place: (-scores[place], place))
         return [Hit(self._names[at], scores[at], self._server(at)) for at in best]
+
+    def places(self) -> Iterator[tuple[str, str]]:
+        """The server and the name of each tool, by place."""
+        return ((self._server(at), name) for at, name in enumerate(self._names))
 
     def to_bytes(self) -> bytes:
         """The index as bytes, to lie beside the catalog that it was made from."""

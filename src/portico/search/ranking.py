@@ -49,14 +49,19 @@ class Tables:
 
 
 def rank(tables: Tables, query: str) -> dict[int, float]:
-    """The score of every tool that has anything of the query."""
+    """The score of every tool that has anything of the query, each clause in its turn."""
+    return in_turn(*weigh(tables, query))
+
+
+def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]:
+    """By tool: its score, and the clause that fits it best, where there are several."""
     query = query[:LONGEST_QUERY]
     wide = widen(terms(query), SYNONYM, tables.tools.rarity)
     scores = tables.tools.add_up(wide)
-    clauses = _clauses(query)
+    parts = clauses(query)
     clause_of: dict[int, int] = {}
-    if len(clauses) > 1:
-        best, clause_of = _best_clauses(tables.tools, clauses)
+    if len(parts) > 1:
+        best, clause_of = _best_clauses(tables.tools, [terms(part) for part in parts])
         scores = {place: (whole + best.get(place, 0.0)) / 2 for place, whole in scores.items()}
     named = tables.names.add_up(wide)
     servers = _servers(tables, wide)
@@ -65,7 +70,7 @@ def rank(tables: Tables, query: str) -> dict[int, float]:
         place: score * (1 + NAMED * named.get(place, 0.0)) + servers.get(server_of[place], 0.0)
         for place, score in scores.items()
     }
-    return _in_turn(scores, clause_of) if clause_of else scores
+    return scores, clause_of
 
 
 def _best_clauses(
@@ -82,8 +87,10 @@ def _best_clauses(
     return best, clause_of
 
 
-def _in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int, float]:
+def in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int, float]:
     """Let every clause have its turn: each further tool of one clause steps back a little."""
+    if not clause_of:
+        return scores
     turns: defaultdict[int, int] = defaultdict(int)
     last = TURN**TURNS
     fair = {place: score * last for place, score in scores.items()}
@@ -94,10 +101,10 @@ def _in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int
     return fair
 
 
-def _clauses(query: str) -> list[list[str]]:
+def clauses(query: str) -> list[str]:
     """The parts of a query that say enough to be searched for: two terms or more."""
-    parts = [terms(part) for part in _BREAK.split(query)]
-    return [part for part in parts if len(set(part)) > 1]
+    parts = (part.strip() for part in _BREAK.split(query[:LONGEST_QUERY]))
+    return [part for part in parts if len(set(terms(part))) > 1]
 
 
 def _servers(tables: Tables, wide: Mapping[str, float]) -> dict[int, float]:

@@ -1,0 +1,53 @@
+"""Indexes kept on disk, one file a version of the catalog; a damaged one is built again."""
+
+import os
+import time
+from _blake2 import blake2b
+from collections.abc import Callable
+from contextlib import suppress
+
+from portico.search import sealed
+from portico.search.index import FORMAT, ToolIndex
+
+KEPT = 3
+_ENDING = ".index"
+
+
+class Shelf:
+    """The stored indexes in one folder, shared by processes. Nothing here raises."""
+
+    def __init__(self, folder: str, report: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._report = report
+
+    def load(self, version: str) -> ToolIndex | None:
+        """The index of this version; None if it has to be built."""
+        path = self._path(version)
+        try:
+            data = sealed.read(path, "index", FORMAT)
+            index = None if data is None else ToolIndex.from_bytes(data)
+        except (sealed.Damaged, sealed.Newer, OSError) as error:
+            self._report(f"{path} is not used, the index is built again: {error}")
+            return None
+        if index is not None:
+            with suppress(OSError):
+                os.utime(path)  # the longest unused goes first
+        return index
+
+    def save(self, version: str, index: ToolIndex) -> None:
+        """Keep it, and the newest few beside it."""
+        path = self._path(version)
+        try:
+            sealed.write(path, "index", FORMAT, index.to_bytes())
+        except OSError as error:
+            self._report(f"{path} cannot be written: {error.strerror}")
+            return
+        for old in sealed.newest(self._folder, _ENDING)[KEPT:]:
+            with suppress(OSError):
+                os.unlink(old)
+        sealed.sweep(self._folder, time.time())
+
+    def _path(self, version: str) -> str:
+        # Another format has other files, so that two Porticos do not take turns to build.
+        name = blake2b(f"{FORMAT} {version}".encode(), digest_size=16).hexdigest()
+        return os.path.join(self._folder, f"{name}{_ENDING}")

@@ -1,0 +1,244 @@
+"""What tools mean, as vectors: made in the background, once for each definition."""
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from portico.model.errors import PorticoError
+from portico.search.fusion import fuse
+from portico.search.index import Hit, ToolIndex
+from portico.search.model import Model, load
+from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
+from portico.search.vectorfile import VectorFile, key_of
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+_BATCH = 8
+_SAVE_EVERY = 1_024
+"""Vectors made, and then kept: what a killed process has to make again."""
+_CLAUSES = 12
+"""Of a query that are embedded, so that the longest takes a fraction of a second."""
+_LONGEST_TEXT = 2_000
+"""Characters of a definition: more than the model reads of it."""
+_ALL_SEEN = 800
+"""Characters that fill what the model reads."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+
+Views = tuple[str, ...]
+Tools = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+class Meaning(NamedTuple):
+    """How near each tool is to a query, by its place; and to which of its clauses, if it has."""
+
+    cosines: list[float]
+    clause_of: dict[int, int]
+
+
+class Space:
+    """The vectors of one index, all of them."""
+
+    def __init__(self, index: ToolIndex, matrix: "NDArray[float32]", model: Model) -> None:
+        self.index = index
+        self._matrix = matrix
+        self._model = model
+
+    def search(
+        self,
+        query: str,
+        limit: int = 5,
+        server: str | None = None,
+        servers: Container[str] | None = None,
+    ) -> list[Hit]:
+        """As `ToolIndex.search`, by words and meaning; keep it off the event loop."""
+        meaning = self.meaning(query)
+        both = fuse(self.index.words(query), meaning.cosines)
+        scores = in_turn(both, meaning.clause_of)
+        return self.index.best(query, scores, limit, server, servers)
+
+    def meaning(self, query: str) -> Meaning:
+        """Takes some milliseconds for each clause."""
+        query = query[:LONGEST_QUERY]
+        parts = clauses(query)[:_CLAUSES]
+        vectors = self._model.embed([query, *parts] if len(parts) > 1 else [query])
+        cosines = self._matrix @ vectors.T
+        whole = cosines[:, 0]
+        if len(parts) < 2:
+            return Meaning(whole.tolist(), {})
+        each = cosines[:, 1:]
+        clause_of = dict(enumerate(each.argmax(axis=1).tolist()))
+        return Meaning(((whole + each.max(axis=1)) / 2).tolist(), clause_of)
+
+
+class Vectors:
+    """Makes the space of an index in a thread of its own; until then there is none."""
+
+    def __init__(
+        self,
+        *,
+        folder: str | None = None,
+        report: Callable[[str], None],
+        model: Callable[[], Model] = load,
+    ) -> None:
+        """`folder` keeps vectors; `model` is loaded with the first index."""
+        self._folder = folder
+        self._report = report
+        self._load = model
+        self._model: Model | None = None
+        self._lock = threading.Lock()
+        self._wanted: tuple[ToolIndex, Tools] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.space: Space | None = None
+        self.done, self.of = 0, 0
+        self.failed = ""
+
+    def use(self, index: ToolIndex, tools: Tools) -> None:
+        """Make the space of this index; another one that is being made is given up."""
+        with self._lock:
+            self.space = None
+            self.done, self.of = 0, len(index)
+            self._wanted = (index, tools)
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._work, name="vectors", daemon=True)
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Until all that was asked for is made, or given up."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def close(self) -> None:
+        """Stop making any; what was made is kept."""
+        with self._lock:
+            self._closed = True
+            self._wanted = None
+            thread = self._thread
+        if thread is not None:
+            thread.join(5.0)
+
+    def _work(self) -> None:
+        _be_polite()
+        while True:
+            with self._lock:
+                wanted, self._wanted = self._wanted, None
+                if wanted is None:
+                    self._thread = None
+                    return
+            try:
+                self._make(*wanted)
+            except PorticoError as error:
+                self._give_up(str(error))
+            except Exception as error:  # noqa: BLE001 - search goes on without vectors
+                self._give_up(f"{type(error).__name__}: {error}")
+
+    def _give_up(self, why: str) -> None:
+        if why != self.failed:
+            self._report(f"search goes on without vectors: {why}")
+        self.failed = why
+
+    def _make(self, index: ToolIndex, tools: Tools) -> None:
+        import numpy as np
+
+        if self._model is None:
+            self._model = self._load()
+        if not len(index):
+            return
+        views = views_of(index, tools())
+        keys = [key_of("\0".join(texts)) for texts in views]
+        file = VectorFile(self._folder, self._model.name, self._report) if self._folder else None
+        known = file.load() if file else {}
+        ours = {key: known[key] for key in keys if key in known}
+        missing = {key: texts for key, texts in zip(keys, views, strict=True) if key not in ours}
+        del known, views
+        self.done = len(index) - len(missing)
+        if not self._embed(missing, ours, keys, file):
+            return
+        rows = b"".join([ours[key] for key in keys])
+        matrix = np.frombuffer(rows, "<f2").astype(np.float32).reshape(len(keys), -1)
+        with self._lock:
+            if self._wanted is None and not self._closed:
+                self.space = Space(index, matrix, self._model)
+                self.failed = ""
+
+    def _embed(
+        self,
+        missing: dict[bytes, Views],
+        ours: dict[bytes, bytes],
+        keys: list[bytes],
+        file: VectorFile | None,
+    ) -> bool:
+        """Make what is missing, texts of like length together; False if it was given up."""
+        assert self._model is not None
+        order = sorted(missing, key=lambda key: len(missing[key][-1]))
+        fresh: dict[bytes, bytes] = {}
+        whole = True
+        for at in range(0, len(order), _BATCH):
+            if self._wanted is not None or self._closed:
+                whole = False
+                break
+            batch = order[at : at + _BATCH]
+            vectors = _together(self._model, [missing[key] for key in batch])
+            fresh.update(zip(batch, vectors, strict=True))
+            self.done += len(batch)
+            if file and len(fresh) >= _SAVE_EVERY:
+                file.add(fresh, keys)
+                ours.update(fresh)
+                fresh = {}
+        ours.update(fresh)
+        if file and fresh:
+            file.add(fresh, keys)
+        return whole
+
+
+def _together(model: Model, views: Sequence[Views]) -> list[bytes]:
+    """One vector a tool, as it is kept: the mean of its views, with length one."""
+    import numpy as np
+
+    rows = iter(model.embed([text for texts in views for text in texts]))
+    sums = [sum((next(rows) for _ in texts[1:]), next(rows)) for texts in views]
+    return [(each / np.linalg.norm(each)).astype("<f2").tobytes() for each in sums]
+
+
+def views_of(index: ToolIndex, tools: Iterable[Mapping[str, Any]]) -> list[Views]:
+    """What is embedded of each tool, by its place in the index."""
+    places = {key: place for place, key in enumerate(index.places())}
+    # The name of the only server tells no tools apart.
+    several = len({server for server, _ in places}) > 1
+    views: list[Views] = [("",)] * len(places)
+    for tool in tools:
+        found = tool.get("server"), tool.get("name"), tool.get("description")
+        server, name, description = (one if isinstance(one, str) else "" for one in found)
+        place = places.pop((server, name), None)  # of twins, the first
+        if place is not None:
+            title = f"{_spaced(server)}: {_spaced(name)}" if several else _spaced(name)
+            views[place] = _views(f"{title}: {description}", tool.get("inputSchema"))
+    return views
+
+
+def _views(text: str, schema: object) -> Views:
+    """What a tool says it does, and that with what it takes, unless the model would not see it."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping) or not properties or len(text) > _ALL_SEEN:
+        return (text[:_LONGEST_TEXT],)
+    taken = ", ".join(_spaced(str(name)) for name in properties)
+    return text, f"{text} Parameters: {taken}"[:_LONGEST_TEXT]
+
+
+def _spaced(name: str) -> str:
+    return " ".join(_WORD.findall(name)).lower()
+
+
+def _be_polite() -> None:
+    """Let everything else come first; only Linux knows the priority of one thread."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
