@@ -1,10 +1,13 @@
 """`portico logs`: the end of the gateway's log for people, and what comes, also across files."""
 
+import contextlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -132,18 +135,29 @@ class Following:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> "Following":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
 
     def next(self) -> str:
-        assert self.process.stdout is not None
-        line: dict[str, Any] = json.loads(self.process.stdout.readline())
+        """What the next line is about."""
+        line: dict[str, Any] = json.loads(self._lines.get(timeout=WAIT_S))
         return str(line.get("text") or line.get("tool"))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed under our feet: the test is over
+            for line in self.process.stdout:
+                self._lines.put(line)
 
 
 def test_it_follows_across_a_change_of_files_and_ends_well_on_ctrl_c(log: Path) -> None:
@@ -191,7 +205,14 @@ def test_a_gateway_writes_down_calls_and_stderr_as_they_come(log: Path, tmp_path
         window.call("execute_tool", name="maths__fail", arguments={})
         seen = {following.next() for _ in range(3)}
         assert seen == {"adding 41", "add", "fail"}
+        params = {"name": "execute_tool", "arguments": {"name": "maths__wait"}}
+        id = window.start("tools/call", params)
+        assert following.next() == "waiting"
+        notice = {"method": "notifications/cancelled", "params": {"requestId": id}}
+        window.send({"jsonrpc": "2.0", **notice})
+        assert following.next() == "wait"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     outcomes = {line["tool"]: line["outcome"] for line in lines if line["kind"] == "call"}
     assert (outcomes["add"], outcomes["fail"]) == ("ok", "tool-error")
+    assert outcomes["wait"] == "cancelled"
     assert {line["client"] for line in lines if line["kind"] == "call"} == {"tests"}

@@ -34,7 +34,7 @@ def test_what_cannot_be_searched_says_what_can(folder: Path) -> None:
     config = ("--config", str(folder / "portico.toml"))
     ran = portico(folder, "search", "add", "--server", "nobody", *config)
     assert ran.returncode == 1
-    assert "there is no server 'nobody'; the servers are maths (2 tools)" in ran.stderr
+    assert "there is no server 'nobody'; the servers are maths (3 tools)" in ran.stderr
     assert portico(folder, "search", "add", "--limit", "0", *config).returncode == 2
     missing = portico(folder, "search", "add", "--config", str(folder / "missing.toml"))
     assert missing.returncode == 1
@@ -67,7 +67,7 @@ def test_a_call_that_cannot_be_says_what_can(folder: Path) -> None:
     wrong = portico(folder, "call", "maths__ad", *config)
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "there is no tool 'maths__ad'" in wrong.stderr
-    assert "maths__add" in wrong.stderr
+    assert "did you mean maths__add?" in wrong.stderr
     bad = portico(folder, "call", "maths__add", '{"a": "x"}', *config)
     assert bad.returncode == 1
     assert "it takes a:integer*, b:integer" in bad.stderr

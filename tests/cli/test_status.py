@@ -63,7 +63,7 @@ def test_a_gateway_that_does_not_run_shows_what_its_servers_offered_last(
     assert head.split() == ["server", "state", "tools", "age", "starts", "last", "error"]
     cells = [row.split() for row in rows]
     assert [row[:4] for row in cells] == [
-        ["maths", "not", "running", "2"],
+        ["maths", "not", "running", "3"],
         ["new", "not", "running", "?"],
         ["off", "disabled", "?", "-"],
     ]
@@ -84,13 +84,13 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
     assert (gateway["running"], gateway["pid"]) == (True, window.process.pid)
     assert gateway["config"] == str(config)
     maths, broken = gateway["servers"]
-    assert (maths["server"], maths["tools"], maths["error"]) == ("maths", 2, "")
+    assert (maths["server"], maths["tools"], maths["error"]) == ("maths", 3, "")
     assert maths["starts"] >= 1
     assert (broken["state"], broken["pending"]) == ("failed", True)
     assert "/no/such/program" in broken["error"]
     assert [one["server"] for one in alone["servers"]] == ["wrapped"]
     assert [one["pid"] for one in only] == [window.process.pid]
-    assert f"serve: process {window.process.pid}, {config}, 2 tools, exposes " in text
+    assert f"serve: process {window.process.pid}, {config}, 3 tools, exposes " in text
     assert f"wrap: process {wrap.process.pid}\n" in text
     assert "cannot start" in text.partition("broken")[2].partition("\n")[0]
 

@@ -13,6 +13,7 @@ from tests.support.running import WAIT_S, Child, Piped
 from tests.wrap.standing import children, until
 
 _MATHS = '''
+import asyncio
 import sys
 
 from portico import Server, ToolError
@@ -25,6 +26,14 @@ def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     print(f"adding {a}", file=sys.stderr, flush=True)
     return a + b
+
+
+@server.tool
+async def wait() -> str:
+    """Never end."""
+    print("waiting", file=sys.stderr, flush=True)
+    await asyncio.Event().wait()
+    return ""
 
 
 @server.tool

@@ -121,9 +121,10 @@ async def _asked(
 
 async def _check_name(client: "Client", options: argparse.Namespace) -> None:
     """A failure may be a wrong name, which servers report in many ways: look for ourselves."""
-    if options.target is None:
-        return  # the gateway has said so
     tool = options.tool
+    if options.target is None:
+        await gateway.check_name(client, tool)
+        return
     try:
         names = [item["name"] for item in await client.list_tools()]
     except PorticoError:

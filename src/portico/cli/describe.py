@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.gateway import add_options, address_of, ask, learn
+from portico.cli.gateway import add_options, address_of, ask, check_name, learn
 from portico.cli.inspect import parameters
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
+from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.upstream.wire import Address
@@ -24,7 +25,11 @@ def main(argv: list[str]) -> int:
 async def _describe(address: "Address", options: argparse.Namespace) -> int:
     async with await open_client(address, options) as client:
         await learn(client, *(name.partition("__")[0] for name in options.name))
-        result = await ask(client, "describe_tool", names=options.name)
+        try:
+            result = await ask(client, "describe_tool", names=options.name)
+        except PorticoError:
+            await check_name(client, options.name[0])
+            raise
         tools = (result.get("structuredContent") or {}).get("tools", [])
         if options.json:
             Screen(sys.stdout).json(msgspec.json.encode(tools))

@@ -70,6 +70,13 @@ async def learn(client: "Client", *wanted: str) -> None:
                 err.say(f"portico: {one['error']}", "yellow")
 
 
+async def check_name(client: "Client", tool: str) -> None:
+    """PorticoError with the nearest names if the gateway has no such tool."""
+    # Near names come from the index, which is there once something was searched for.
+    await ask(client, "search_tools", query=tool, limit=1)
+    await ask(client, "describe_tool", name=tool)
+
+
 def _text(result: dict[str, Any]) -> str:
     content = result.get("content")
     blocks = content if isinstance(content, list) else []

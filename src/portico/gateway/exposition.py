@@ -86,13 +86,13 @@ def _house(status: Mapping[str, Any]) -> Iterator[_Family]:
     yield "uptime_seconds", "gauge", "How long the gateway has been there.", uptime
     tools = [("", (), gateway["tools"])]
     yield "catalog_tools", "gauge", "Tools of all servers together.", tools
+    cache = gateway["search"].get("cache", {})
     for name, about in (
         ("hits", "Searches answered from memory."),
         ("misses", "Searches that had to be made."),
     ):
-        count = (gateway.get("search") or {}).get(f"cache_{name}")
-        if isinstance(count, int):
-            yield f"search_cache_{name}_total", "counter", about, [("", (), count)]
+        if name in cache:
+            yield f"search_cache_{name}_total", "counter", about, [("", (), cache[name])]
 
 
 def _upstreams(status: Mapping[str, Any]) -> Iterator[_Family]:
