@@ -153,6 +153,8 @@ async def test_a_line_is_written_at_once_when_there_is_room() -> None:
 
 async def test_lines_that_come_together_arrive_whole_and_in_order() -> None:
     wire, inbox = await opened(Command(("cat",)))
+    assert wire._stdin is not None
+    wire._stdin.joins = True
     lines = [b'{"n":%d}' % n for n in range(100)]
     lines[50] = b'"%b"' % (b"x" * 5000)  # too long to wait for others
     for line in lines[:99]:
@@ -164,9 +166,10 @@ async def test_lines_that_come_together_arrive_whole_and_in_order() -> None:
 
 async def test_what_waits_for_a_child_that_dies_is_forgotten() -> None:
     wire, inbox = await opened(Command(("cat",)))
+    assert wire._stdin is not None
+    wire._stdin.joins = True
     assert wire.send_now(Outgoing(b"one"))
     assert wire.send_now(Outgoing(b"two"))
-    assert wire._stdin is not None
     wire._stdin.abort()
     await turns()
     assert (await asyncio.wait_for(inbox.end, WAIT_S)).kind in ("exited", "closed")

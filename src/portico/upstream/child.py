@@ -124,7 +124,7 @@ class ChildProcess:
         if len(message.data) > HIGH_WATER:
             return False
         line = one_line(message.data)
-        if self._ahead and len(line) <= _SHORT:
+        if self._ahead and stdin.joins and len(line) <= _SHORT:
             # It has something to do, and can wait for what else comes now: one write for all.
             stdin.join(line)
         else:

@@ -186,6 +186,9 @@ class Sink:
         self._backlog: deque[memoryview] = deque()
         self._joined: list[bytes] = []
         self._loop = asyncio.get_running_loop()
+        # A turn of asyncio's own loop costs more than a write; one of uvloop's does not.
+        self.joins = not isinstance(self._loop, asyncio.BaseEventLoop)
+        """True if it pays to write together what comes together."""
         os.set_blocking(self._fd, False)
 
     def join(self, line: bytes) -> None:
