@@ -78,6 +78,10 @@ bench: setup ## measure against peers in the same run
 bench-search: .venv/.stamp ## measure search beside plainer ways and FastMCP's
 	$(BIN)/python -m bench.search
 
+.PHONY: bench-tokens
+bench-tokens: setup ## count the tokens that a model reads of tools
+	$(BIN)/python -m bench.tokens
+
 .PHONY: fuzz
 fuzz: MINUTES ?= 10
 fuzz: .venv/.stamp ## throw broken input at it (MINUTES=10)

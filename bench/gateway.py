@@ -22,6 +22,7 @@ SERVERS, TOOLS = 20, 6000
 EXECUTE, SEARCH = "execute_tool", "search_tools"
 _ECHO = workload.tools(1)
 _UNASKED = b'{"jsonrpc":"2.0","method":'
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 Tools = Sequence[Mapping[str, Any]]
 
@@ -66,6 +67,11 @@ def with_echo(servers: Mapping[str, Tools]) -> dict[str, Tools]:
     return {name: [*_ECHO, *tools[:-1]] for name, tools in servers.items()}
 
 
+def words(name: str) -> str:
+    """The words of a tool's name, as one would search for it."""
+    return " ".join(_WORDS.findall(name)).lower()
+
+
 class Fleet:
     """Servers behind one config file, in a workspace that nobody else uses."""
 
@@ -83,7 +89,7 @@ class Fleet:
         self._config = workspace.path / "portico.toml"
         entries = []
         for name, tools in servers.items():
-            file = workspace.path / f"{name}.json"
+            file = self._file(name)
             file.write_bytes(encode({"tools": list(tools)}))
             arguments = [UPSTREAM[1], str(file)]
             if delays_s is not None:
@@ -108,7 +114,7 @@ class Fleet:
             server.open()
             server.use("refresh_tools")
             shown = server.use("gateway_status")["structuredContent"]["gateway"]["tools"]
-        expected = sum(len(json.loads(file.read_bytes())["tools"]) for file in self._files())
+        expected = sum(len(self.tools(name)) for name in self.names)
         if shown != expected:
             raise WrongAnswer(f"the gateway knows {shown} tools of {expected}")
 
@@ -131,8 +137,13 @@ class Fleet:
         if name is not None:
             shutil.copytree(self.workspace.path / name, self.workspace.home)
 
-    def _files(self) -> list[Path]:
-        return [self.workspace.path / f"{name}.json" for name in self.names]
+    def tools(self, name: str) -> Tools:
+        """The tools of one server."""
+        found: Tools = json.loads(self._file(name).read_bytes())["tools"]
+        return found
+
+    def _file(self, name: str) -> Path:
+        return self.workspace.path / f"{name}.json"
 
 
 def _entry(name: str, arguments: list[str], cwd: Path) -> str:
@@ -160,8 +171,15 @@ class GatewayPipe(ProxyPipe):
         """A call under the tool's own name."""
         return tool_request(id, self._echo, {"text": TEXT})
 
+    def offered(self) -> tuple[list[dict[str, Any]], str]:
+        """All tools that are listed, and the instructions that come before them."""
+        opened = json.loads(self._reply(workload.initialize_request(0)))
+        self._write(workload.INITIALIZED + b"\n")
+        listed = json.loads(self._reply(self.list_request(self._new_id())))
+        return listed["result"]["tools"], opened["result"].get("instructions", "")
+
     def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of one of the gateway's own tools."""
+        """The result of a tool, which must be a good one."""
         answer = json.loads(self._reply(tool_request(self._new_id(), tool, arguments)))
         result: dict[str, Any] = answer.get("result") or {}
         if not result or result.get("isError"):

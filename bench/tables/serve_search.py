@@ -1,12 +1,11 @@
 """Search over 6,000 tools: by the library, and through the gateway."""
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from bench.gateway import SEARCH, SERVERS, TOOLS, Fleet, GatewayPipe, spread, with_echo
+from bench.gateway import SEARCH, SERVERS, TOOLS, Fleet, GatewayPipe, spread, with_echo, words
 from bench.report import Budget, Section, Table, at_most
 from bench.rounds import Samples
 from bench.scale import Scale
@@ -18,7 +17,6 @@ _FEW, _SENTENCE = "a few words", "a sentence"
 _P50, _P99, _CPU = "p50 ms", "p99 ms", "CPU ms"
 _SENTENCES = FOLDER / "seal" / "queries.jsonl"
 _MOST_WORDS = 15
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def measure(fleet: Fleet, scale: Scale, section: Section) -> None:
@@ -44,7 +42,7 @@ def measure(fleet: Fleet, scale: Scale, section: Section) -> None:
 def needs(count: int) -> list[str]:
     """What tools of the corpus are called, as words: what a model would ask for."""
     tools = [tool for tools in spread(TOOLS, SERVERS).values() for tool in tools]
-    names = {" ".join(_WORDS.findall(tool["name"])).lower() for tool in tools}
+    names = {words(tool["name"]) for tool in tools}
     several = sorted(name for name in names if 2 <= len(name.split()) <= 5)
     return several[:: max(1, len(several) // count)][:count]
 
