@@ -56,7 +56,7 @@ class Way:
                     assert client.protocol_version == self.version
                     yield client
         except BaseExceptionGroup as group:
-            raise _only_one(group) from None
+            raise only_one(group) from None
 
     def _open(self) -> Any:
         if self.transport == "stdio":
@@ -67,7 +67,7 @@ class Way:
         return streamable_http_client(self._doors.url())
 
 
-def _only_one(group: BaseException) -> BaseException:
+def only_one(group: BaseException) -> BaseException:
     """What failed, out of the groups that each task group of the SDK wraps around it."""
     while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
         group = group.exceptions[0]

@@ -6,15 +6,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import httptools
 
 from tests.support.oracle import WireOracle
-from tests.support.running import HttpServer, free_port, http_server
+from tests.support.running import free_port, http_server
 
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
+
+
+class Listening(Protocol):
+    """A server process with a port of its own."""
+
+    port: int
+
+    def stderr(self) -> str:
+        """All it has said so far."""
+        ...
 
 
 class RecordingProxy:
@@ -23,7 +33,7 @@ class RecordingProxy:
     Modern requests are stateless, so each exchange has an oracle of its own.
     """
 
-    def __init__(self, server: HttpServer, port: int) -> None:
+    def __init__(self, server: Listening, port: int) -> None:
         self.server = server
         self.port = port
         self.oracles: list[WireOracle] = []

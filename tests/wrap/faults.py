@@ -32,15 +32,22 @@ _URL = re.compile(r"serving http://127\.0\.0\.1:(\d+)/mcp")
 
 def wrap_command(home: Path, *words: str) -> list[str]:
     """The command line of `portico wrap`, with all that it keeps in a folder of the test's."""
-    return ["env", f"PORTICO_HOME={home}", executable, "-m", "portico", "wrap", *words]
+    return portico_command(home, "wrap", *words)
+
+
+def portico_command(home: Path, *words: str) -> list[str]:
+    """The command line of any command, likewise."""
+    return ["env", f"PORTICO_HOME={home}", executable, "-m", "portico", *words]
 
 
 class Wrap(Child):
     """A running `portico wrap --http`."""
 
+    verb = "wrap"
+
     def __init__(self, home: Path, *words: str) -> None:
         address = ("--http", "127.0.0.1:0", "--auth", "none", "--drain", "1")
-        super().__init__(wrap_command(home, *address, *words), PIPE)
+        super().__init__(portico_command(home, self.verb, *address, *words), PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

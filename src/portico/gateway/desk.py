@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from portico.catalog.names import SEPARATOR
 from portico.catalog.union import Union
 from portico.config.schema import Config
 from portico.gateway import metatools
@@ -124,6 +125,12 @@ class Desk:
         """What to say of a name that no tool has."""
         if name in metatools.NAMES:
             return Mistake(f"{name} is no tool of a server: call it directly")
+        server = name.partition(SEPARATOR)[0]
+        if server in self._servers() and self._house.pending([server]):
+            return Mistake(
+                f"{server} has not said yet which tools it has: try again in a moment; "
+                "gateway_status tells how it is"
+            )
         return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
 
     async def _search(self, raw: bytes, context: Context) -> Answer:

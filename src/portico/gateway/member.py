@@ -22,6 +22,8 @@ from portico.upstream.views import Memory
 if TYPE_CHECKING:
     from portico.upstream.wire import Address
 
+_KINDS = ("tools", "resources", "prompts")
+
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
 Reach = Callable[[Server, Heard], "Address"]
@@ -99,9 +101,21 @@ class Member:
         except (McpError, TargetError) as error:
             self.problem = str(error)
         else:
-            self.problem = ""
+            self.problem = self._missing()
         finally:
             self.asking = False
+
+    def _missing(self) -> str:
+        """What it has, as it says, but could not list."""
+        catalog = self.upstream.offered()
+        if catalog is None:
+            return ""
+        facts = catalog.facts
+        declared = members(members(facts.introduction).get("capabilities", b""))
+        missing = [kind for kind in _KINDS if kind in declared and kind not in facts.lists]
+        if not missing:
+            return ""
+        return f"{self.name} could not list its {' and '.join(missing)}; the log says why"
 
     def status(self) -> dict[str, Any]:
         """How it fares, for people and programs."""

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
-from portico.catalog.hidden import FLAG
+from portico.catalog.hidden import FLAG, revealed
 from portico.catalog.share import Share
 
 MAX_LINE = 240
 MAX_TEXT = 8_000
 MAX_DEFINITION = 60_000
 _MOST_PARAMETERS = 30
+_DEEPEST = 5
 
 
 def brief(share: Share, tool: str, name: str) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def full(share: Share, tool: str, name: str) -> dict[str, Any]:
     if len(words) > MAX_TEXT:
         more = len(words) - MAX_TEXT
         definition["description"] = f"{words[:MAX_TEXT]}… ({more} more characters)"
-    shown: dict[str, Any] = {"name": name, "server": share.server, "tool": tool}
+    shown: dict[str, Any] = {"name": name, "server": share.server, "tool": revealed(tool)}
     if is_flagged(definition):
         shown["warning"] = _WARNING
     definition.pop("name", None)
@@ -73,7 +74,7 @@ def full_text(tool: Mapping[str, Any]) -> str:
         value = definition.pop(key, "")
         if isinstance(value, str) and value:
             lines.append(value)
-    lines.append(msgspec.json.encode(definition).decode())
+    lines.append(revealed(msgspec.json.encode(definition).decode()))
     return "\n".join(lines)
 
 
@@ -82,23 +83,28 @@ def parameters(schema: Any) -> str:
     if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
         return ""
     required = schema.get("required")
-    needed = set(required) if isinstance(required, list) else set()
+    listed = required if isinstance(required, list) else []
+    needed = {name for name in listed if isinstance(name, str)}
     properties = schema["properties"]
     names = sorted(properties, key=lambda name: name not in needed)
     words = [
-        f"{one_line(str(name), 60)}:{_kind(properties[name])}{'*' if name in needed else ''}"
+        f"{_said(name)}:{_kind(properties[name])}{'*' if name in needed else ''}"
         for name in names[:_MOST_PARAMETERS]
     ]
     more = len(names) - len(words)
     return ", ".join([*words, f"and {more} more"] if more else words)
 
 
-def _kind(schema: Any) -> str:
-    if not isinstance(schema, Mapping):
+def _said(name: str) -> str:
+    return revealed(one_line(name, 60))
+
+
+def _kind(schema: Any, deep: int = 0) -> str:
+    if not isinstance(schema, Mapping) or deep > _DEEPEST:
         return "any"
     choices = schema.get("enum")
     if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
-        words = "|".join(choices)
+        words = revealed("|".join(choices))
         if len(words) <= 60:
             return words
     kinds = schema.get("type")
@@ -106,14 +112,14 @@ def _kind(schema: Any) -> str:
         kinds = next((kind for kind in kinds if kind != "null"), None)
     if kinds == "array":
         items = schema.get("items")
-        inner = _kind(items) if isinstance(items, Mapping) else "any"
-        return f"{inner}[]"
+        return f"{_kind(items, deep + 1)}[]"
     if isinstance(kinds, str):
         return kinds
     for key in ("anyOf", "oneOf"):
-        for one in schema.get(key) or ():
+        options = schema.get(key)
+        for one in options if isinstance(options, list) else ():
             if isinstance(one, Mapping) and one.get("type") not in (None, "null"):
-                return _kind(one)
+                return _kind(one, deep + 1)
     return "any"
 
 

@@ -1,0 +1,132 @@
+"""A real `portico serve`, over HTTP or on pipes, in front of the servers of a config."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.running import WAIT_S, Piped
+from tests.wrap.faults import Wrap, alive, descendants, until
+
+Entry = dict[str, Any]
+"""A server as the config has it."""
+
+
+def serve_command(home: Path, config: Path, *options: str) -> list[str]:
+    """The command line of `portico serve`, with all that it keeps in a folder of the test's."""
+    words = ("serve", "--config", str(config), *options)
+    return ["env", f"PORTICO_HOME={home}", sys.executable, "-m", "portico", *words]
+
+
+def written(path: Path, servers: dict[str, Entry], **tables: dict[str, Any]) -> Path:
+    """A config with these servers, groups and settings; replaced whole, as editors do."""
+    lines = []
+    for name, entry in servers.items():
+        lines += _table(f"servers.{name}", entry)
+    for name, servers_of in tables.pop("groups", {}).items():
+        lines += _table(f"groups.{name}", {"servers": servers_of})
+    for name, table in tables.items():
+        lines += _table(name, table)
+    new = path.with_suffix(".new")
+    new.write_text("\n".join(lines))
+    new.replace(path)
+    return path
+
+
+def command(words: list[str], **more: Any) -> Entry:
+    """A server that is started by a command line."""
+    return {"command": words[0], "args": words[1:], **more}
+
+
+def _table(name: str, fields: dict[str, Any]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_value(value)}" for key, value in fields.items()), ""]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(of)}" for key, of in value.items()) + "}"
+    return json.dumps(value)  # which is TOML too, of all that stands in our configs
+
+
+class Gateway(Wrap):
+    """A running `portico serve --http`; it must end well, and leave no process behind."""
+
+    verb = "serve"
+
+    def __init__(self, home: Path, config: Path, *options: str) -> None:
+        super().__init__(home, "--config", str(config), *options)
+        self.home = home
+
+    def status(self) -> dict[str, Entry]:
+        """By name, how each server is."""
+        with self.client() as client:
+            return status_of(client.call("gateway_status"))
+
+
+class Pipes(Piped):
+    """A running `portico serve` on pipes; gone, with all it started, when the block is left."""
+
+    def __init__(self, home: Path, config: Path, *options: str, watched: bool = True) -> None:
+        super().__init__(serve_command(home, config, *options), watched=watched)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        kin = descendants(self.process.pid)
+        super().__exit__(*about)
+        assert until(lambda: not alive(kin)), "it left processes behind"
+
+    def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The whole answer to the call of a tool."""
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    def execute(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool called through `execute_tool`."""
+        return result_of(self.call("execute_tool", name=tool, arguments=arguments))
+
+    def said(self, tool: str, /, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        return text_in(result_of(self.call(tool, **arguments)))
+
+    def status(self) -> dict[str, Entry]:
+        """By name, how each server is."""
+        return status_of(self.call("gateway_status"))
+
+    def tools(self) -> list[str]:
+        """The names that `tools/list` has."""
+        return [tool["name"] for tool in self.ask("tools/list")["result"]["tools"]]
+
+
+def result_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """The result of an answer, which there must be."""
+    assert "result" in answer, answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def text_in(result: dict[str, Any]) -> str:
+    """All text of a tool's result."""
+    return "\n".join(block.get("text", "") for block in result["content"])
+
+
+def status_of(answer: dict[str, Any]) -> dict[str, Entry]:
+    """By server, what `gateway_status` says."""
+    servers = result_of(answer)["structuredContent"]["servers"]
+    return {server["server"]: server for server in servers}
+
+
+def refused(home: Path, config: Path, *options: str) -> tuple[int, str]:
+    """The exit code and stderr of a `portico serve` that cannot begin; it must print nothing."""
+    done = subprocess.run(
+        serve_command(home, config, *options),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.stdout == b""
+    return done.returncode, done.stderr.decode()
