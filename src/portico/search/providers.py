@@ -1,6 +1,5 @@
 """How to ask the two kinds of endpoints that rerankers have, and how to read their answers."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ ORDER = (
     "at most, each name exactly as given."
 )
 _LONGEST_QUERY = 2_000
-_ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,9 @@ def question(query: str, tools: Sequence[Mapping[str, Any]], limit: int) -> str:
 
 def names_in(text: str) -> list[object]:
     """What a model answered as an array, whatever it wrapped around it; empty if nothing."""
-    found = _ARRAY.search(text)
+    start, end = text.find("["), text.rfind("]")
     try:
-        value = msgspec.json.decode(found.group()) if found else []
+        value = msgspec.json.decode(text[start : end + 1]) if 0 <= start < end else []
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else []

@@ -1,0 +1,239 @@
+"""A gateway's search: one catalog after another, kept on disk, with what makes it better."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.model.errors import PorticoError
+from portico.search.rerank import Reranker
+from portico.search.searcher import CACHED, Searcher
+from portico.search.vectors import Vectors
+from tests.search.endpoint import endpoint
+from tests.search.tools import TOOLS, Letters, tool
+
+WAIT_S = 30.0
+
+
+class Source:
+    """Tools, and how often they were asked for; it waits for `go`."""
+
+    def __init__(self, tools: list[dict[str, Any]], ready: bool = True) -> None:
+        self.tools = tools
+        self.asked = 0
+        self.go = threading.Event()
+        if ready:
+            self.go.set()
+
+    def __call__(self) -> Iterable[Mapping[str, Any]]:
+        self.asked += 1
+        assert self.go.wait(WAIT_S)
+        return self.tools
+
+
+async def names(searcher: Searcher, query: str, limit: int = 5, **only: Any) -> list[str]:
+    async with asyncio.timeout(WAIT_S):
+        return [hit.name for hit in await searcher.search(query, limit, **only)]
+
+
+def stored(folder: Path) -> list[Path]:
+    return [*folder.glob("*.index")]
+
+
+async def settled(searcher: Searcher, count: int) -> None:
+    """Until an index of so many tools answers."""
+    async with asyncio.timeout(WAIT_S):
+        while searcher.status()["tools"] != count:  # noqa: ASYNC110 - threads tell nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_the_first_search_waits_for_the_index() -> None:
+    searcher, source = Searcher(), Source(TOOLS, ready=False)
+    searcher.use("1", source)
+    asked = asyncio.create_task(names(searcher, "weather", 1))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    source.go.set()
+    assert await asked == ["forecast"]
+
+
+async def test_until_the_next_index_is_there_the_last_one_answers() -> None:
+    searcher = Searcher()
+    searcher.use("1", Source(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+    later = Source([tool("a", "weather_map")], ready=False)
+    searcher.use("2", later)
+    assert await names(searcher, "weather") == ["forecast"]
+    later.go.set()
+    await settled(searcher, 1)
+    assert await names(searcher, "weather") == ["weather_map"]
+
+
+async def test_of_catalogs_that_follow_each_other_the_last_one_stays() -> None:
+    searcher = Searcher()
+    slow = Source(TOOLS, ready=False)
+    searcher.use("1", slow)
+    searcher.use("2", Source([tool("a", "weather_map")]))
+    assert await names(searcher, "weather") == ["weather_map"]
+    slow.go.set()
+    for thread in threading.enumerate():
+        if thread.name == "search-index":
+            await asyncio.to_thread(thread.join, WAIT_S)
+    assert await names(searcher, "issue") == []
+    assert searcher.status()["tools"] == 1
+
+
+async def test_a_stored_index_needs_no_definitions(tmp_path: Path) -> None:
+    first, again = Source(TOOLS), Source(TOOLS)
+    one = Searcher(store=tmp_path)
+    one.use("1", first)
+    expected = await names(one, "issue")
+    two = Searcher(store=tmp_path)
+    two.use("1", again)
+    assert await names(two, "issue") == expected
+    assert (first.asked, again.asked) == (1, 0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 500, None])
+async def test_a_damaged_index_is_built_again(tmp_path: Path, damage: bytes | None) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        searcher = Searcher(store=tmp_path, report=said.append)
+        searcher.use("1", Source(TOOLS))
+        assert await names(searcher, "weather") == ["forecast"]
+        (path,) = stored(tmp_path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9] + b"?" * 9 if damage is None else damage)
+    assert len(said) == 1
+    assert "built again" in said[0]
+
+
+async def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
+    searcher = Searcher(store=tmp_path)
+    for count in range(1, 7):
+        searcher.use(str(count), Source([tool("a", f"x{n}") for n in range(count)]))
+        await names(searcher, "x")
+        await settled(searcher, count)
+    assert len(stored(tmp_path)) == 3
+
+
+async def test_a_folder_that_cannot_be_written_is_only_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said: list[str] = []
+    searcher = Searcher(store=tmp_path / "file" / "folder", report=said.append)
+    searcher.use("1", Source(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+    assert "cannot be written" in said[0]
+
+
+async def test_tools_that_cannot_be_read_are_an_error_until_others_come() -> None:
+    def broken() -> list[dict[str, Any]]:
+        raise ValueError("half a catalog")
+
+    said: list[str] = []
+    searcher = Searcher(report=said.append)
+    with pytest.raises(PorticoError, match="nothing to search"):
+        await searcher.search("x", 5)
+    searcher.use("1", broken)
+    with pytest.raises(PorticoError, match="half a catalog"):
+        await searcher.search("x", 5)
+    searcher.use("1", Source(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+    searcher.use("2", broken)
+    assert await names(searcher, "mail") == ["send_email"]
+
+
+async def test_who_gives_up_waiting_leaves_the_index_to_the_others() -> None:
+    searcher, source = Searcher(), Source(TOOLS, ready=False)
+    searcher.use("1", source)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await searcher.search("weather", 1)
+    source.go.set()
+    assert await names(searcher, "weather") == ["forecast"]
+
+
+async def test_a_search_stays_within_its_servers() -> None:
+    searcher = Searcher()
+    searcher.use("1", Source(TOOLS))
+    group = frozenset({"github", "mail"})
+    found = await searcher.search("open issue", 9, servers=group)
+    assert {hit.server for hit in found} == {"github"}
+    assert await names(searcher, "open issue", server="gitlab", servers=group) == []
+
+
+async def test_a_repeated_query_comes_from_the_cache_and_a_new_catalog_empties_it() -> None:
+    searcher = Searcher()
+    searcher.use("1", Source(TOOLS))
+    first = await searcher.search("weather", 5)
+    first.clear()
+    assert await names(searcher, "weather") == ["forecast"]
+    assert searcher.status()["cache"] == {"hits": 1, "misses": 1}
+    searcher.use("2", Source([tool("a", "weather_map")]))
+    await settled(searcher, 1)
+    assert await names(searcher, "weather") == ["weather_map"]
+    for number in range(CACHED + 50):
+        await names(searcher, f"weather {number}")
+    assert len(searcher._cache) == CACHED
+
+
+async def test_near_names_are_those_of_the_catalog() -> None:
+    searcher = Searcher()
+    assert searcher.near("forecst") == []
+    searcher.use("1", Source(TOOLS))
+    await names(searcher, "x")
+    assert searcher.near("forecst") == ["forecast"]
+
+
+async def test_vectors_join_when_they_are_ready(tmp_path: Path) -> None:
+    model = Letters()
+    vectors = Vectors(folder=str(tmp_path), report=print, model=lambda: model)
+    searcher = Searcher(vectors=vectors, store=tmp_path)
+    searcher.use("1", Source(TOOLS))
+    await names(searcher, "weather")
+    await asyncio.to_thread(vectors.wait)
+    assert await names(searcher, "wthr nxt frcst dys", 1) == ["forecast"]
+    assert searcher.status()["vectors"] == {"ready": True, "made": 5, "of": 5}
+    model.broken = True
+    assert await names(searcher, "send mail", 1) == ["send_email"]
+    await searcher.close()
+
+
+async def test_a_reranker_has_the_last_word_and_its_failure_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_RERANK_KEY", "k")
+    async with endpoint() as fake:
+        reranker = Reranker(
+            "openai", "m", url=fake.url, key_env="TEST_RERANK_KEY", timeout_s=WAIT_S
+        )
+        searcher = Searcher(reranker=reranker, report=print)
+        searcher.use("1", Source(TOOLS))
+        fake.status = "500 Oops"
+        local = await searcher.search("open an issue", 2)
+        fake.status = "200 OK"
+        fake.says_openai('["gitlab/createIssue"]')
+        found = await searcher.search("open an issue", 2)
+        assert [hit.server for hit in local] == ["github", "gitlab"]
+        assert [hit.server for hit in found] == ["gitlab", "github"]
+        asked = len(fake.asked)
+        assert await searcher.search("open an issue", 2) == found
+        assert len(fake.asked) == asked
+        await searcher.close()
+
+
+def test_words_alone_import_nothing_heavy() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, asyncio; from portico.search.searcher import Searcher\n"
+        "searcher = Searcher(); searcher.use('1', lambda: [{'server': 'a', 'name': 'x'}])\n"
+        "assert asyncio.run(searcher.search('x', 1))\n"
+        "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'httpx2'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)
