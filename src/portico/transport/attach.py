@@ -1,6 +1,6 @@
 """Clients of other processes at our endpoint: each comes in through the control socket.
 
-After the answer to `attach` a connection is MCP as on stdio, a message a line, and two lines more:
+After the answer to `attach` a connection is MCP as on stdio, a message a line, and one line more:
 the *parting word*, which the answer names and no message can be. From us it says that we leave and
 new requests go elsewhere; from a bridge, that it has sent its last request.
 """
@@ -41,9 +41,6 @@ class Guests:
         self._here: set[_Guest] = set()
         self._leaving = False
         self.door = Door(self._open)
-
-    def __len__(self) -> int:
-        return len(self._here)
 
     def welcome(self, endpoint: Endpoint) -> None:
         """Serve those who wait, and whoever comes."""
