@@ -54,10 +54,13 @@ def test_a_tool_is_described_whole_and_one_that_is_not_there_is_named(folder: Pa
 
 def test_a_tool_is_called_by_its_name_alone(folder: Path) -> None:
     config = ("--config", str(folder / "portico.toml"))
-    assert portico(folder, "call", "maths__add", '{"a": 2}', *config).stdout == "3\n"
-    assert portico(folder, "call", *config, "maths__add", "--arg", "a=4").stdout == "5\n"
-    assert portico(folder, "call", "maths__add", "-", *config, stdin='{"a": 6}').stdout == "7\n"
-    failed = portico(folder, "call", "maths__fail", *config)
+    with Window(folder) as window:
+        window.ready()
+        assert portico(folder, "call", "maths__add", '{"a": 2}', *config).stdout == "3\n"
+        assert portico(folder, "call", *config, "maths__add", "--arg", "a=4").stdout == "5\n"
+        stdin = portico(folder, "call", "maths__add", "-", *config, stdin='{"a": 6}')
+        failed = portico(folder, "call", "maths__fail", *config)
+    assert stdin.stdout == "7\n"
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "way" in failed.stderr
 

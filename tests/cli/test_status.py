@@ -4,8 +4,10 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,7 @@ def test_a_config_that_cannot_be_read_is_told_with_its_problem(
     assert "did you mean command?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_gateway_that_does_not_run_shows_what_its_servers_offered_last(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +138,7 @@ def test_watching_prints_each_change_once_and_ends_well_on_ctrl_c(home: Path) ->
             watch.kill()
 
 
+@pytest.mark.slow
 def test_watching_on_a_terminal_draws_over_itself(home: Path) -> None:
     prepared(home, '[servers.strange]\ncommand = "x"\n')
     keeper, terminal = pty.openpty()
@@ -171,3 +175,25 @@ def test_what_a_server_says_cannot_draw_on_the_terminal(
 )
 def test_a_time_is_told_in_one_unit(seconds: float | None, shown: str) -> None:
     assert span(seconds) == shown
+
+
+def test_one_that_does_not_say_how_it_fares_is_named(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = home / "home" / "state" / "control"
+    folder.mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / f"{os.getpid()}.sock"))
+        listener.listen()
+
+        def refuse() -> None:
+            talk, _ = listener.accept()
+            with talk:
+                talk.recv(1000)
+                talk.sendall(b'{"ok":false,"error":"ask me later"}\n')
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        assert main(["status"]) == 1
+        refusing.join(WAIT_S)
+    assert capsys.readouterr().out == f"process {os.getpid()}\n  ask me later\n"

@@ -106,9 +106,11 @@ class Gateway(Child):
         (file,) = (self._folder / "home" / "state").glob("*token*")
         return file.read_text().strip()
 
-    def call(self, tool: str, **arguments: Any) -> "subprocess.CompletedProcess[str]":
+    def call(
+        self, tool: str, *, path: str = "/mcp", **arguments: Any
+    ) -> "subprocess.CompletedProcess[str]":
         """Call one of its tools, over HTTP."""
-        url = f"http://127.0.0.1:{self.port}/mcp"
+        url = f"http://127.0.0.1:{self.port}{path}"
         return portico(self._folder, "call", url, tool, json.dumps(arguments))
 
     def get(

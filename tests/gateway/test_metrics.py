@@ -178,13 +178,14 @@ def test_a_gateway_shows_its_page_to_who_has_the_token(tmp_path: Path) -> None:
         gateway.call("execute_tool", name="maths__add", arguments={"a": 1, "b": 2})
         gateway.call("execute_tool", name="maths__fail", arguments={})
         gateway.call("search_tools", query="add numbers")
+        gateway.call("add", path="/servers/maths/mcp", a=3)
         assert gateway.get("/metrics", token="")[0] == 401
         assert gateway.get("/healthz", token="")[0] == 200
         assert gateway.get("/metrics", method="POST")[0] == 405
         code, content_type, page = gateway.get("/metrics")
     assert (code, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parsed(page)
-    assert value(found, "calls_total", server="maths", tool="add", outcome="ok") == 1
+    assert value(found, "calls_total", server="maths", tool="add", outcome="ok") == 2
     assert value(found, "calls_total", server="maths", tool="fail", outcome="tool-error") == 1
     assert value(found, "search_total") == 1
     assert value(found, "upstream_tools", server="maths") == 3

@@ -1,12 +1,18 @@
 """Of each call that is over the operator can know: whose it was, and how it went."""
 
 import asyncio
+from typing import TYPE_CHECKING, cast
 
 from portico import Server, ToolError
 from portico.chain.callwords import outcome
+from portico.chain.mirror import MirrorEndpoint
+from portico.gateway.witnessed import WitnessedMirror
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from tests.gateway.houses import Client, World, config, house
+
+if TYPE_CHECKING:
+    from portico.gateway.endpoint import GatewayEndpoint
 
 
 class Seen:
@@ -94,3 +100,21 @@ async def test_a_cancelled_call_is_told_of() -> None:
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
     assert seen.calls == [("alpha", "wait", "cancelled")]
+
+
+async def test_the_doorway_to_one_server_alone_is_told_of_too() -> None:
+    seen, started = Seen(), asyncio.Event()
+    world = World({"alpha": alpha(started)})
+    async with house(world, config("alpha"), expose="search") as gateway:
+        await gateway.refresh(gateway.members)
+        mirror = MirrorEndpoint(gateway.members["alpha"].upstream, gateway.failed)
+        alone = WitnessedMirror(mirror, "alpha", seen)
+        client = Client(cast("GatewayEndpoint", alone))
+        await client.hello()
+        await client.names()
+        await client.call("add", a=1)
+        call = asyncio.create_task(client.call("wait"))
+        await started.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert seen.calls == [("alpha", "add", "ok"), ("alpha", "wait", "cancelled")]

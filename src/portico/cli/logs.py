@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         shown = view.show(last_lines(path, options.lines, view.wants, lines.start()))
         if options.follow:
             _follow(lines, view, path)
-        elif not shown:
+        elif options.lines and not shown:
             about = f" of {options.server!r}" if options.server else ""
             Screen(sys.stderr).say(f"portico: nothing{about} is in {path}")
     return 0

@@ -18,14 +18,14 @@ _MOST_ERROR = 100
 
 
 def main(argv: list[str]) -> int:
-    """Show it once, or until Ctrl-C comes; 1 if the config cannot be read."""
+    """Show it once, or until Ctrl-C comes; 1 if something cannot be shown."""
     options = _parser().parse_args(argv)
     if not options.watch:
         told, problem = all_of_them(options.config)
         _print(told, options.json)
         if problem:
             Screen(sys.stderr).say(f"portico: {problem}")
-        return 1 if problem else 0
+        return 1 if problem or any(one.error for one in told) else 0
     try:
         if sys.stdout.isatty() and not options.json:
             _redraw(options.config)

@@ -18,6 +18,7 @@ from portico.gateway.desk import House as DeskHouse
 from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, referring
 from portico.gateway.member import Member
 from portico.gateway.mentions import Mentions
+from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import NOTHING, Request, Response
@@ -27,7 +28,6 @@ from portico.protocol.codec import encode
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
 from portico.protocol.results import error_result, identified
 from portico.state.hub import ChangeHub
-from portico.upstream.express import Express
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _KINDS = ("tools", "resources", "prompts")
@@ -39,10 +39,6 @@ INSTRUCTIONS = (
     "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
     "need, then execute_tool with its name and arguments; describe_tool tells all about one."
 )
-
-Witness = Callable[[Request, Context, str, str, Response | None, float], None]
-"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
-(None if it was cancelled) and when it began."""
 
 
 class House(DeskHouse, Protocol):
@@ -194,7 +190,7 @@ class GatewayEndpoint:
 
     def express(
         self, request: Request, context: Context, reply: Callable[[Response], None]
-    ) -> "_Passing | None":
+    ) -> Passing | None:
         """Begin a call that only needs to be passed on; None if it has to be handled."""
         if request.method != "tools/call":
             return None
@@ -228,7 +224,7 @@ class GatewayEndpoint:
                 self._witness(request, context, share.server, tool, None, began)
 
         express = member.upstream.express("tools", inner, _plain(context), answered)
-        return None if express is None else _Passing(express, forgotten)
+        return None if express is None else Passing(express, forgotten)
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
@@ -347,21 +343,6 @@ class GatewayEndpoint:
 
     def _outward(self, context: Context, server: str, response: Response) -> Response:
         return self._mentions.noted(response, server, self.union.ownership, context)
-
-
-class _Passing:
-    """A call on its short way, of which the witness hears also if it is cancelled."""
-
-    __slots__ = ("_express", "_forgotten")
-
-    def __init__(self, express: Express, forgotten: Callable[[], None]) -> None:
-        self._express = express
-        self._forgotten = forgotten
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        self._express.cancel()
-        self._forgotten()
 
 
 def _plain(context: Context) -> Context:

@@ -12,8 +12,9 @@ from portico.catalog.snapshot import Identity
 from portico.catalog.union import Union
 from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
-from portico.gateway.endpoint import GatewayEndpoint, Witness
+from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.member import Heard, Member, Reach
+from portico.gateway.witnessed import Witness
 from portico.model.message import Request
 from portico.model.types import Change
 from portico.upstream.views import Memory

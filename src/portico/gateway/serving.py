@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
@@ -18,15 +18,13 @@ from portico.gateway.house import House, Searcher
 from portico.gateway.journal import Journal, open_journal
 from portico.gateway.metrics import Metrics
 from portico.gateway.reload import Watched
+from portico.gateway.witnessed import WitnessedMirror
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.state.report import failed, report
 
-if TYPE_CHECKING:
-    from portico.chain.mirror import MirrorEndpoint
-
-    Endpoint = GatewayEndpoint | MirrorEndpoint
+Endpoint = GatewayEndpoint | WitnessedMirror
 
 
 class Served:
@@ -55,27 +53,28 @@ class Served:
             witness=self._witnessed,
             expose=serving.expose,
         )
-        self._mirrors: dict[str, MirrorEndpoint] = {}
+        self._mirrors: dict[str, WitnessedMirror] = {}
 
     @property
     def endpoint(self) -> GatewayEndpoint:
         """The main doorway: to everything, or to the chosen group."""
         return self.house.endpoint(self._serving.group)
 
-    def mirror(self, server: str) -> "MirrorEndpoint | None":
+    def mirror(self, server: str) -> WitnessedMirror | None:
         """The doorway to one server alone, with plain names; None if there is no such server."""
         member = self.house.members.get(server)
         if member is None:
             self._mirrors.pop(server, None)
             return None
         known = self._mirrors.get(server)
-        if known is None or not known.serves(member.upstream):
+        if known is None or not known.inner.serves(member.upstream):
             from portico.chain.mirror import MirrorEndpoint
 
-            known = self._mirrors[server] = MirrorEndpoint(member.upstream, failed)
+            mirror = MirrorEndpoint(member.upstream, failed)
+            known = self._mirrors[server] = WitnessedMirror(mirror, server, self._witnessed)
         return known
 
-    def door(self, path: str) -> "Endpoint | None":
+    def door(self, path: str) -> Endpoint | None:
         """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
@@ -106,6 +105,7 @@ class Served:
         if self._serving.read is not None:
             watched = Watched(self.house.config.path, self._serving.read, house.apply, self.tell)
             watched.start()
+        self.journal.event(f"process {os.getpid()} serves {house.config.path}")
         for warning in house.config.warnings:
             self.tell(warning)
         if self._serving.refresh:
@@ -116,6 +116,7 @@ class Served:
             if watched is not None:
                 await watched.close()
             await house.close()
+            self.journal.event(f"process {os.getpid()} has ended")
             self.journal.close()
 
     def tell(self, words: str) -> None:
