@@ -50,8 +50,10 @@ class Workspace:
 
     def environment(self, count: int) -> dict[str, str]:
         """What a contender's process gets."""
+        # Compiled modules are kept wherever people use it, so that only the first start makes them.
+        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **inherited,
             "BENCH_TOOLS": str(self.tools(count)),
             "PORTICO_HOME": str(self.home),
         }
