@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from portico.model.errors import PorticoError
+from portico.search.building import build
 from portico.search.index import Hit, ToolIndex
 from portico.search.near import NearNames
 from portico.search.shelf import Shelf
@@ -192,7 +193,7 @@ class Searcher:
     def _made(self, version: str, tools: Tools) -> _Catalog:
         index = self._shelf.load(version) if self._shelf else None
         if index is None:
-            index = ToolIndex.build(tools())
+            index = build(tools)
             if self._shelf:
                 self._shelf.save(version, index)
         shown: dict[tuple[str, str], Candidate] = {}
