@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from portico.config.schema import Rerank, Search
 from portico.model.errors import PorticoError
 from portico.search.rerank import Reranker
 from portico.search.searcher import CACHED, Searcher
@@ -72,18 +73,16 @@ async def test_until_the_next_index_is_there_the_last_one_answers() -> None:
     assert await names(searcher, "weather") == ["weather_map"]
 
 
-async def test_of_catalogs_that_follow_each_other_the_last_one_stays() -> None:
+async def test_of_catalogs_that_follow_each_other_only_the_last_is_indexed() -> None:
     searcher = Searcher()
-    slow = Source(TOOLS, ready=False)
-    searcher.use("1", slow)
-    searcher.use("2", Source([tool("a", "weather_map")]))
+    first, second = Source(TOOLS, ready=False), Source(TOOLS)
+    searcher.use("1", first)
+    searcher.use("2", second)
+    searcher.use("3", Source([tool("a", "weather_map")]))
+    first.go.set()
+    await settled(searcher, 1)
     assert await names(searcher, "weather") == ["weather_map"]
-    slow.go.set()
-    for thread in threading.enumerate():
-        if thread.name == "search-index":
-            await asyncio.to_thread(thread.join, WAIT_S)
-    assert await names(searcher, "issue") == []
-    assert searcher.status()["tools"] == 1
+    assert second.asked == 0
 
 
 async def test_a_stored_index_needs_no_definitions(tmp_path: Path) -> None:
@@ -237,3 +236,26 @@ def test_words_alone_import_nothing_heavy() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)
+
+
+def test_the_config_says_what_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    plain = Searcher.configured(Search(), str(tmp_path))
+    assert plain.status()["vectors"] is None
+    assert plain.status()["rerank"] == "off"
+    rerank = Rerank(provider="openai", model="m", key_env="OPENAI_API_KEY")
+    full = Searcher.configured(Search(vectors=True, rerank=rerank), str(tmp_path))
+    assert full.status()["vectors"] == {"ready": False, "made": 0, "of": 0}
+    assert full.status()["rerank"] == "off: OPENAI_API_KEY is not set"
+
+
+async def test_a_missing_model_leaves_words(tmp_path: Path) -> None:
+    said: list[str] = []
+    config = Search(vectors=True, model=str(tmp_path / "nowhere"))
+    searcher = Searcher.configured(config, str(tmp_path), said.append)
+    searcher.use("1", Source(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+    assert searcher._vectors is not None
+    await asyncio.to_thread(searcher._vectors.wait)
+    assert "without vectors" in said[0]
+    assert str(tmp_path / "nowhere") in said[0]

@@ -83,7 +83,7 @@ class MiniLM:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(TOKENS)
         self._inputs = {given.name for given in self._session.get_inputs()}
-        _give_back_memory()
+        give_back_memory()
 
     def embed(self, texts: Sequence[str]) -> "NDArray[float32]":
         """The mean of what the model says of each token, with length one."""
@@ -128,8 +128,8 @@ def _digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _give_back_memory() -> None:
-    """What loading took and no longer needs, some 70 MB, goes back to the system at once."""
+def give_back_memory() -> None:
+    """What was freed goes back to the system at once: after loading, some 70 MB."""
     if sys.platform != "linux":
         return
     import ctypes

@@ -63,6 +63,8 @@ class Searcher:
         self._report = report
         self._lock = threading.Lock()
         self._version: str | None = None
+        self._wanted: tuple[str, Tools] | None = None
+        self._worker: threading.Thread | None = None
         self._catalog: _Catalog | None = None
         self._first: Future[_Catalog] = Future()
         self._cache: OrderedDict[_Asked, list[Hit]] = OrderedDict()
@@ -101,12 +103,12 @@ class Searcher:
             if version == self._version:
                 return
             self._version = version
+            self._wanted = (version, tools)
             if self._first.done() and self._catalog is None:
                 self._first = Future()  # the last one failed
-        work = threading.Thread(
-            target=self._open, args=(version, tools), name="search-index", daemon=True
-        )
-        work.start()
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="search-index", daemon=True)
+                self._worker.start()
 
     async def search(
         self,
@@ -158,26 +160,32 @@ class Searcher:
     async def close(self) -> None:
         """Stop what is under way."""
         with self._lock:
-            self._version = None
+            self._wanted = None
         if self._vectors is not None:
             await asyncio.to_thread(self._vectors.close)
         if self._reranker is not None:
             await self._reranker.close()
 
-    def _open(self, version: str, tools: Tools) -> None:
-        """In a thread: load or build all of one version, then let searches have it."""
-        try:
-            catalog = self._made(version, tools)
-        except Exception as error:  # noqa: BLE001 - tools come from elsewhere; the old ones stay
-            self._failed(version, f"{type(error).__name__}: {error}")
-            return
+    def _work(self) -> None:
+        """In a thread: one version after another; of those that wait, only the last."""
+        while True:
+            with self._lock:
+                wanted, self._wanted = self._wanted, None
+                if wanted is None:
+                    self._worker = None
+                    return
+            version, tools = wanted
+            try:
+                self._show(version, tools, self._made(version, tools))
+            except Exception as error:  # noqa: BLE001 - tools come from elsewhere; the old ones stay
+                self._failed(version, f"{type(error).__name__}: {error}")
+
+    def _show(self, version: str, tools: Tools, catalog: _Catalog) -> None:
         with self._lock:
-            if version != self._version:
-                return
+            if self._vectors is not None and version == self._version:
+                self._vectors.use(catalog.index, tools)
             self._catalog = catalog
             self._cache = OrderedDict()
-            if self._vectors is not None:
-                self._vectors.use(catalog.index, tools)
             if not self._first.done():
                 self._first.set_result(catalog)
 

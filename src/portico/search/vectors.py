@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from portico.model.errors import PorticoError
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
-from portico.search.model import Model, load
+from portico.search.model import Model, give_back_memory, load
 from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
 
@@ -134,6 +134,7 @@ class Vectors:
                     return
             try:
                 self._make(*wanted)
+                give_back_memory()
             except PorticoError as error:
                 self._give_up(str(error))
             except Exception as error:  # noqa: BLE001 - search goes on without vectors
@@ -162,6 +163,7 @@ class Vectors:
         if not self._embed(missing, ours, keys, file):
             return
         rows = b"".join([ours[key] for key in keys])
+        del ours, missing
         matrix = np.frombuffer(rows, "<f2").astype(np.float32).reshape(len(keys), -1)
         with self._lock:
             if self._wanted is None and not self._closed:
