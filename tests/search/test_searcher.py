@@ -25,12 +25,14 @@ class Source:
     def __init__(self, tools: list[dict[str, Any]], ready: bool = True) -> None:
         self.tools = tools
         self.asked = 0
+        self.entered = threading.Event()
         self.go = threading.Event()
         if ready:
             self.go.set()
 
     def __call__(self) -> Iterable[Mapping[str, Any]]:
         self.asked += 1
+        self.entered.set()
         assert self.go.wait(WAIT_S)
         return self.tools
 
@@ -77,6 +79,7 @@ async def test_of_catalogs_that_follow_each_other_only_the_last_is_indexed() -> 
     searcher = Searcher()
     first, second = Source(TOOLS, ready=False), Source(TOOLS)
     searcher.use("1", first)
+    assert await asyncio.to_thread(first.entered.wait, WAIT_S)
     searcher.use("2", second)
     searcher.use("3", Source([tool("a", "weather_map")]))
     first.go.set()
