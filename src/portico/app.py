@@ -124,7 +124,7 @@ def gateway_stdio(
         return runner.run(_to_the_end(serve()))
 
 
-def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared":
+def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared[Served]":
     from portico.config.paths import state_folder
     from portico.transport.sharing import Shared
 
@@ -152,16 +152,14 @@ def gateway_http(
     ready: Callable[[str, str | None], None] | None = None,
 ) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.config.paths import state_folder
-    from portico.gateway.serving import Served
-    from portico.transport.control import reachable
+    from portico.transport.sharing import hosted
 
     door = _Door(address, auth, hosts)
-    folder = os.path.join(state_folder(), "control")
+    shared = _shared(serving, drain_s, serving.key())
 
     async def serve() -> int:
-        served = Served(serving)
-        async with served.running(), reachable(folder, served.deeds, served.tell):
+        stop = asyncio.Event()
+        async with hosted(shared, stop) as served:
             await door.serve(
                 served.endpoint,
                 served.door,
@@ -169,6 +167,7 @@ def gateway_http(
                 limits=serving.config.gateway.limits,
                 drain_s=drain_s,
                 ready=ready,
+                stop=stop,
             )
         return 0
 
@@ -204,6 +203,7 @@ class _Door:
         limits: Mapping[str, Any] | None = None,
         drain_s: float,
         ready: Callable[[str, str | None], None] | None,
+        stop: asyncio.Event | None = None,
     ) -> None:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths."""
         from portico.transport.doors import Doors
@@ -223,7 +223,7 @@ class _Door:
             limits=Limits(**(limits or {})),
         )
         try:
-            await over_http(app, self._host, self._port, drain_s=drain_s, ready=told)
+            await over_http(app, self._host, self._port, drain_s=drain_s, ready=told, stop=stop)
         except OSError as error:
             raise UsageError(
                 f"cannot serve at {self._address}: {error.strerror or error}"

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.shared import ROOT
 
 
-def test_the_demo_serves_calls_itself_says_how_to_add_it_and_stays_up(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_demo_serves_searches_calls_says_how_to_add_it_and_stays_up(tmp_path: Path) -> None:
     environment = {**os.environ, "PORTICO_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-m", "portico.cli.demo"],
@@ -27,6 +30,7 @@ def test_the_demo_serves_calls_itself_says_how_to_add_it_and_stays_up(tmp_path: 
         assert demo.poll() is None
         demo.terminate()
         assert demo.wait(60) == 0
-    assert '"sky": "clear"' in said
-    assert "claude mcp add quickstart -- portico run" in said
-    assert "claude mcp add --transport http quickstart http://127.0.0.1:" in said
+    assert "time__get_current_time\n" in said
+    assert '"timezone": "Asia/Tokyo"' in said
+    assert "claude mcp add portico -- portico serve --config" in said
+    assert "claude mcp add --transport http portico http://127.0.0.1:" in said

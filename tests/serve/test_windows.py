@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import Piped
+from tests.support.running import Child, Piped
 from tests.support.shared import ROOT
+from tests.wrap.standing import until
 
 pytestmark = pytest.mark.slow
 
@@ -116,3 +117,16 @@ def test_another_account_in_the_environment_is_another_gateway(windows: Windows)
     known(ana)
     known(ben)
     assert who(ana, "two") != who(ben, "two")
+
+
+def test_windows_come_to_a_gateway_over_http(windows: Windows) -> None:
+    command = ["env", f"PORTICO_HOME={windows.home}", sys.executable, "-m", "portico", "serve"]
+    options = ["--config", str(windows.config), "--expose", "all", "--http", "127.0.0.1:0"]
+    gateway = Child([*command, *options])
+    with ExitStack() as stack:
+        stack.callback(gateway.stop)
+        until(lambda: "serving http" in gateway.stderr(), "it does not serve")
+        first, second = windows.open(), windows.open()
+        known(first)
+        assert who(first) == who(second), first.stderr() + second.stderr() + gateway.stderr()
+        assert len(windows.starts("one")) == 1

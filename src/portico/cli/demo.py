@@ -40,10 +40,8 @@ def main() -> int:
         if not _filled(gateway):
             gateway.terminate()
             return gateway.wait() or 1
-        query = f'{{"query": "{_QUERY}", "limit": 2}}'
-        execute = f'{{"name": "{_TOOL}", "arguments": {_ARGUMENTS}}}'
-        for words in (("search_tools", query), ("execute_tool", execute)):
-            if _start("call", url, *words).wait() != 0:
+        for words in (("search", _QUERY, "--limit", "2"), ("call", _TOOL, _ARGUMENTS)):
+            if _start(*words, "--config", str(config)).wait() != 0:
                 gateway.terminate()
                 return gateway.wait() or 1
         print(_how_to_add(config, url), flush=True)

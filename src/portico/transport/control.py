@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,7 @@ from portico.transport.sockets import (
     names,
 )
 
-__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names", "reachable"]
+__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names"]
 
 Order = Mapping[str, Any]
 """What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
@@ -167,22 +167,6 @@ class Control:
             await asyncio.gather(heard, said, return_exceptions=True)
 
 
-@contextlib.asynccontextmanager
-async def reachable(
-    folder: str, deeds: Mapping[str, Deed], report: Callable[[str], None]
-) -> AsyncGenerator[None, None]:
-    """Let the user ask for as long as a block runs; where that cannot be, say so and go on."""
-    control = Control(folder, deeds)
-    try:
-        await control.open()
-    except OSError as error:
-        report(f"`portico status` cannot reach this process: {error.strerror or error}")
-    try:
-        yield
-    finally:
-        await control.close()
-
-
 def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:
     """What a running Portico answers, always with `ok`; None if that one is dead."""
     for answer in follow(folder, name, do, within_s, **more):
@@ -238,8 +222,7 @@ async def _say_all(lines: AsyncIterator[dict[str, Any]], writer: asyncio.StreamW
 
 
 async def _hand_over(door: Door, order: Order, writer: asyncio.StreamWriter) -> None:
-    transport = writer.transport
-    assert isinstance(transport, asyncio.Transport)
+    transport = cast("asyncio.Transport", writer.transport)  # uvloop's is one, but does not say so
     try:
         answer, take = door.open(order)
     except PorticoError as error:

@@ -9,7 +9,7 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -56,14 +56,17 @@ def _to_stderr(words: str) -> None:
     sys.stderr.flush()
 
 
-class Shared(Struct, frozen=True):
+H_co = TypeVar("H_co", bound=House, covariant=True)
+
+
+class Shared(Struct, Generic[H_co], frozen=True):
     """Which gateway, and how to be its owner."""
 
     folder: str
     """Where the control sockets are."""
     key: str
     """The name of the gateway among others: short, and safe in a file's name."""
-    own: Callable[[], AbstractAsyncContextManager[House]]
+    own: Callable[[], AbstractAsyncContextManager[H_co]]
     """Entered only by the owner, and left when it has served its last client."""
     version: str
     """Of this Portico: only the same ones share a gateway."""
@@ -73,7 +76,7 @@ class Shared(Struct, frozen=True):
 
 
 async def serve_shared(
-    shared: Shared, *, out: int | None = None, stop: asyncio.Event | None = None
+    shared: Shared[House], *, out: int | None = None, stop: asyncio.Event | None = None
 ) -> None:
     """Serve one client on stdin and stdout, as owner or bridge, until it leaves or SIGTERM comes.
 
@@ -91,7 +94,20 @@ async def serve_shared(
         )
 
 
-async def _place(shared: Shared, turn: int) -> Ownership | Attached | Unfit:
+@contextlib.asynccontextmanager
+async def hosted(shared: Shared[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
+    """Have a gateway whose own clients come otherwise; those on stdin are let in as well, unless
+    another process has it already. When `stop` is set, they are sent to the next owner."""
+    try:
+        place = Ownership.taken(shared.folder, shared.key)
+    except OSError as error:
+        shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
+        place = None
+    async with _hosting(shared, place, stop) as house:
+        yield house
+
+
+async def _place(shared: Shared[House], turn: int) -> Ownership | Attached | Unfit:
     """The lock, or a connection to whoever holds it, or why we are on our own."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _SEEK_S
@@ -117,8 +133,8 @@ async def _place(shared: Shared, turn: int) -> Ownership | Attached | Unfit:
 
 @contextlib.asynccontextmanager
 async def _hosting(
-    shared: Shared, place: Ownership | Unfit, stop: asyncio.Event
-) -> AsyncGenerator[House, None]:
+    shared: Shared[H_co], place: Ownership | Unfit | None, stop: asyncio.Event
+) -> AsyncGenerator[H_co, None]:
     """Have the gateway and let others in; when `stop` is set, send them to the next owner."""
     ownership = place if isinstance(place, Ownership) else None
     if isinstance(place, Unfit):
@@ -157,7 +173,7 @@ async def _hosting(
         await guests.close()
 
 
-async def _listen(shared: Shared, control: Control, ownership: Ownership | None) -> None:
+async def _listen(shared: Shared[House], control: Control, ownership: Ownership | None) -> None:
     """Be there for operators and, if we own it, for other clients."""
     try:
         await control.open()
@@ -169,7 +185,7 @@ async def _listen(shared: Shared, control: Control, ownership: Ownership | None)
             ownership.release()
 
 
-async def _bridged(shared: Shared, place: Attached, out: int, stop: asyncio.Event) -> None:
+async def _bridged(shared: Shared[House], place: Attached, out: int, stop: asyncio.Event) -> None:
     """Serve the client from wherever the gateway is, and at last perhaps from here."""
     writer = writer_to(out)
     bridge = Bridge(writer, stop, max_line=shared.max_line)
@@ -203,7 +219,7 @@ class _Last(Struct, frozen=True):
 
 
 async def _carried(
-    shared: Shared, bridge: Bridge, place: Attached, stop: asyncio.Event
+    shared: Shared[House], bridge: Bridge, place: Attached, stop: asyncio.Event
 ) -> _Last | None:
     """Go from owner to owner until we are one; None if the client leaves before."""
     loop = asyncio.get_running_loop()
