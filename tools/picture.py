@@ -7,15 +7,19 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "terminal.svg"
 COMMANDS = (
-    "portico inspect examples/quickstart.py",
-    """portico call examples/quickstart.py forecast '{"city": "Oslo", "days": 2}'""",
-    """portico call examples/quickstart.py forecast '{"town": "Oslo"}'""",
+    "portico servers add time -- mcp-server-time",
+    "portico servers add git -- mcp-server-git",
+    """portico search "what time is it in Tokyo" --limit 2""",
+    """portico call time__get_current_time '{"timezone": "Asia/Tokyo"}'""",
+    """portico call time__get_current_time '{"city": "Tokyo"}'""",
+    "portico status",
 )
 COLUMNS = 100
 LINE, CHARACTER, MARGIN = 19, 8.4, 18
@@ -24,16 +28,19 @@ LINE, CHARACTER, MARGIN = 19, 8.4, 18
 def main() -> None:
     """Run the commands and draw what they said."""
     lines: list[tuple[str, str]] = []
-    for command in COMMANDS:
-        lines += [("command", f"$ {command}"), *(("said", line) for line in _run(command))]
-        lines.append(("said", ""))
+    with tempfile.TemporaryDirectory() as home:
+        for command in COMMANDS:
+            said = [("said", _cut(line.replace(home, "~"))) for line in _run(command, home)]
+            lines += [("command", f"$ {command}"), *said, ("said", "")]
     TARGET.write_text(_svg(lines[:-1]), encoding="utf-8")
     print(TARGET.relative_to(ROOT))
 
 
-def _run(command: str) -> list[str]:
+def _run(command: str, home: str) -> list[str]:
     words = [sys.executable, "-m", *shlex.split(command)]
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "PATH": path}
+    environment["PORTICO_HOME"] = home
     ran = subprocess.run(
         words,
         cwd=ROOT,
@@ -44,6 +51,10 @@ def _run(command: str) -> list[str]:
         check=False,
     )
     return ran.stdout.rstrip().splitlines()
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…"
 
 
 def _svg(lines: list[tuple[str, str]]) -> str:
