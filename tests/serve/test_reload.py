@@ -1,0 +1,164 @@
+"""A running gateway follows its config file and signals, and drops no call on the way."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.rigs.running import bad, shelf
+from tests.serve.gateway import Entry, Gateway, Pipes, command, result_of, text_in, written
+from tests.support.running import WAIT_S
+from tests.wrap.faults import alive, descendants, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-reload")]
+
+
+class Place:
+    """A folder with a config of servers whose tools are words in files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.config = folder / "portico.toml"
+
+    def shelf(self, name: str, words: str) -> Entry:
+        """A server with these tools."""
+        (self.folder / name).write_text(words)
+        return command(shelf(self.folder / name))
+
+    def write(self, **servers: Entry) -> None:
+        """The config from now on; all tools are listed."""
+        written(self.config, servers, gateway={"expose": "all"})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path)
+    made.write(one=made.shelf("one", "first lists"), slow=command(bad("stdio", "plain")))
+    with Pipes(made.home, made.config) as gateway:
+        gateway.initialize()
+        assert until(lambda: not any(one["pending"] for one in gateway.status().values()))
+    return made
+
+
+def listed(gateway: Pipes) -> set[str]:
+    """What there is, the many tools of `slow` apart."""
+    return {name for name in gateway.tools() if not name.startswith("slow__")}
+
+
+@contextmanager
+def running(place: Place) -> Iterator[Pipes]:
+    """A gateway that knew its servers from before, and has asked them again."""
+    with Pipes(place.home, place.config) as gateway:
+        gateway.initialize()
+        gateway.said("refresh_tools")
+        assert len(pids(gateway)) == 2
+        yield gateway
+
+
+def pids(gateway: Pipes) -> set[int]:
+    """The processes of its servers."""
+    kin = alive(descendants(gateway.process.pid))
+    return {pid for pid in kin if "/rigs/" in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+def test_a_server_is_added_changed_and_removed_while_a_call_runs(place: Place) -> None:
+    slow = command(bad("stdio", "plain"))
+    with running(place) as gateway:
+        before, asked = pids(gateway), gateway.said("one__lists")
+        held = gateway.start("tools/call", {"name": "slow__slow", "arguments": {"ms": 4000}})
+        one, two = place.shelf("one", "first lists"), place.shelf("two", "second")
+        place.write(one=one, two=two, slow=slow)
+        assert until(lambda: listed(gateway) == {"one__first", "one__lists", "two__second"})
+        # It is not asked again, nor started again: it went on undisturbed.
+        assert gateway.said("one__lists") == asked
+        changed = place.shelf("another", "changed")
+        place.write(one=changed, two=two)
+        assert until(lambda: listed(gateway) == {"one__changed", "two__second"})
+        assert not any(name.startswith("slow__") for name in gateway.tools())
+        assert gateway.said("one__changed") == "changed"
+        # Its server has left the config meanwhile, and finishes what it had.
+        assert "slept 4000 ms" in str(gateway.answer_to(held))
+        assert until(lambda: not pids(gateway) & before), "what left the config still runs"
+    assert "has changed and is taken over" in gateway.stderr()
+
+
+def test_a_broken_file_is_reported_and_the_old_config_stays(place: Place) -> None:
+    with running(place) as gateway:
+        whole = place.config.read_text()
+        for broken, words in (
+            ('[servers.one\ncommand = "x"', "portico.toml:1"),
+            ('[servers.one]\ncomand = "x"', "servers.one.comand"),
+        ):
+            place.config.write_text(broken)
+            assert until(lambda expected=words: expected in gateway.stderr())
+            assert gateway.said("one__first") == "first"
+        place.config.unlink()
+        assert until(lambda: "is gone; going on" in gateway.stderr())
+        assert gateway.said("one__first") == "first"
+        place.config.write_text(whole.replace("[servers.one]", "[servers.uno]"))
+        assert until(lambda: listed(gateway) == {"uno__first", "uno__lists"})
+
+
+def test_a_file_that_is_only_touched_changes_nothing(place: Place) -> None:
+    with running(place) as gateway:
+        before, asked = pids(gateway), gateway.said("one__lists")
+        place.config.write_text(place.config.read_text() + "\n# a comment\n")
+        assert until(lambda: "is taken over" in gateway.stderr())
+        assert gateway.said("one__lists") == asked
+        assert pids(gateway) == before
+        assert gateway.received_before() == []
+
+
+def test_a_hang_up_has_all_servers_asked_again(place: Place) -> None:
+    with running(place) as gateway:
+        (place.folder / "one").write_text("first lists later")
+        gateway.process.send_signal(signal.SIGHUP)
+        assert until(lambda: "one__later" in gateway.tools())
+        assert gateway.said("one__later") == "later"
+
+
+def test_a_client_is_told_of_what_a_new_file_brings(place: Place) -> None:
+    with running(place) as gateway:
+        one, two = place.shelf("one", "first lists"), place.shelf("two", "second")
+        place.write(one=one, two=two, slow=command(bad("stdio", "plain")))
+        while gateway.receive().get("method") != "notifications/tools/list_changed":
+            pass
+        assert "two__second" in gateway.tools()
+
+
+SLOW = {"name": "slow__slow", "arguments": {"ms": 1500}}
+
+
+def busy(status: dict[str, Entry]) -> bool:
+    """True while the slow server has a call to answer."""
+    return any(one["busy"] for one in status["slow"]["connections"])
+
+
+def test_a_term_signal_lets_a_running_call_finish(place: Place) -> None:
+    with running(place) as gateway:
+        held = gateway.start("tools/call", SLOW)
+        assert until(lambda: busy(gateway.status()))
+        gateway.process.terminate()
+        assert "slept 1500 ms" in str(gateway.answer_to(held))
+        assert gateway.process.wait(WAIT_S) == 0
+
+
+def test_a_term_signal_lets_a_running_call_finish_over_http(place: Place) -> None:
+    answers: list[dict[str, Any]] = []
+    with Gateway(place.home, place.config, "--drain", "20") as served:
+        # Its client cannot take its leave any more.
+        with suppress(OSError), served.client() as client:
+            assert until(lambda: "slow__slow" in str(client.ask("tools/list")))
+            calling = Thread(target=lambda: answers.append(client.ask("tools/call", SLOW)))
+            calling.start()
+            assert until(lambda: busy(served.status()))
+            served.process.terminate()
+            calling.join(WAIT_S)
+            served.process.wait(WAIT_S)
+        assert served.process.returncode == 0
+    assert "slept 1500 ms" in text_in(result_of(answers[0]))
