@@ -32,6 +32,8 @@ from portico.state.hub import ChangeHub
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _KINDS = ("tools", "resources", "prompts")
 _ERROR_KEY = "portico/error"
+_LEVEL_S = 2.0
+"""How long servers may take to hear which log messages a client wants."""
 _CONFIGURED = ("start", "network", "refused")
 """Kinds of failures that a wrong entry of the config may be behind."""
 
@@ -241,10 +243,20 @@ class GatewayEndpoint:
     async def _answer(self, request: Request, context: Context) -> Response:
         response = await self._core.answer(request, context)
         if request.method == "logging/setLevel" and response.result:
-            level = decode_params(request, _Level).level
-            for name in self.servers():
-                await self._house.members[name].upstream.set_level(level, request, context)
+            await self._set_level(decode_params(request, _Level).level, request, context)
         return response
+
+    async def _set_level(self, level: str, request: Request, context: Context) -> None:
+        """Tell all servers, without waiting for one that does not answer."""
+        upstreams = [self._house.members[name].upstream for name in self.servers()]
+        telling = [
+            asyncio.ensure_future(upstream.set_level(level, request, context))
+            for upstream in upstreams
+        ]
+        for task in telling:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if telling:
+            await asyncio.wait(telling, timeout=_LEVEL_S)
 
     async def _beyond(self, request: Request, context: Context) -> Response:
         if request.method == "tools/call":

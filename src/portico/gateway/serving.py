@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
+from time import perf_counter
 from typing import Any
 
 from portico.catalog.disk import Store
@@ -100,7 +101,7 @@ class Served:
         house = self.house
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
-            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+            loop.add_signal_handler(signal.SIGHUP, house.start)
         watched = None
         if self._serving.read is not None:
             watched = Watched(self.house.config.path, self._serving.read, house.apply, self.tell)
@@ -124,9 +125,6 @@ class Served:
         report(words)
         self.journal.event(words)
 
-    def _hung_up(self) -> None:
-        self.house.start()
-
     def _witnessed(
         self,
         request: Request,
@@ -136,7 +134,7 @@ class Served:
         response: Response | None,
         began: float,
     ) -> None:
-        took_s = loop_time() - began
+        took_s = perf_counter() - began
         how = outcome(request, response)
         self.metrics.called(request, server, name, how, took_s)
         self.journal.called(request, context, server, name, how, took_s)
@@ -157,13 +155,6 @@ class Served:
             raise PorticoError(f"there is no server {server!r} here")
         await house.refresh(list(house.members) if server is None else [server])
         return await self._status(order)
-
-
-def loop_time() -> float:
-    """The clock by which calls are measured."""
-    from time import perf_counter
-
-    return perf_counter()
 
 
 def _searcher(search: Search, folder: str, tell: Callable[[str], None]) -> Searcher:
