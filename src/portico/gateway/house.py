@@ -26,6 +26,8 @@ SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
 ANNOUNCE_S = 0.5
 """What changes within this time is told at once."""
+SETTLE_S = 3.0
+"""The same while several servers are being asked, which answer one after the other."""
 
 
 class Searcher(Protocol):
@@ -170,6 +172,8 @@ class House:
         chosen = [self.members[name] for name in servers if name in self.members]
         await asyncio.gather(*(self._survey(member) for member in chosen))
         self._changed()
+        if self._announcing is not None and not self._asking():
+            self._announce_in(ANNOUNCE_S)
 
     async def _survey(self, member: Member) -> None:
         await member.survey()
@@ -196,7 +200,15 @@ class House:
         if self._indexed:
             self._index()
         if self._announcing is None:
-            self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+            self._announce_in(SETTLE_S if self._asking() > 1 else ANNOUNCE_S)
+
+    def _asking(self) -> int:
+        return sum(member.asking for member in self.members.values())
+
+    def _announce_in(self, pause_s: float) -> None:
+        if self._announcing is not None:
+            self._announcing.cancel()
+        self._announcing = asyncio.get_running_loop().call_later(pause_s, self._announce)
 
     def _announce(self) -> None:
         self._announcing = None
