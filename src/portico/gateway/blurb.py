@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from portico.catalog.share import Share
 
-MAX_CHARS = 1100
-"""For all servers together: a model reads it in every conversation."""
+MAX_COST = 1000
+"""For all servers together, about four to a token: a model reads it in every conversation."""
 _MAX_ABOUT = 70
 _MOST_READ = 60
 """Tool names looked at, of a server that has thousands."""
@@ -41,16 +41,21 @@ def blurb(servers: Sequence[Behind]) -> str:
         return "no servers yet"
     for told in (_fully, _counted, lambda behind: behind.name):
         words = ", ".join(map(told, servers))
-        if len(words) <= MAX_CHARS:
+        if _cost(words) <= MAX_COST:
             return words
     names: list[str] = []
     size = 0
     for behind in servers:
-        size += len(behind.name) + 2
-        if size > MAX_CHARS - 20:
+        size += _cost(behind.name) + 2
+        if size > MAX_COST - 20:
             break
         names.append(behind.name)
     return f"{', '.join(names)} and {len(servers) - len(names)} more"
+
+
+def _cost(words: str) -> int:
+    """Its length; figures and letters beyond ASCII count twice, as they do in tokens."""
+    return len(words) + sum(char.isdigit() or not char.isascii() for char in words)
 
 
 def _fully(behind: Behind) -> str:
@@ -73,6 +78,8 @@ def topics(server: str, share: Share) -> list[str]:
     own = {word.lower() for word in _WORDS.findall(server)}
     for name in share.listed("tools").keys[:_MOST_READ]:
         seen.update(_things(name, own))
+    for plural in [word for word in seen if word.endswith("s") and word[:-1] in seen]:
+        seen[plural[:-1]] += seen.pop(plural)
     return [word for word, _ in seen.most_common(_MOST_TOPICS)]
 
 

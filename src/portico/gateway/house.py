@@ -187,7 +187,7 @@ class House:
             for endpoint in self._endpoints.values():
                 endpoint.updated(member.name, change)
         else:
-            member.problem = ""
+            member.problem = member.missing()
             self._changed()
 
     def _changed(self) -> None:
@@ -239,9 +239,11 @@ class House:
     async def _let_go(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain
-        while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
-            await asyncio.sleep(0.1)
-        await member.upstream.close()
+        try:
+            while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
+                await asyncio.sleep(0.1)
+        finally:  # also when the gateway ends meanwhile
+            await member.upstream.close()
 
     async def close(self) -> None:
         """End all servers, at the same time."""
@@ -304,7 +306,8 @@ class House:
 
     def pending(self, servers: Iterable[str]) -> list[str]:
         """Those of them that never said what they offer."""
-        return [name for name in servers if name in self.members and self.members[name].is_pending]
+        known = self.union.shares
+        return [name for name in servers if name in self.members and name not in known]
 
     def _index(self) -> None:
         union = self.union

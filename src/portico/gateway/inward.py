@@ -19,19 +19,19 @@ class Mistake(PorticoError):
     """What is wrong with a call, in words that tell a model how to make it right."""
 
 
-class _Wanted(Struct):
+class _Wanted(Struct, forbid_unknown_fields=True):
     name: str = ""
     arguments: Raw = NO_RAW
     timeout_s: float | None = None
 
 
-class _Execute(Struct):
-    arguments: Raw = NO_RAW
+class _Execute(Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: _Wanted
 
 
-_outer = msgspec.json.Decoder(_Execute).decode
+_execute = msgspec.json.Decoder(_Execute).decode
 _wanted = msgspec.json.Decoder(_Wanted).decode
-_KEYS = ("name", "arguments", "timeout_s")
 
 
 def called(request: Request, tool: str) -> Request:
@@ -61,31 +61,45 @@ def referring(request: Request, key: str, value: str) -> Request:
 
 def executed(request: Request, union: Union) -> tuple[Place, Request]:
     """What `execute_tool` asks for; raises Mistake."""
+    more = None
     try:
-        given = bytes(_outer(request.params or b"{}").arguments)
-        wanted = _wanted(given or b"{}")
-    except msgspec.DecodeError as error:
-        raise Mistake(f"execute_tool: {error}; {_SHAPE}") from None
+        wanted = _execute(request.params).arguments
+    except msgspec.DecodeError:
+        # Whatever else came with the call (progress token, answers of an earlier round) goes along.
+        more = members(request.params)
+        wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")
     place = union.tool(wanted.name)
     if place is None:
         raise UnknownTool(wanted.name)
-    strange = [key for key in members(given) if key not in _KEYS]
-    if strange:
-        names = ", ".join(f"`{key[:40]}`" for key in strange[:5])
-        raise Mistake(f"execute_tool: {names} must stand inside `arguments`; {_SHAPE}")
     tool = place[1]
     arguments = _unwrapped(bytes(wanted.arguments))
     _check(place, wanted.name, arguments)
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
         raise Mistake("execute_tool: timeout_s must be more than 0")
-    fields = members(request.params)
-    # Whatever else came with the call (progress token, answers of an earlier round) goes along.
-    fields["name"], fields["arguments"] = Raw(encode(tool)), Raw(arguments)
-    params = encode(fields)
+    name = encode(tool)
+    if more is None:
+        params = b'{"name":%b,"arguments":%b}' % (name, arguments)
+    else:
+        params = encode({**more, "name": Raw(name), "arguments": Raw(arguments)})
     return place, msgspec.structs.replace(request, params=params, name=tool, timeout_s=timeout)
+
+
+def _read(given: bytes) -> _Wanted:
+    """The arguments of `execute_tool`; raises Mistake."""
+    try:
+        return _wanted(given or b"{}")
+    except msgspec.DecodeError as error:
+        known = _Wanted.__struct_fields__
+        strange = [f"`{key[:40]}`" for key in members(given) if key not in known]
+        if strange:
+            names = ", ".join(strange[:5])
+            why = f"{names} must stand inside `arguments`"
+        else:
+            why = str(error)
+        raise Mistake(f"execute_tool: {why}; {_SHAPE}") from None
 
 
 class UnknownTool(Mistake):

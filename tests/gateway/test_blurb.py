@@ -1,0 +1,35 @@
+"""What is behind a gateway, in few words."""
+
+from portico.catalog.facts import Facts, Listed
+from portico.catalog.share import Share
+from portico.gateway.blurb import MAX_COST, Behind, blurb
+from portico.model.version import LATEST_LEGACY
+
+
+def behind(name: str, *tools: str, about: str = "") -> Behind:
+    """A server with tools of these names."""
+    listed = Listed(tuple(b"{}" for _ in tools), tools)
+    facts = Facts(LATEST_LEGACY, b"{}", {"tools": listed}, 0.0)
+    return Behind(name, about, Share(name, facts, 64))
+
+
+def test_a_server_is_told_by_what_its_tools_are_about() -> None:
+    told = blurb([behind("github", "create_issue", "listIssues", "close-issue", "get_branch")])
+    assert told == "github (4: issue, branch)"
+
+
+def test_its_own_words_come_first() -> None:
+    assert blurb([behind("x", "do_it", about="Books and\nfilms")]) == "x (1: Books and films)"
+
+
+def test_one_that_said_nothing_yet_is_starting() -> None:
+    assert blurb([Behind("x", "", None)]) == "x (starting)"
+
+
+def test_many_servers_get_few_words() -> None:
+    for count, name in ((30, "server"), (200, "server"), (3000, "サーバー"), (500, "0123456789")):
+        told = blurb([behind(f"{name}{n}", "find_books", about="a" * 60) for n in range(count)])
+        doubled = sum(char.isdigit() or not char.isascii() for char in told)
+        assert len(told) + doubled <= MAX_COST + 20, told
+        assert told.startswith(f"{name}0")
+    assert told.endswith("more")
