@@ -24,6 +24,28 @@ def test_a_listed_uri_is_its_listers_even_if_a_template_of_another_matches() -> 
     assert owners.owner("http://nobody") is None
 
 
+def test_of_several_templates_that_match_the_first_servers_counts() -> None:
+    owners = Ownership(
+        [
+            Owned("a", [], ["memo://{+rest}", "git://{repo}/{path}"]),
+            Owned("b", [], ["memo://notes/{name}", "git://{repo}", "{+anything}"]),
+        ]
+    )
+    assert owners.owner("memo://notes/x") == "a"
+    assert owners.owner("git://portico/readme") == "a"
+    assert owners.owner("git://portico") == "b"
+    assert owners.owner("file:///x") == "b"
+
+
+def test_templates_without_number_are_listed_but_not_all_matched() -> None:
+    many = [f"x{number}://{{id}}" for number in range(10_000)]
+    owners = Ownership([Owned("a", [], many), Owned("b", [], ["y://{id}"])])
+    assert owners.owner("x7://1") == "a"
+    assert owners.owner("x9999://1") is None
+    assert owners.owner("x9999://{id}") == "a"
+    assert owners.owner("y://1") == "b"
+
+
 def test_a_second_template_can_still_be_filled_in() -> None:
     owners = Ownership([Owned("a", [], ["file:///{name}"]), Owned("b", [], ["file:///{name}"])])
     shown = owners.shown("b", "file:///{name}")

@@ -51,9 +51,9 @@ def listed(gateway: Pipes) -> set[str]:
 
 
 @contextmanager
-def running(place: Place) -> Iterator[Pipes]:
+def running(place: Place, *options: str) -> Iterator[Pipes]:
     """A gateway that knew its servers from before, and has asked them again."""
-    with Pipes(place.home, place.config) as gateway:
+    with Pipes(place.home, place.config, *options) as gateway:
         gateway.initialize()
         gateway.said("refresh_tools")
         assert len(pids(gateway)) == 2
@@ -64,6 +64,11 @@ def pids(gateway: Pipes) -> set[int]:
     """The processes of its servers."""
     kin = alive(descendants(gateway.process.pid))
     return {pid for pid in kin if "/rigs/" in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+def busy(status: dict[str, Entry]) -> bool:
+    """True while the slow server has a call to answer."""
+    return any(one["busy"] for one in status["slow"]["connections"])
 
 
 def test_a_server_is_added_changed_and_removed_while_a_call_runs(place: Place) -> None:
@@ -104,6 +109,27 @@ def test_a_broken_file_is_reported_and_the_old_config_stays(place: Place) -> Non
         assert until(lambda: listed(gateway) == {"uno__first", "uno__lists"})
 
 
+def test_a_new_server_that_hangs_holds_up_neither_the_file_nor_others(place: Place) -> None:
+    with running(place) as gateway:
+        one, slow = place.shelf("one", "first lists"), command(bad("stdio", "plain"))
+        place.write(one=one, slow=slow, hangs=command(["sleep", "1000"]))
+        assert until(lambda: "hangs" in gateway.status())
+        place.write(one=one, slow=slow, two=place.shelf("two", "second"))
+        assert until(lambda: "two__second" in gateway.tools(), within_s=12)
+        assert "hangs" not in gateway.status()
+
+
+def test_what_has_left_the_config_does_not_outlive_the_gateway(place: Place) -> None:
+    with running(place, "--drain", "1") as gateway:
+        kin = pids(gateway)
+        gateway.start("tools/call", {"name": "slow__slow", "arguments": {"ms": 100_000}})
+        assert until(lambda: busy(gateway.status()))
+        place.write(one=place.shelf("one", "first lists"))
+        assert until(lambda: "slow" not in gateway.status())
+        assert alive(kin) == kin
+    assert not alive(kin)
+
+
 def test_a_file_that_is_only_touched_changes_nothing(place: Place) -> None:
     with running(place) as gateway:
         before, asked = pids(gateway), gateway.said("one__lists")
@@ -132,11 +158,6 @@ def test_a_client_is_told_of_what_a_new_file_brings(place: Place) -> None:
 
 
 SLOW = {"name": "slow__slow", "arguments": {"ms": 1500}}
-
-
-def busy(status: dict[str, Entry]) -> bool:
-    """True while the slow server has a call to answer."""
-    return any(one["busy"] for one in status["slow"]["connections"])
 
 
 def test_a_term_signal_lets_a_running_call_finish(place: Place) -> None:

@@ -5,7 +5,10 @@ matches; a second owner's is shown as `portico://SERVER/<escaped uri>`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     from portico.definitions.templates import UriTemplate
 
 SCHEME = "portico://"
+_MOST_TEMPLATES = 500
+"""So many of a server are matched: others' results must not wait for one that has thousands."""
+_MOST_KNOWN = 5_000
 
 
 class Owned(Struct, frozen=True):
@@ -33,6 +39,7 @@ class Ownership:
         self._owned: list[Owned] = []
         self._listed: dict[str, str] = {}
         self._templates: dict[str, str] = {}
+        self._matched: dict[str, str | None] = {}
         self.shadowed: dict[str, set[str]] = {}
         """By server, the URIs and templates that another one owns."""
         for owned in servers:
@@ -43,29 +50,41 @@ class Ownership:
                         self.shadowed.setdefault(owned.server, set()).add(key)
             self._owned.append(owned)
 
-    @cached_property
-    def _families(self) -> "list[tuple[str, UriTemplate]]":
-        from portico.definitions.errors import DefinitionError
-        from portico.definitions.templates import UriTemplate
-
-        found = []
-        for owned in self._owned:
-            for template in owned.templates:
-                try:
-                    found.append((owned.server, UriTemplate(template)))
-                except DefinitionError:
-                    continue  # not one that can be matched; its server still lists it
-        return found
-
     def owner(self, uri: str) -> str | None:
         """The server whose URI this is; None if nobody lists it or has a template for it."""
         listed = self._listed.get(uri) or self._templates.get(uri)
         if listed is not None:
             return listed
-        for server, template in self._families:
+        if uri not in self._matched:
+            if len(self._matched) >= _MOST_KNOWN:
+                self._matched.clear()
+            self._matched[uri] = self._match(uri)
+        return self._matched[uri]
+
+    def _match(self, uri: str) -> str | None:
+        families = self._families
+        sizes = {len(start) for start in families}
+        near = [family for size in sizes for family in families.get(uri[:size], ())]
+        for _, server, template in sorted(near, key=itemgetter(0)):
             if template.match(uri) is not None:
                 return server
         return None
+
+    @cached_property
+    def _families(self) -> "dict[str, list[tuple[int, str, UriTemplate]]]":
+        """By the text before their first variable, the templates in their order."""
+        from portico.definitions.errors import DefinitionError
+        from portico.definitions.templates import UriTemplate
+
+        found: dict[str, list[tuple[int, str, UriTemplate]]] = {}
+        numbers = count()
+        for owned in self._owned:
+            for text in owned.templates[:_MOST_TEMPLATES]:
+                family = found.setdefault(text.partition("{")[0], [])
+                # One that cannot be matched is still listed.
+                with suppress(DefinitionError):
+                    family.append((next(numbers), owned.server, UriTemplate(text)))
+        return found
 
     def shown(self, server: str, uri: str) -> str:
         """How a URI of this server's is shown to clients."""

@@ -127,10 +127,9 @@ class Desk:
             return Mistake(f"{name} is no tool of a server: call it directly")
         server = name.partition(SEPARATOR)[0]
         if server in self._servers() and self._house.pending([server]):
-            return Mistake(
-                f"{server} has not said yet which tools it has: try again in a moment; "
-                "gateway_status tells how it is"
-            )
+            error = self._house.status([server])["servers"][0]["error"]
+            why = error or "it is being asked, try again in a moment"
+            return Mistake(f"{server} has not said yet which tools it has: {why}")
         return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
 
     async def _search(self, raw: bytes, context: Context) -> Answer:

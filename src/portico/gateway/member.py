@@ -101,11 +101,11 @@ class Member:
         except (McpError, TargetError) as error:
             self.problem = str(error)
         else:
-            self.problem = self._missing()
+            self.problem = self.missing()
         finally:
             self.asking = False
 
-    def _missing(self) -> str:
+    def missing(self) -> str:
         """What it has, as it says, but could not list."""
         catalog = self.upstream.offered()
         if catalog is None:

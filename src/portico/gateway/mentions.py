@@ -12,7 +12,7 @@ from portico.model.message import Response
 from portico.model.session import Session
 
 _MOST = 1000
-"""URIs kept for each client, the newest."""
+"""URIs looked at in one result, and kept for each client, the newest."""
 _MOST_PRINCIPALS = 100
 _KEYS = ("uri", "resourceUri", "ui/resourceUri")
 _MARK = b'ri"'
@@ -64,6 +64,7 @@ class Mentions:
 def _walk(value: Any, server: str, owners: Ownership, known: _Known) -> bool:
     """Note every URI, and show it as it must be; True if anything is shown differently."""
     changed = False
+    seen = 0
     waiting = [value]
     while waiting:
         at = waiting.pop()
@@ -73,7 +74,8 @@ def _walk(value: Any, server: str, owners: Ownership, known: _Known) -> bool:
             for key, of in at.items():
                 if isinstance(of, dict | list):
                     waiting.append(of)
-                elif key in _KEYS and isinstance(of, str):
+                elif key in _KEYS and isinstance(of, str) and seen < _MOST:
+                    seen += 1
                     shown = owners.shown(server, of)
                     if shown != of:
                         at[key] = shown

@@ -1,8 +1,8 @@
 """Follows the config file: a good change is applied, of a broken one the operator is told."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from portico.config.schema import Config
 from portico.gateway.asked import stamp
@@ -18,7 +18,7 @@ class Watched:
         self,
         path: str,
         read: Callable[[str], Config],
-        apply: Callable[[Config], Awaitable[None]],
+        apply: Callable[[Config], Coroutine[Any, Any, None]],
         report: Callable[[str], None],
         every_s: float = EVERY_S,
     ) -> None:
@@ -29,6 +29,7 @@ class Watched:
         self._every_s = every_s
         self._known = stamp(path)
         self._watching: asyncio.Task[None] | None = None
+        self._applying: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Look at the file from now on."""
@@ -36,10 +37,11 @@ class Watched:
 
     async def close(self) -> None:
         """Look no longer."""
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+        tasks = {*self._applying, *([self._watching] if self._watching is not None else [])}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _watch(self) -> None:
         while True:
@@ -64,4 +66,7 @@ class Watched:
             self._report(f"the config is not taken over, the old one stays:\n{error}")
             return
         self._report(f"{self._path} has changed and is taken over")
-        await self._apply(config)
+        # The file is looked at again while a new server takes its time to start.
+        applying = asyncio.create_task(self._apply(config))
+        self._applying.add(applying)
+        applying.add_done_callback(self._applying.discard)
