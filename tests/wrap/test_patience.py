@@ -13,13 +13,13 @@ import httpx2
 import pytest
 
 from portico.chain.mirror import MirrorEndpoint
+from portico.state.report import failed
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
 from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
-from portico.state.report import failed
 from tests.rigs.running import bad
 from tests.support.messages import initialize, modern
 from tests.support.web import Site, serving, tool_call
