@@ -113,6 +113,19 @@ def test_any_query_is_answered(gateway: Pipes, query: str) -> None:
     assert len(text_in(result)) < 5_000
 
 
+def test_hundreds_of_calls_at_once_are_each_answered_with_their_own(gateway: Pipes) -> None:
+    calls = {}
+    for number in range(300):
+        text = f"{number} é"
+        call = {"name": "well__echo", "arguments": {"text": text}}
+        if number % 3 == 0:
+            text, call = "book", {"name": "shelf__book"}
+        params = {"name": "execute_tool", "arguments": call}
+        calls[gateway.start("tools/call", params)] = text
+    answers = {id: text_in(result_of(gateway.answer_to(id))) for id in calls}
+    assert answers == calls
+
+
 def test_several_queries_are_each_answered(gateway: Pipes) -> None:
     result = result_of(gateway.call("search_tools", query="echo", queries=["book", "", "xyzzy"]))
     answered = result["structuredContent"]["results"]

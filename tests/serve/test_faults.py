@@ -183,6 +183,15 @@ def test_what_a_server_breaks_fails_in_its_name(
 
 
 @pytest.mark.usefixtures("unmoved")
+def test_a_call_by_a_tools_full_name_fails_as_an_error(gateway: Gateway, rogue: Behind) -> None:
+    with gateway.client() as client:
+        error = client.call("rogue__bad", mode="killed")["error"]
+    assert error["code"] == -32603
+    assert (error["data"]["kind"], error["data"]["server"]) == ("exited", "rogue")
+    assert until(rogue.works)
+
+
+@pytest.mark.usefixtures("unmoved")
 @pytest.mark.parametrize("mode", ["silent", "stops-reading"])
 def test_a_call_without_an_answer_ends_at_its_limit(rogue: Behind, mode: str) -> None:
     child = int(rogue.said("pid"))

@@ -130,6 +130,9 @@ def test_the_first_run_answers_at_once_and_announces_the_rest_in_few_words(
         assert "execute_tool" in gateway.tools()
         first = text_in(result_of(gateway.call("search_tools", query="book")))
         assert "still to come" in first
+        early = gateway.execute("shelf-9__book-9")
+        assert early["isError"]
+        assert "shelf-9 has not said yet which tools it has" in text_in(early)
         assert until(lambda: not pending(gateway))
         assert until(lambda: len(found(gateway, "book")) == 10)
         assert "still to come" not in text_in(result_of(gateway.call("search_tools", query="book")))
