@@ -1,6 +1,8 @@
 """A config file read: all that it says, or all that is wrong with it, line by line."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,15 @@ def config(tmp_path: Path, text: str, name: str = "portico.toml", **environ: str
     path = tmp_path / name
     path.write_bytes(text.encode())
     return read(path, environ=environ)
+
+
+@pytest.fixture
+def digits() -> Iterator[None]:
+    """Numbers as long as Python reads them by default, whatever other tests have set."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(sys.int_info.default_max_str_digits)
+    yield
+    sys.set_int_max_str_digits(before)
 
 
 def problems(tmp_path: Path, text: str, name: str = "portico.toml") -> list[str]:
@@ -232,6 +243,7 @@ cwd = "\\u0000s3cret"
         ),
     ],
 )
+@pytest.mark.usefixtures("digits")
 def test_a_broken_file_is_explained(text: str, said: str, tmp_path: Path) -> None:
     assert problems(tmp_path, text)[0].startswith(said)
 
@@ -257,6 +269,7 @@ def test_a_broken_file_is_explained(text: str, said: str, tmp_path: Path) -> Non
         ),
     ],
 )
+@pytest.mark.usefixtures("digits")
 def test_broken_json_is_explained(text: str, said: str, tmp_path: Path) -> None:
     assert problems(tmp_path, text, "x.json")[0].startswith(said)
 

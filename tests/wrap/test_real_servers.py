@@ -91,15 +91,18 @@ SERVERS: dict[str, tuple[Callable[[Path], list[str]], bytes, str, dict[str, Any]
 """By name: its command, how to know its process, and a call with a part of its answer."""
 
 
-def running(mark: bytes) -> set[int]:
-    """The processes of a server, not those that only have it in their command line."""
-    found = {pid: words_of(pid) for pid in descendants(os.getpid())}
+def running(mark: bytes, home: Path) -> set[int]:
+    """The processes of a server behind this home's Portico, not those that only have it in their
+    command line, nor those of other tests."""
+    ours = f"PORTICO_HOME={home}\0".encode()
+    mine = [pid for pid in descendants(os.getpid()) if ours in read(pid, "environ")]
+    found = {pid: read(pid, "cmdline") for pid in mine}
     return {pid for pid, words in found.items() if mark in words and b"\0portico\0" not in words}
 
 
-def words_of(pid: int) -> bytes:
+def read(pid: int, what: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
         return b""
 
@@ -139,15 +142,15 @@ async def test_the_second_start_offers_the_same_before_any_child_runs(
     given = {key: str(folder) if of == "FOLDER" else of for key, of in arguments.items()}
     async with over_stdio(tmp_path / "home", "--", *command, mode=mode) as client:
         assert part in await text_of(client, tool, given)
-        assert running(mark)
+        assert running(mark, tmp_path / "home")
         first = await lists(client)
         assert tool in {tool.name for tool in first[2]}
-    assert until(lambda: not running(mark))
+    assert until(lambda: not running(mark, tmp_path / "home"))
     async with over_stdio(tmp_path / "home", "--", *command, mode=mode) as client:
         assert await lists(client) == first
-        assert not running(mark)
+        assert not running(mark, tmp_path / "home")
         assert part in await text_of(client, tool, given)
-        assert running(mark)
+        assert running(mark, tmp_path / "home")
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
@@ -245,7 +248,7 @@ async def test_clients_with_different_roots_never_see_each_others_files(tmp_path
         for known in (dict[str, Any](), {"list_roots_callback": one.roots}):
             async with over_http(portico.port, mode="legacy", **known) as client:
                 await client.list_tools()
-        assert until(lambda: len(running(b"server-filesystem")) == 1)
+        assert until(lambda: len(running(b"server-filesystem", tmp_path / "home")) == 1)
         async with (
             over_http(portico.port, mode="legacy", list_roots_callback=one.roots) as first,
             over_http(portico.port, mode="legacy", list_roots_callback=two.roots) as second,
@@ -255,4 +258,4 @@ async def test_clients_with_different_roots_never_see_each_others_files(tmp_path
                 await one.is_all_that_is_seen(first, two)
                 await two.is_all_that_is_seen(second, one)
                 await start.is_all_that_is_seen(third, one)
-            assert len(running(b"server-filesystem")) == 3
+            assert len(running(b"server-filesystem", tmp_path / "home")) == 3
