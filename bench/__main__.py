@@ -7,6 +7,7 @@ import time
 from importlib import import_module
 
 from bench import machine, report
+from bench.awake import awake
 from bench.report import Budget, Section
 from bench.scale import FULL, QUICK
 
@@ -31,8 +32,9 @@ def main() -> int:
     for name in TABLES if "all" in options.table else options.table:
         table = import_module(TABLES[name])
         facts, started = machine.facts(), time.monotonic()
-        section: Section = table.measure(QUICK if options.quick else FULL)
-        text = f"{facts} It took {time.monotonic() - started:.0f} s.\n\n{section.markdown()}"
+        with awake():
+            section: Section = table.measure(QUICK if options.quick else FULL)
+        text = f"{facts} Cores kept awake. It took {time.monotonic() - started:.0f} s.\n\n{section.markdown()}"
         print(f"\n## {table.HEADING}\n\n{text}", flush=True)
         if not options.quick:
             _keep(name, table.HEADING, text, section.budgets)
