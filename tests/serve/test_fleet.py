@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import mcp_types as types
@@ -148,7 +149,7 @@ async def test_prompts_are_listed_filled_in_and_completed_under_their_servers_na
     way: Way,
 ) -> None:
     async with way.connect() as client:
-        names = {prompt.name for prompt in (await client.list_prompts()).prompts}
+        names = await prompt_names(client)
         assert {"everything__args-prompt", "modern__test_prompt_with_arguments"} <= names
         city = await client.get_prompt("everything__args-prompt", {"city": "Oslo"})
         assert "Oslo" in str(city.messages)
@@ -165,17 +166,24 @@ async def test_prompts_are_listed_filled_in_and_completed_under_their_servers_na
 
 async def test_a_list_that_changes_at_a_server_is_announced_and_read_anew(way: Way) -> None:
     heard = Heard()
-    async with way.connect(message_handler=heard) as client:
-        before = {prompt.name for prompt in (await client.list_prompts()).prompts}
+    async with way.connect(message_handler=heard) as client, AsyncExitStack() as stack:
+        # What a server says on its own stream before that is open, in the very first call, is lost.
+        await execute(client, "legacy__test_simple_text")
+        before = await prompt_names(client)
         if way.modern:
-            async with client.listen(prompts_list_changed=True) as events:
-                await execute(client, "legacy__test_trigger_prompt_change")
-                assert await anext(events) == PromptsListChanged()
-        else:
+            events = await stack.enter_async_context(client.listen(prompts_list_changed=True))
+        # It comes, and goes again: the server is left as other gateways know it.
+        for difference in ({"legacy__passing"}, set()):
             await execute(client, "legacy__test_trigger_prompt_change")
-            await heard.next(types.PromptListChangedNotification)
-        after = {prompt.name for prompt in (await client.list_prompts()).prompts}
-    assert before ^ after == {"legacy__passing"}
+            if way.modern:
+                assert await anext(events) == PromptsListChanged()
+            else:
+                await heard.next(types.PromptListChangedNotification)
+            assert before ^ await prompt_names(client) == difference
+
+
+async def prompt_names(client: Client) -> set[str]:
+    return {prompt.name for prompt in (await client.list_prompts()).prompts}
 
 
 @pytest.mark.parametrize("server", ["legacy", "modern", "portico"])
