@@ -34,7 +34,8 @@ def main() -> int:
         facts, started = machine.facts(), time.monotonic()
         with awake():
             section: Section = table.measure(QUICK if options.quick else FULL)
-        text = f"{facts} Cores kept awake. It took {time.monotonic() - started:.0f} s.\n\n{section.markdown()}"
+        took = f"Cores kept awake. It took {time.monotonic() - started:.0f} s."
+        text = f"{facts} {took}\n\n{section.markdown()}"
         print(f"\n## {table.HEADING}\n\n{text}", flush=True)
         if not options.quick:
             _keep(name, table.HEADING, text, section.budgets)
