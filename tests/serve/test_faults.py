@@ -28,7 +28,7 @@ STRANGE: list[Any] = [
     {"properties": {"a": {"enum": ["x\u200by"], "pattern": "(a+)+$"}}},
     "no schema",
 ]
-TIMES = {"init": 3, "list": 3, "call": 10}
+TIMES = {"call": 10}
 
 
 class Behind(Client):
@@ -97,7 +97,7 @@ def bad_ones(folder: Path, url: str) -> dict[str, Entry]:
         "web": {"url": url, "timeouts": TIMES},
         "gone": {"url": "http://127.0.0.1:1/mcp", "timeouts": TIMES},
         "crashes": command(bad("stdio", "exits"), timeouts=TIMES),
-        "hangs": command(["sleep", "1000"], timeouts=TIMES),
+        "hangs": command(["sleep", "1000"], timeouts={"init": 3}),
         "chatters": command(["yes", "not a message"], timeouts=TIMES),
         "endless": command(bad("stdio", "cursor"), timeouts=TIMES),
         "many": command(bad("stdio", "many", "10000")),
