@@ -48,3 +48,8 @@ def _loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
         return uvloop.new_event_loop
     return asyncio.new_event_loop
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A long value is not its test's name: pytest puts that into the environment of children."""
+    return f"{argname}-{len(val)}" if isinstance(val, str | bytes) and len(val) > 100 else None

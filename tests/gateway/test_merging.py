@@ -1,6 +1,7 @@
 """What a gateway offers, whoever of its servers answers: nothing lost, nothing left behind."""
 
 import asyncio
+import threading
 from typing import Any
 from unittest import mock
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico import Server
+from portico.catalog.facts import Facts
 from tests.gateway.houses import Client, Shelf, World, config, house
 
 _NAMES = ("alpha", "beta", "gamma")
@@ -90,3 +92,26 @@ async def test_the_same_server_under_two_names_is_two_accounts() -> None:
         await gateway.refresh(["work", "home"])
         assert sorted(gateway.union.tool_names()) == ["home__home", "work__work"]
     assert len(shelf.kept) >= 2
+
+
+async def test_who_asks_again_while_lists_are_being_kept_hears_of_what_is_new() -> None:
+    world, shelf = World({"alpha": offering("alpha", ["one"])}), Shelf()
+    keeping, go_on = threading.Event(), threading.Event()
+    save = shelf.save
+
+    def slowly(key: str, facts: Facts) -> bool:
+        keeping.set()
+        go_on.wait(10)
+        return save(key, facts)
+
+    shelf.save = slowly  # type: ignore[method-assign]
+    with mock.patch("portico.upstream.views.REFRESH_S", 0.0):
+        async with house(world, config("alpha"), memory=shelf) as gateway:
+            first = asyncio.create_task(gateway.refresh(["alpha"]))
+            await asyncio.to_thread(keeping.wait, 10)
+            world.servers["alpha"].load_tools([{"name": "two", "inputSchema": {"type": "object"}}])
+            second = asyncio.create_task(gateway.refresh(["alpha"]))
+            await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.gather(first, second)
+            assert set(gateway.union.shares["alpha"].tools) == {"one", "two"}

@@ -48,6 +48,8 @@ class View:
         self.surveying: asyncio.Task[None] | None = None
         self.asked: asyncio.Future[None] | None = None
         """Done when the lists that are being asked for are there."""
+        self.kept: asyncio.Future[None] | None = None
+        """The same, while those lists are there already and are being kept."""
         self.stale: Leg | None = None
         """Who said that its lists have changed, since they were last asked for."""
 
@@ -152,7 +154,7 @@ class Views:
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
             view.surveying = self._spawn(self._surveys(view, leg))
-        elif view.asked is not None and view.asked.done():
+        elif view.asked is not None and (view.asked.done() or view.asked is view.kept):
             view.stale = leg  # too soon after the last time: its turn comes
             view.asked = asyncio.get_running_loop().create_future()
         assert view.asked is not None
@@ -166,9 +168,11 @@ class Views:
         view.stale = None
         try:
             while True:
+                asked = view.asked
                 await self._ask_lists(view, leg)
-                if view.asked is not None and not view.asked.done():
-                    view.asked.set_result(None)
+                view.kept = None
+                if asked is not None and not asked.done():
+                    asked.set_result(None)
                 await asyncio.sleep(REFRESH_S)
                 again = view.ask_again()
                 if again is None:
@@ -180,9 +184,11 @@ class Views:
                 self._report(f"the lists of {self.name} cannot be refreshed: {error}")
         finally:
             view.surveying = None
-            if view.asked is not None and not view.asked.done():
-                view.asked.set_exception(failure)
-                view.asked.exception()  # looked at: perhaps nobody waits for it
+            for waited in (view.kept, view.asked):
+                if waited is not None and not waited.done():
+                    waited.set_exception(failure)
+                    waited.exception()  # looked at: perhaps nobody waits for it
+            view.kept = None
 
     async def _ask_lists(self, view: View, leg: Leg) -> None:
         modern, mirrors = leg.modern, leg.exchange.wire.mirrors
@@ -217,6 +223,7 @@ class Views:
         if self._memory is not None and not (
             before is not None and before.confirmed and facts.same(before.whole)
         ):
+            view.kept = view.asked  # who asks from now on wants to hear what is new since
             await self._remember(view, facts)
 
     async def _remember(self, view: View, facts: Facts) -> None:
