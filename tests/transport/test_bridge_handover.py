@@ -96,6 +96,8 @@ def test_listeners_and_subscriptions_go_on_at_the_next(street: Street) -> None:
     id = modern.begin("subscriptions/listen", {"notifications": wanted})
     modern.next("notifications/subscriptions/acknowledged")
     assert owner.leave() == 0
+    # What changes before a listener has come over is not made up for: it must be there first.
+    assert modern.owner() == legacy.owner() != owner.pid
     legacy.says("change")
     assert legacy.next("notifications/resources/updated")["params"]["uri"] == NOTE
     heard = modern.next("notifications/resources/updated")
