@@ -1,9 +1,9 @@
 """Keeps the cores of a virtual machine from halting while something is measured.
 
-A core with nothing to do is handed back to the hypervisor, and to get it again takes longer than
-to answer a request: on an idle machine that was three quarters of a cached list's CPU time, charged
-to whoever is woken. So a loop runs on each core that has the least claim of all (SCHED_IDLE): it
-stands aside at once for everybody else, contenders, floors and drivers alike.
+A core with nothing to do is handed back to the hypervisor, and to get it again may take longer
+than to answer a request; that is charged to whoever is woken. So a loop runs on each core that has
+the least claim of all (SCHED_IDLE): it stands aside at once for everybody else, contenders, floors
+and drivers alike. By hand that halved a cached list's CPU time; in whole runs it showed less.
 """
 
 import contextlib
