@@ -327,7 +327,7 @@ async def test_only_real_changes_are_announced() -> None:
         client = Client(gateway.endpoint())
         await client.hello()
         before = await client.names()
-        await asyncio.sleep(0.6)
+        await until(lambda: gateway._announcing is None)
         client.heard.clear()
         await gateway.refresh(gateway.members)
         gateway._announce()

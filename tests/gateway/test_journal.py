@@ -16,6 +16,7 @@ from portico.gateway.journal import Journal, open_journal
 from portico.model.context import Context
 from portico.model.message import Meta, Request
 from portico.model.session import Session
+from tests.support.patience import until as eventually
 from tests.wrap.standing import until
 
 
@@ -90,8 +91,7 @@ async def test_lines_are_written_a_moment_later_without_a_close(tmp_path: Path) 
         note(journal, call({"a": 1}))
     assert not path.exists()
     async with asyncio.timeout(20):
-        while not path.exists() or len(path.read_text().splitlines()) < 600:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await eventually(lambda: path.exists() and len(path.read_text().splitlines()) == 600)
     journal.close()
     assert len(lines_of(path)) == 600
 
@@ -193,16 +193,21 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_used_again_when_
     said: list[str] = []
     path = tmp_path / "folder" / "log"
     journal = Journal(str(path), said.append)
+    tries: list[bytes] = []
+    append = journal._append
+
+    def tried(path: str, data: bytes) -> None:
+        tries.append(data)
+        append(path, data)
+
+    monkeypatch.setattr(journal, "_append", tried)
     note(journal, call({}))
     async with asyncio.timeout(20):
-        while not said:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)  # it is tried again meanwhile
+        await eventually(lambda: len(tries) >= 3)
     assert said == [f"the log {path} cannot be written: No such file or directory; calls go on"]
     path.parent.mkdir()
     async with asyncio.timeout(20):
-        while not path.exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await eventually(path.exists)
     journal.close()
     assert [line["kind"] for line in lines_of(path)] == ["call"]
 

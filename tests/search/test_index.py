@@ -7,13 +7,7 @@ import pytest
 
 from portico.search import Hit, ToolIndex
 from portico.search.index import FORMAT
-
-
-def tool(server: str, name: str, description: str = "", **parameters: str) -> dict[str, Any]:
-    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
-    schema = {"type": "object", "properties": properties}
-    return {"server": server, "name": name, "description": description, "inputSchema": schema}
-
+from tests.search.tools import tool
 
 TOOLS = [
     tool("mail", "send_email", "Send a message to somebody.", to="Who gets it"),

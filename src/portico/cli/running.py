@@ -66,15 +66,21 @@ class Portico(Struct):
         return (self.is_running, self.told.get("pid"), self.error, kept)
 
 
+def all_told(folder: str) -> list[tuple[str, dict[str, Any]]]:
+    """What each that lives says of itself, always with `ok` and `pid`, beside its socket."""
+    asked = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
+    return [
+        (name, {"pid": int(name.partition(".")[0]), **told})
+        for name, told in asked
+        if told is not None
+    ]
+
+
 def all_of_them(given: str | None) -> tuple[list[Portico], str]:
     """All that run, or those of the given config, and the config's own if none of them is that;
     beside it why the config cannot be read, if so."""
     folder = os.path.join(state_folder(), "control")
-    found = []
-    for name in names(folder):
-        told = ask(folder, name, "status", _STATUS_S)
-        if told is not None:
-            found.append(Portico(True, {"pid": int(name.partition(".")[0]), **told}))
+    found = [Portico(True, told) for _, told in all_told(folder)]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
         return found, "" if found else _nothing(path)

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from portico.cli.render import Screen
+from portico.cli.running import all_told
 from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
-from portico.transport.control import ask, names
+from portico.transport.control import ask
 
-_STATUS_S = 5.0
 _REFRESH_S = 90.0
 
 
@@ -77,17 +77,11 @@ def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
 
 def _running(folder: str) -> list[Running]:
     """What each that lives says of itself."""
-    found = []
-    for name in names(folder):
-        told = ask(folder, name, "status", _STATUS_S)
-        if told is not None:
-            found += _parted(name, told)
-    return found
+    return [one for name, told in all_told(folder) for one in _parted(name, told)]
 
 
 def _parted(socket: str, told: dict[str, Any]) -> list[Running]:
     """One for each server that a Portico has told of."""
-    told = {"pid": socket.partition(".")[0], **told}
     servers = told.get("servers")
     if not isinstance(servers, list):
         return [Running(socket, told)]

@@ -8,6 +8,7 @@ from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
 from portico.gateway.house import House, Searcher
+from portico.model.errors import PorticoError
 
 
 def known(config: Config, version: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def known(config: Config, version: str) -> dict[str, Any]:
 
 
 def _no_searcher() -> Searcher:
-    raise NotImplementedError("nothing is searched here")
+    raise PorticoError("a gateway that does not run searches nothing")
 
 
 def _unheard(*_: object) -> None:
