@@ -287,3 +287,18 @@ async def test_a_closed_exchange_fails_who_still_waits() -> None:
     with pytest.raises(TargetError, match="was closed"):
         await call
     assert wire.closed
+
+
+def test_a_limit_that_has_just_passed_harms_no_later_request_on_uvloop() -> None:
+    """What uvloop's `call_at` gives for a time that has come does not know when it rings."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scene() -> list[str]:
+        exchange = await opened(FakeWire(lambda _: None))
+        calls = [asked(exchange, timeout=0), asked(exchange, timeout=0.01)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        await exchange.close()
+        return [getattr(one, "kind", repr(one)) for one in ended]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(scene()) == ["timeout", "timeout"]

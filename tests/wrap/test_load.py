@@ -42,6 +42,7 @@ async def one_client(number: int, speaker: Speaker, tally: Tally) -> None:
         answer = await speaker.called(id, "hang" if hangs else "echo", nonce, **limit)
         if "error" in answer:
             tally.failed.append(nonce)
+            assert "data" in answer["error"], answer
             tally.why[answer["error"]["data"]["kind"]] += 1
             await asyncio.sleep(0.02)  # as any client would, rather than to hammer
         else:

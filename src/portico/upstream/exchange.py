@@ -59,6 +59,7 @@ class Exchange:
         """Told when an upstream wants to be polled for the answer to a request."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = FOREVER
         self._serve = serve
         self._notice = notice
         self._pending: dict[bytes, Pending] = {}
@@ -234,15 +235,19 @@ class Exchange:
     def _expect(self, id: bytes, pending: Pending) -> None:
         self._pending[id] = pending
         # One timer for all: it is set anew only for a request that ends before it rings.
-        timer = self._timer
-        if pending.timeout == FOREVER or (timer is not None and timer.when() <= pending.deadline):
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timer = self._loop.call_at(pending.deadline, self._look_at_the_clock)
+        if pending.deadline < self._rings_at:
+            self._ring_at(pending.deadline)
+
+    def _ring_at(self, when: float) -> None:
+        # When it rings is kept here: uvloop's handle does not know it once the time has come.
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = when
+        self._timer = self._loop.call_at(when, self._look_at_the_clock)
 
     def _look_at_the_clock(self) -> None:
         self._timer = None
+        self._rings_at = FOREVER
         now = self._loop.time()
         for pending in tuple(self._pending.values()):
             if pending.deadline <= now:
@@ -250,7 +255,7 @@ class Exchange:
         left = [pending for pending in self._pending.values() if not pending.is_done]
         due = min((pending.deadline for pending in left), default=FOREVER)
         if due != FOREVER:
-            self._timer = self._loop.call_at(due, self._look_at_the_clock)
+            self._ring_at(due)
 
     def _late(self, method: str, timeout: float) -> TargetError:
         return TargetError(
