@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from portico import Server
-from portico.config.schema import Config
+from portico.config.schema import Config, Gateway, Group
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
 from tests.gateway.houses import Client, World, config, house
@@ -49,6 +49,27 @@ async def test_servers_come_and_go_and_what_runs_is_not_dropped() -> None:
         assert (await client.request("tools/call", {"name": "two__say"}))["error"]
         LET_GO.set()
         assert await held == "two"
+
+
+async def test_clients_are_told_of_what_is_newly_pinned_or_grouped() -> None:
+    world = World({name: speaking(name) for name in ("one", "two")})
+    groups = {"some": Group(servers=("one",))}
+    async with house(world, config("one", "two", groups=groups), expose="search") as gateway:
+        await gateway.refresh(gateway.members)
+        everyone, some = Client(gateway.endpoint()), Client(gateway.endpoint("some"))
+        for client in (everyone, some):
+            await client.hello()
+            client.heard.clear()
+        await gateway.apply(
+            config("one", "two", gateway=Gateway(pinned=("one__say",)), groups=groups)
+        )
+        await until(lambda: bool(everyone.heard))
+        assert [told["method"] for told in everyone.heard] == ["notifications/tools/list_changed"]
+        assert (await everyone.names())[-1] == "one__say"
+        some.heard.clear()
+        await gateway.apply(config("one", "two", groups={"some": Group(servers=("one", "two"))}))
+        await until(lambda: bool(some.heard))
+        assert "two" in await some.said("gateway_status")
 
 
 @pytest.fixture

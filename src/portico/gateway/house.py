@@ -199,11 +199,14 @@ class House:
         self.union = union
         if self._indexed:
             self._index()
-        if self._announcing is None:
-            self._announce_in(SETTLE_S if self._asking() > 1 else ANNOUNCE_S)
+        self._announce_soon()
 
     def _asking(self) -> int:
         return sum(member.asking for member in self.members.values())
+
+    def _announce_soon(self) -> None:
+        if self._announcing is None:
+            self._announce_in(SETTLE_S if self._asking() > 1 else ANNOUNCE_S)
 
     def _announce_in(self, pause_s: float) -> None:
         if self._announcing is not None:
@@ -234,6 +237,7 @@ class House:
             if name not in kept:
                 self._spawn(self._let_go(member))
         self._changed()
+        self._announce_soon()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])
 
     async def _let_go(self, member: Member) -> None:
