@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from portico.config.schema import Config
     from portico.gateway.asked import Serving
 
 
@@ -39,18 +40,25 @@ def _serving(options: argparse.Namespace) -> "Serving":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
-    from portico.gateway.asked import Serving, stamp
+    from portico.gateway.asked import Serving, stamp, within
+
+    def wanted(path: str) -> "Config":
+        if options.group is None:
+            return read(path)
+        # Servers that nobody wants need not have their variables set.
+        there = within(read(path, only=()), options.group).servers
+        chosen = [name for name, entry in there.items() if entry.enabled]
+        return within(read(path, only=chosen), options.group)
 
     path = options.config or config_file()
     then = stamp(path)
-    config = read(path)
     return Serving(
-        config,
+        wanted(path),
         __version__,
         group=options.group,
         expose=options.expose,
         refresh=options.refresh,
-        read=read,
+        read=wanted,
         stamp=then,
     )
 

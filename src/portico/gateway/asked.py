@@ -55,6 +55,17 @@ class Serving(Struct, frozen=True):
         return blake2b("\0".join(parts).encode(), key=secret, digest_size=8).hexdigest()
 
 
+def within(config: Config, group: str) -> Config:
+    """The config as if it had this group and its servers only."""
+    if group not in config.groups:
+        there = ", ".join(config.groups) or "none"
+        raise PorticoError(f"there is no group {group!r}; there is {there}")
+    wanted = config.groups[group].servers
+    servers = {name: entry for name, entry in config.servers.items() if name in wanted}
+    groups = {group: config.groups[group]}
+    return msgspec.structs.replace(config, servers=servers, groups=groups)
+
+
 def _variables(path: str) -> set[str]:
     """What a config file takes from the environment."""
     try:

@@ -32,9 +32,6 @@ class Served:
     """A gateway from start to end; made inside a running event loop."""
 
     def __init__(self, serving: Serving) -> None:
-        if serving.group is not None and serving.group not in serving.config.groups:
-            there = ", ".join(serving.config.groups) or "none"
-            raise PorticoError(f"there is no group {serving.group!r}; there is {there}")
         self._serving = serving
         self.journal: Journal = open_journal(serving.config.gateway.log, report)
         self.metrics = Metrics()
