@@ -154,6 +154,22 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "result-1.bin").exists()
 
 
+def test_progress_stays_within_a_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = Terminal()
+    Ticker(Screen(terminal)).show({"progress": 1, "message": "a long way to go " * 9})
+    assert terminal.getvalue() == "\r\x1b[2Kprogress 1 a long way to go a"
+
+
+def test_progress_is_lines_on_a_terminal_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    ticker = Ticker(Screen(terminal))
+    ticker.show({"progress": 1, "total": 2})
+    ticker.clear()
+    assert terminal.getvalue() == "progress 1/2\n"
+
+
 def test_progress_is_lines_in_a_file_and_one_line_on_a_terminal() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):

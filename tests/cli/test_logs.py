@@ -81,6 +81,16 @@ def test_a_server_and_a_number_of_lines_can_be_chosen(
     assert capsys.readouterr() == ("", f"portico: nothing of 'nobody' is in {log}\n")
 
 
+def test_what_happened_to_a_server_is_shown_with_its_calls(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cannot = {**EVENT, "text": "git cannot start: there is no command 'gitt'"}
+    write(log, cannot, {**EVENT, "text": "gitlab cannot start"}, CALL, HEARD, EVENT)
+    assert main(["logs", "git", "--json"]) == 0
+    shown = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [cannot["text"], "ready"]
+
+
 def test_the_older_file_is_read_where_the_new_one_has_too_little(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +191,19 @@ def test_it_waits_for_a_log_that_is_not_there_yet(log: Path) -> None:
         assert following.process.stderr.readline() == f"portico: waiting for {log}\n"
         write(log, CALL, HEARD)
         assert following.next() == "ready"
+
+
+def test_it_ends_when_nobody_reads_any_more_although_nothing_comes(log: Path) -> None:
+    write(log, EVENT)
+    command = [sys.executable, "-m", "portico", "logs", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.readline().endswith(b"the config has changed\n")
+            following.stdout.close()
+            assert following.wait(WAIT_S) == 141
+        finally:
+            following.kill()
 
 
 def test_half_a_line_is_shown_when_its_end_has_come(log: Path) -> None:

@@ -1,8 +1,10 @@
 """The command itself: help, versions, suggestions, exit codes, and nothing heavy on the way."""
 
+import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from portico.cli import main as command
 from portico.cli.main import COMMANDS, main
 from portico.model.errors import PorticoError
 from tests.upstream.fakes import bad_server
+
+PORTICO = [sys.executable, "-m", "portico"]
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +112,64 @@ def test_a_reader_that_has_seen_enough_is_no_traceback() -> None:
     with inspect.stderr:
         assert inspect.stderr.read() == b""
     assert inspect.wait() == 141
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["serve", "--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_that_nobody_reads_to_its_end_is_no_traceback(
+    words: list[str], unbuffered: str
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with os.fdopen(writing) as out:
+        run = subprocess.run(
+            [*PORTICO, *words], stdout=out, stderr=subprocess.PIPE, env=env, check=False
+        )
+    assert run.stderr == b""
+    assert run.returncode in (0, 141)  # argparse takes no notice of a failed write
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full device")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as out:
+        run = subprocess.run(
+            [*PORTICO, "--help"], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (run.returncode, run.stderr) == (1, "portico: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        (">&-", 1, "nothing runs, and there is no config"),
+        ("2>&-", 1, ""),
+        ("<&- >&- 2>&-", 1, ""),
+    ],
+)
+def test_a_closed_stream_is_as_good_as_one_that_nobody_reads(
+    closed: str, code: int, said: str, tmp_path: Path
+) -> None:
+    line = f"exec {shlex.join(PORTICO)} status {closed}"
+    run = subprocess.run(
+        ["/bin/sh", "-c", line],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PORTICO_HOME": str(tmp_path)},
+        check=False,
+    )
+    assert run.returncode == code
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_arguments_from_a_closed_input_are_no_json(tmp_path: Path) -> None:
+    line = f"exec {shlex.join(PORTICO)} call server.py add - <&-"
+    run = subprocess.run(
+        ["/bin/sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert run.returncode in (1, 2)
+    assert run.stderr.startswith("portico: ")
 
 
 @pytest.mark.parametrize("heavy", ["argparse", "asyncio", "httpx2", "msgspec", "rich"])

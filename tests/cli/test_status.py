@@ -107,10 +107,10 @@ def test_a_gateway_over_http_is_shown_too(home: Path) -> None:
     assert after["running"] is False
 
 
-def watching(home: Path, *words: str, out: int) -> "subprocess.Popen[bytes]":
+def watching(home: Path, *words: str, out: int, term: str = "xterm") -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-m", "portico", "status", "--watch", *words],
-        env={**os.environ, "PORTICO_HOME": str(home / "home"), "COLUMNS": "120", "TERM": "xterm"},
+        env={**os.environ, "PORTICO_HOME": str(home / "home"), "COLUMNS": "120", "TERM": term},
         stdout=out,
         stderr=subprocess.PIPE,
     )
@@ -154,6 +154,36 @@ def test_watching_on_a_terminal_draws_over_itself(home: Path) -> None:
             watch.kill()
             os.close(keeper)
     assert b"\x1b[2K" in seen
+
+
+def test_watching_on_a_terminal_that_cannot_draw_prints_changes(home: Path) -> None:
+    prepared(home, '[servers.strange]\ncommand = "x"\n')
+    keeper, terminal = pty.openpty()
+    config = str(home / "portico.toml")
+    with watching(home, "--config", config, out=terminal, term="dumb") as watch:
+        os.close(terminal)
+        try:
+            seen = b""
+            while b"strange" not in seen:
+                seen += os.read(keeper, 4096)
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(WAIT_S) == 0
+        finally:
+            watch.kill()
+            os.close(keeper)
+    assert b"\x1b" not in seen
+
+
+def test_watching_ends_when_nobody_reads_any_more(home: Path) -> None:
+    config = str(prepared(home))
+    with watching(home, "--config", config, out=subprocess.PIPE) as watch:
+        try:
+            assert watch.stdout is not None
+            assert watch.stdout.readline().startswith(b"not running: ")
+            watch.stdout.close()
+            assert watch.wait(WAIT_S) == 141
+        finally:
+            watch.kill()
 
 
 def test_what_a_server_says_cannot_draw_on_the_terminal(

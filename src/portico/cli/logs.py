@@ -45,6 +45,7 @@ def _follow(lines: Lines, view: "_View", path: str) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             view.show(line for line in lines.more() if view.wants(line))
+            view.check_reader()
 
 
 class _View:
@@ -58,7 +59,7 @@ class _View:
     def wants(self, line: bytes) -> bool:
         """True for what can be read, of the server if there is one."""
         told = _read(line)
-        return told is not None and self._server in (None, told.get("server"))
+        return told is not None and (self._server is None or _is_about(told, self._server))
 
     def show(self, lines: Iterable[bytes]) -> int:
         """Print them; how many there were."""
@@ -73,12 +74,23 @@ class _View:
         self._screen.stream.flush()
         return count
 
+    def check_reader(self) -> None:
+        """BrokenPipeError if nobody looks any more."""
+        self._screen.check_reader()
+
 
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return None  # half a line, or another program's
+
+
+def _is_about(told: dict[str, Any], server: str) -> bool:
+    """Its calls and its stderr; and of what happened, all that begins with its name."""
+    if told.get("kind") == "event":
+        return str(told.get("text")).startswith(f"{server} ")
+    return told.get("server") == server
 
 
 def _worded(told: dict[str, Any]) -> tuple[str, str]:

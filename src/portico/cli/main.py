@@ -1,5 +1,6 @@
 """The `portico` command. It knows the names of its commands, and imports only the one that runs."""
 
+import os
 import sys
 
 from portico.model.errors import PorticoError
@@ -24,6 +25,20 @@ FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    _open_closed()
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = PIPE_CLOSED  # whoever read our output has seen enough
+    except OSError as error:  # such as a full disk behind `>`
+        code = FAILED
+        _tell(error)
+    _let_go()
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments:
         print(_help(), file=sys.stderr)
         return USAGE
@@ -50,7 +65,6 @@ def _guarded(module: str, argv: list[str]) -> int:
 
     try:
         code = import_module(module).main(argv)
-        sys.stdout.flush()
     except PorticoError as error:
         from portico.cli.render import Screen
 
@@ -58,15 +72,36 @@ def _guarded(module: str, argv: list[str]) -> int:
         code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not fail again when it exits.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
     except SystemExit as done:  # argparse: help, or wrong usage
         return done.code if isinstance(done.code, int) else 0
     return code
+
+
+def _open_closed() -> None:
+    """A stream that the shell has closed (`>&-`) is opened on nothing: what is opened next must
+    not take its place, and nobody else has to ask whether it is there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(handle, True)
+            setattr(sys, name, os.fdopen(handle, mode, closefd=False))
+
+
+def _tell(error: OSError) -> None:
+    from contextlib import suppress
+
+    where = f"{error.filename}: " if error.filename else ""
+    with suppress(OSError):
+        print(f"portico: {where}{error.strerror or error}", file=sys.stderr)
+
+
+def _let_go() -> None:
+    """What could not be written is dropped: Python must not fail again when it exits."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _help() -> str:

@@ -1,6 +1,9 @@
 """Prints for people: colour on a terminal, plain text elsewhere, nothing a server can abuse."""
 
+import os
 import re
+import select
+import shutil
 import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -44,6 +47,8 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.is_terminal = stream.isatty()
+        self.redraws = self.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown")
+        """It can take back what it shows."""
         self._lazy_console: Console | None = None
 
     def say(self, text: str, style: str = "") -> None:
@@ -95,6 +100,13 @@ class Screen:
         for row in rows:
             self.say("  " + "  ".join(cell for cell in row if cell))
 
+    def check_reader(self) -> None:
+        """BrokenPipeError if whoever reads has left; a write would only tell once there is news."""
+        ears = select.poll()
+        ears.register(self.stream.fileno(), 0)
+        if any(told & (select.POLLERR | select.POLLHUP) for _, told in ears.poll(0)):
+            raise BrokenPipeError
+
     @property
     def _console(self) -> "Console":
         if self._lazy_console is None:
@@ -121,10 +133,11 @@ class Ticker:
         if isinstance(total, int | float):
             count += f"/{total:g}"
         text = f"progress {count} {message if isinstance(message, str) else ''}".rstrip()
-        if not self._screen.is_terminal:
+        if not self._screen.redraws:
             self._screen.say(text)
             return
-        line = clean(text).replace("\n", " ")[:100]
+        width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be taken back
+        line = clean(text).replace("\n", " ")[:width]
         self._screen.stream.write(f"\r\x1b[2K{line}")
         self._screen.stream.flush()
         self._shown = True

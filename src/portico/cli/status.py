@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
             Screen(sys.stderr).say(f"portico: {problem}")
         return 1 if problem or any(one.error for one in told) else 0
     try:
-        if sys.stdout.isatty() and not options.json:
+        if Screen(sys.stdout).redraws and not options.json:
             _redraw(options.config)
         else:
             _print_changes(options.config, options.json)
@@ -49,18 +49,20 @@ def _redraw(config: str | None) -> NoReturn:
 
 
 def _print_changes(config: str | None, as_json: bool) -> NoReturn:
+    screen = Screen(sys.stdout)
     shown: object = None
     while True:
         told, problem = all_of_them(config)
         now = ([one.lasting for one in told], problem)
         if now != shown:
             if shown is not None and not as_json:
-                Screen(sys.stdout).say("")
+                screen.say("")
             _print(told, as_json)
             if problem:
                 Screen(sys.stderr).say(f"portico: {problem}")
             sys.stdout.flush()
             shown = now
+        screen.check_reader()
         time.sleep(_EVERY_S)
 
 
