@@ -11,7 +11,7 @@ from portico.catalog.merge import merge
 from portico.catalog.snapshot import Catalog, Identity
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
-from portico.model.errors import INVALID_REQUEST, RegistrationError
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.types import Change, Link, Provider
 from portico.model.version import LATEST_LEGACY
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from portico.transport.http import HttpApp
 
 log = logging.getLogger("portico")
+
+Message = bytes | bytearray | memoryview | str | dict[str, Any]
+"""One message as an embedder has it."""
+
+_KINDS = ("tools", "resources", "prompts", "completions")
 
 
 class Server(Registration):
@@ -55,6 +60,8 @@ class Server(Registration):
         the state of questions that span rounds; replicas of one server share it, a single process
         makes its own.
         """
+        declared = _declared(capabilities)
+        _check_paging(page_size, ttl_ms, cache_scope)
         more = {"title": title, "description": description, "websiteUrl": website}
         shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
         if icons:
@@ -71,7 +78,7 @@ class Server(Registration):
         )
         rounds = Rounds(state_key or os.urandom(KEY_SIZE))
         functions = FunctionProvider(name, rounds=rounds, report=_report)
-        functions.capabilities = frozenset(capabilities)
+        functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
         super().__init__(functions)
@@ -126,14 +133,16 @@ class Server(Registration):
             self._default = endpoint if not links else self.endpoint()
         return endpoint
 
-    async def handle(
-        self, request: Request | bytes | str | dict[str, Any], context: Context | None = None
-    ) -> Response:
+    async def handle(self, request: Request | Message, context: Context | None = None) -> Response:
         """Answer one message: no I/O, so it fits any web framework, Lambda or test."""
         context = context or Context()
         endpoint = self._default or self.endpoint()
         if not isinstance(request, Request):
-            inbound = read(_bytes_of(request), _assumed(context), context.headers)
+            try:
+                raw = _bytes_of(request)
+            except (TypeError, ValueError, RecursionError) as error:
+                return error_response(b"", PARSE_ERROR, f"the message has no JSON form: {error}")
+            inbound = read(raw, _assumed(context), context.headers)
             if isinstance(inbound, Refused):
                 return NOTHING if inbound.is_notice else inbound.response
             if not isinstance(inbound, Request):
@@ -167,10 +176,30 @@ def _assumed(context: Context) -> Any:
     return context.version or LATEST_LEGACY
 
 
-def _bytes_of(message: bytes | str | dict[str, Any]) -> bytes:
+def _bytes_of(message: Message) -> bytes:
     if isinstance(message, bytes):
         return message
-    return message.encode() if isinstance(message, str) else msgspec.json.encode(message)
+    if isinstance(message, str):
+        # Half a surrogate pair makes bytes that are not UTF-8, and whoever reads them says so.
+        return message.encode(errors="surrogatepass")
+    return msgspec.json.encode(message) if isinstance(message, dict) else bytes(message)
+
+
+def _declared(capabilities: Iterable[str]) -> frozenset[str]:
+    declared = frozenset([capabilities] if isinstance(capabilities, str) else capabilities)
+    if unknown := declared.difference(_KINDS):
+        named = ", ".join(sorted(map(repr, unknown)))
+        raise RegistrationError(f"capabilities may be {', '.join(_KINDS)}, not {named}")
+    return declared
+
+
+def _check_paging(page_size: int, ttl_ms: int, cache_scope: str) -> None:
+    """Refuse what clients would be told and could make no sense of."""
+    if page_size < 0 or ttl_ms < 0:
+        name, value = ("page_size", page_size) if page_size < 0 else ("ttl_ms", ttl_ms)
+        raise RegistrationError(f"{name} must be at least 0, not {value}")
+    if cache_scope not in ("public", "private"):
+        raise RegistrationError(f"cache_scope must be public or private, not {cache_scope!r}")
 
 
 def _report(request: Request, error: BaseException) -> None:

@@ -186,3 +186,50 @@ async def test_completing_what_does_not_exist_is_invalid_params(server: Server) 
     params = {"ref": {"type": "ref/prompt", "name": "nope"}, "argument": {"name": "x", "value": ""}}
     assert (await error(server, modern("completion/complete", params)))["code"] == -32602
     assert (await error(server, modern("completion/complete", {})))["code"] == -32602
+
+
+async def test_a_list_with_contents_in_it_is_several_and_any_other_is_data() -> None:
+    server = Server("t")
+
+    @server.resource("mixed://x")
+    def mixed() -> list[Any]:
+        """Of all kinds."""
+        return ["a", b"b", Contents("c", "mixed://c", "x/y")]
+
+    @server.resource("data://list")
+    def listed() -> list[str]:
+        """Data."""
+        return ["a", "b"]
+
+    @server.resource("data://book")
+    def book() -> dict[str, list[str]]:
+        """Data that has contents, and is not a result."""
+        return {"contents": ["preface", "index"]}
+
+    async def read(uri: str) -> list[dict[str, Any]]:
+        answer = await result(server, request("resources/read", {"uri": uri}))
+        contents: list[dict[str, Any]] = answer["contents"]
+        return contents
+
+    assert await read("mixed://x") == [
+        {"uri": "mixed://x", "mimeType": "text/plain", "text": "a"},
+        {"uri": "mixed://x", "mimeType": "application/octet-stream", "blob": "Yg=="},
+        {"uri": "mixed://c", "mimeType": "x/y", "text": "c"},
+    ]
+    assert [entry["text"] for entry in await read("data://list")] == ['["a","b"]']
+    assert [entry["text"] for entry in await read("data://book")] == [
+        '{"contents":["preface","index"]}'
+    ]
+
+
+async def test_a_resource_read_by_its_name_has_its_name_mirrored(server: Server) -> None:
+    headers = {
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "resources/read",
+        "mcp-name": "settings",
+    }
+    named = modern("resources/read", {"name": "settings"})
+    read = await result(server, named, Context(headers=headers))
+    assert read["contents"][0]["uri"] == "config://app"
+    headers["mcp-name"] = "logo"
+    assert (await error(server, named, Context(headers=headers)))["code"] == -32020

@@ -305,3 +305,25 @@ async def test_codes_of_the_modern_era_never_reach_a_legacy_client(server: Serve
     context = legacy(Client({}), {}, Version.V2025_11_25)
     refused = await error(server, request("prompts/get", {"name": "letter"}), context)
     assert refused["code"] == -32603
+
+
+async def test_a_refusal_takes_back_the_questions_beside_it(server: Server) -> None:
+    taken_back: list[str] = []
+
+    class Busy(Client):
+        """Refuses to sample, and thinks about everything else for ever."""
+
+        async def ask(self, method: str, params: bytes) -> bytes:
+            if method == "sampling/createMessage":
+                raise AskError("not now")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                taken_back.append(method)
+            return b""
+
+    able: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+    context = legacy(Busy({}), able, Version.V2025_11_25)
+    answer = await result(server, request("tools/call", {"name": "all_at_once"}), context)
+    assert "not now" in answer["content"][0]["text"]
+    assert sorted(taken_back) == ["elicitation/create", "roots/list"]

@@ -382,3 +382,30 @@ def test_registering_what_cannot_be_is_an_error_at_once() -> None:
         server.handler("echo", 5)
     with pytest.raises(RegistrationError, match="must take the arguments"):
         server.handler("echo", lambda: None)
+
+
+def test_a_name_where_a_function_belongs_is_pointed_out() -> None:
+    server = Server("t")
+    with pytest.raises(RegistrationError, match=r"write @server.tool\(name='add'\)"):
+        server.tool("add")  # type: ignore[call-overload]
+    with pytest.raises(RegistrationError, match=r"write @server.prompt\(name='add'\)"):
+        server.prompt("add")  # type: ignore[call-overload]
+    with pytest.raises(RegistrationError, match="it needs a URI"):
+        server.resource(print)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"cache_scope": "shared"}, "cache_scope must be public or private, not 'shared'"),
+        ({"ttl_ms": -1}, "ttl_ms must be at least 0, not -1"),
+        ({"page_size": -3}, "page_size must be at least 0, not -3"),
+        ({"capabilities": ["tool"]}, "not 'tool'"),
+        ({"capabilities": "promts"}, "not 'promts'"),
+    ],
+)
+def test_a_server_refuses_what_clients_could_make_no_sense_of(
+    wrong: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RegistrationError, match=words):
+        Server("t", **wrong)

@@ -6,10 +6,13 @@ from typing import Protocol
 from portico.catalog.snapshot import Catalog, Identity
 from portico.chain.fold import first_owner, fold
 from portico.model.context import Context
-from portico.model.message import Request, Response
+from portico.model.errors import INTERNAL_ERROR
+from portico.model.message import NOTHING, Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Link, Provider
+from portico.protocol.codec import error_response
 from portico.protocol.core import Core, Hub, respond
+from portico.providers.ending import ends_call
 
 Report = Callable[[Request, BaseException], None]
 
@@ -70,4 +73,11 @@ class ChainEndpoint:
         if request.method == "resources/read" and not request.uri and request.name:
             # Known by its URI from here on, so that every link guards the same thing.
             request.uri = self.catalog().uri_of(request.name)
-        return await respond(self._handler, request, context, self._report)
+        try:
+            return await respond(self._handler, request, context, self._report)
+        except BaseException as error:
+            if ends_call(error):
+                raise
+            self._report(request, error)
+            failed = error_response(request.id, INTERNAL_ERROR, "internal error")
+            return failed if request.id else NOTHING

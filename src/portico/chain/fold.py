@@ -39,7 +39,7 @@ def terminus(request: Request) -> Response:
     """The end of every chain: nobody owns what was asked for."""
     if request.method in ("tools/call", "prompts/get"):
         what = "tool" if request.method == "tools/call" else "prompt"
-        message = f"unknown {what}: {request.name[:200]}"
+        message = f"unknown {what}: {request.name[:200]}" if request.name else f"which {what}?"
         return error_response(request.id, INVALID_PARAMS, message)
     if request.method.startswith("resources/"):
         asked = request.uri or request.name

@@ -186,7 +186,8 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
     meaning = TABLE.get((request.method, request.version))
     if meaning is None or not meaning.mirrored:
         return None
-    body = request.name if meaning.mirrored == "name" else request.uri
+    # A resource may be read by its name where no URI is given; then that is mirrored.
+    body = request.uri or request.name if meaning.mirrored == "uri" else request.name
     header = headers.get(NAME_HEADER)
     if header is None or decode_header(header) != body:
         return _mismatch(NAME_HEADER, header, body)

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from portico.definitions.words import shown, type_name
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -45,11 +46,11 @@ class _ToolParams(Struct):
 
 class _PromptParams(Struct):
     name: str
-    arguments: dict[str, str] | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class _Reference(Struct):
-    type: str
+    type: Literal["ref/prompt", "ref/resource"]
     name: str = ""
     uri: str = ""
 
@@ -157,7 +158,10 @@ class FunctionProvider:
         except Exception as error:  # noqa: BLE001  (a handler may raise anything)
             self._report(request, error)
             result = error_result(f"{tool.name} failed: {_words(error)}")
-        return self._result(request, context, result)
+        try:
+            return self._result(request, context, result)
+        except McpError as error:  # what the tool returned is the tool's failure
+            return self._result(request, context, error_result(f"{tool.name}: {error}"))
 
     async def read_resource(self, request: Request, context: Context) -> Response | None:
         """Read a resource by its URI, or what a template makes of it."""
@@ -191,6 +195,12 @@ class FunctionProvider:
         missing = [name for name in missing if name not in arguments]
         if missing:
             raise InvalidParams(f"prompt {prompt.name}: missing argument {', '.join(missing)}")
+        for name, value in arguments.items():
+            if not isinstance(value, str):
+                got = f"{type_name(value)} {shown(value)}"
+                raise InvalidParams(
+                    f"prompt {prompt.name}: {name[:80]}: expected string, got {got}"
+                )
         invoke = prompt.invoke
         if invoke is None:
             raise McpError(f"no handler for prompt: {prompt.name}", INTERNAL_ERROR)
@@ -318,11 +328,16 @@ class FunctionProvider:
         try:
             return Response(id=request.id, result=encode(result))
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise McpError(f"{request.method}: the answer has no JSON form: {error}") from None
+            raise McpError(f"the answer has no JSON form: {error}") from None
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """What an exception says, if it can be said at all: its author may be careless too."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001  (see above)
+        words = ""
+    return words.encode(errors="backslashreplace").decode() or type(error).__name__
 
 
 def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:

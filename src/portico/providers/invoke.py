@@ -8,6 +8,8 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
+from portico.providers.ending import ends_call
+from portico.providers.rounds import Suspended
 from portico.providers.threads import Threads
 
 _threads = Threads()
@@ -26,20 +28,25 @@ class Invocation:
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
         """Call it: on the loop if it is async, in a thread if it is not."""
-        if self.is_async:
-            args, kwargs = self._bind(arguments, context)
-            try:
-                return await self.function(*args, **kwargs)
-            except (SystemExit, KeyboardInterrupt) as error:
-                # They would end the event loop, and everybody else's calls with it.
-                raise RuntimeError(f"it raised {type(error).__name__}") from error
+        try:
+            return await (self._on_loop if self.is_async else self._in_thread)(arguments, context)
+        except (Exception, Suspended):
+            raise
+        except BaseException as error:
+            if ends_call(error):
+                context.cancelled = True  # a thread cannot be stopped, but it can look
+                raise
+            # It would end the event loop, or leave its asker without an answer.
+            raise RuntimeError(f"it raised {type(error).__name__}") from error
+
+    async def _on_loop(self, arguments: dict[str, Any], context: Context) -> Any:
+        args, kwargs = self._bind(arguments, context)
+        return await self.function(*args, **kwargs)
+
+    async def _in_thread(self, arguments: dict[str, Any], context: Context) -> Any:
         blocking = BlockingContext(context, asyncio.get_running_loop())
         args, kwargs = self._bind(arguments, blocking)
-        try:
-            value = await _threads.run(lambda: self.function(*args, **kwargs))
-        except asyncio.CancelledError:
-            context.cancelled = True  # a thread cannot be stopped, but it can look
-            raise
+        value = await _threads.run(lambda: self.function(*args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
 

@@ -110,6 +110,7 @@ class Registration:
         """
         if function is None:
             return lambda decorated: self.tool(decorated, **definition)
+        _check_callable(function, "tool")
         from portico.definitions.derive import derive_tool
 
         derived = derive_tool(function, **definition)
@@ -129,6 +130,9 @@ class Registration:
         **more: Any,
     ) -> Callable[[F], F]:
         """Register a function that reads a resource, or with `{variables}` a template of them."""
+
+        if not isinstance(uri, str):
+            raise RegistrationError("resource: it needs a URI: @server.resource('notes://all')")
 
         def decorate(function: F) -> F:
             from portico.definitions.derive import derive_template
@@ -151,6 +155,7 @@ class Registration:
         """Register a function as a prompt; its parameters are the prompt's arguments."""
         if function is None:
             return lambda decorated: self.prompt(decorated, **definition)
+        _check_callable(function, "prompt")
         from portico.definitions.derive import derive_prompt
 
         derived = derive_prompt(function, **definition)
@@ -233,3 +238,11 @@ class Registration:
             known = ", ".join(sorted(entries)) or "none"
             raise RegistrationError(f"no {kind} {name!r} is defined (defined: {known})")
         return entry
+
+
+def _check_callable(function: Any, what: str) -> None:
+    if callable(function):
+        return
+    hint = f"; to name it, write @server.{what}(name={function!r})"
+    named = hint if isinstance(function, str) else ""
+    raise RegistrationError(f"{what}: {function!r} is no function{named}")

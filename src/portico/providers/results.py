@@ -53,10 +53,10 @@ def prompt_result(value: Any, description: str | None, version: Version) -> dict
 
 def resource_result(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
     """A `resources/read` result."""
-    if isinstance(value, dict) and "contents" in value:
+    if isinstance(value, dict) and _are_contents(value.get("contents")):
         return value
-    several = isinstance(value, list | tuple) and all(isinstance(v, Contents) for v in value)
-    items = value if several and value else [value]
+    several = isinstance(value, list | tuple) and any(isinstance(v, Contents) for v in value)
+    items = value if several else [value]
     return {"contents": [_contents(item, uri, mime_type) for item in items]}
 
 
@@ -146,6 +146,11 @@ def _message(item: Any, version: Version) -> dict[str, Any]:
             "or a list of those"
         )
     return {"role": message.role, "content": block_for(content, version)}
+
+
+def _are_contents(entries: Any) -> bool:
+    """True for what a result has under `contents`, and not for data of which that is a field."""
+    return isinstance(entries, list) and all(isinstance(e, dict) and "uri" in e for e in entries)
 
 
 def _contents(item: Any, uri: str, mime_type: str) -> dict[str, Any]:

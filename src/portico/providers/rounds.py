@@ -86,9 +86,16 @@ class Direct:
             if peer is None:
                 raise MissingCapability(ask.capability)
         assert peer is not None
-        answers = await asyncio.gather(
-            *(peer.ask(ask.method, encode(_legacy_params(ask))) for ask in asks.values())
-        )
+        asking = [
+            asyncio.ensure_future(peer.ask(ask.method, encode(_legacy_params(ask))))
+            for ask in asks.values()
+        ]
+        try:
+            answers = await asyncio.gather(*asking)
+        finally:
+            for question in asking:
+                question.cancel()
+            await asyncio.wait(asking)  # those that are still open are taken back
         return {
             key: _checked(ask, msgspec.json.decode(answer))
             for (key, ask), answer in zip(asks.items(), answers, strict=True)

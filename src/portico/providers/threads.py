@@ -81,8 +81,8 @@ def _do(job: _Job) -> None:
 def _settle(future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
     if future.done():
         return  # cancelled meanwhile
-    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
-        error = RuntimeError(f"the function raised {type(error).__name__}")
+    if isinstance(error, StopIteration | GeneratorExit):  # which mean something to who awaits
+        error = RuntimeError(f"it raised {type(error).__name__}")
     if error is not None:
         future.set_exception(error)
     else:

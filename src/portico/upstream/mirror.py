@@ -25,7 +25,8 @@ def mirrored_headers(
     headers = {VERSION_HEADER: version.text, METHOD_HEADER: method}
     meaning = TABLE.get((method, version))
     if meaning is not None and meaning.mirrored:
-        headers[NAME_HEADER] = encode_header(str(params.get(meaning.mirrored, "")))
+        named = params.get(meaning.mirrored) or params.get("name", "")
+        headers[NAME_HEADER] = encode_header(str(named))
     for param in declared:
         value: Any = params.get("arguments")
         for step in param.path:

@@ -1,0 +1,169 @@
+"""Whatever a handler or a link does, its asker gets an answer, and nobody else notices."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from portico import Context, Request, Response, Server, ToolResult
+from portico.model.types import Handler
+from tests.support.messages import LEGACY, MODERN, call, error, modern, request, result
+
+NOT_EXCEPTIONS = [asyncio.CancelledError, BaseException, SystemExit, KeyboardInterrupt]
+
+
+class Panic(BaseException):
+    """As extensions written in Rust raise it."""
+
+
+@pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+@pytest.mark.parametrize("kind", [*NOT_EXCEPTIONS, Panic])
+async def test_a_handler_that_raises_no_exception_is_answered_for(
+    kind: type[BaseException], version: str
+) -> None:
+    server = Server("t")
+
+    @server.tool
+    async def on_the_loop() -> str:
+        """Raise."""
+        raise kind
+
+    @server.tool
+    def in_a_thread() -> str:
+        """Raise."""
+        raise kind
+
+    for name in ("on_the_loop", "in_a_thread"):
+        answer = await call(server, name, {}, version)
+        assert answer["isError"]
+        assert answer["content"][0]["text"] == f"{name} failed: it raised {kind.__name__}"
+
+
+async def test_a_handler_that_waits_for_what_was_cancelled_elsewhere_is_answered_for() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def impatient() -> str:
+        """Wait for a task that somebody else cancels."""
+        inner = asyncio.create_task(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(inner.cancel)
+        await inner
+        return "never"
+
+    assert (await call(server, "impatient", {}))["isError"]
+
+
+async def test_a_call_that_is_cancelled_stays_cancelled_and_can_be_told() -> None:
+    server = Server("t")
+    seen: list[Context] = []
+    began = asyncio.Event()
+
+    @server.tool
+    async def long(context: Context) -> str:
+        """Never end."""
+        seen.append(context)
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    running = asyncio.create_task(server.handle(modern("tools/call", {"name": "long"})))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert seen[0].cancelled
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, Panic])
+async def test_a_link_that_raises_no_exception_is_an_internal_error(
+    kind: type[BaseException],
+) -> None:
+    def failing(next: Handler) -> Handler:
+        async def handle(request: Request, context: Context) -> Response:
+            raise kind
+
+        return handle
+
+    door = Server("t").endpoint([failing])
+    answer = await door.handle(Request(method="ping", id=b"1"), Context())
+    assert answer.decode()["error"] == {"code": -32603, "message": "internal error"}
+    assert (await door.handle(Request(method="notifications/x"), Context())).is_nothing
+
+
+class Mute(Exception):
+    """An exception that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [(Mute(), "bad failed: Mute"), (ValueError("\ud800"), "bad failed: \\ud800")],
+)
+async def test_an_exception_whose_words_cannot_be_sent_is_a_result_all_the_same(
+    raised: Exception, words: str
+) -> None:
+    server = Server("t")
+
+    @server.tool
+    async def bad() -> str:
+        """Fail."""
+        raise raised
+
+    answer = await call(server, "bad", {})
+    assert answer["isError"]
+    assert answer["content"][0]["text"] == words
+
+
+@pytest.mark.parametrize("made", [lambda: "\ud800", lambda: ToolResult(meta={"a": object()})])
+async def test_a_result_that_has_no_json_form_is_the_tools_failure(made: Callable[[], Any]) -> None:
+    server = Server("t")
+    server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: made())
+    answer = await call(server, "x")
+    assert answer["isError"]
+    assert "x: the answer has no JSON form" in answer["content"][0]["text"]
+
+
+@pytest.mark.parametrize("message", [{"id": object()}, "\ud800", b"\xff", ["ping"]])
+async def test_a_message_that_is_none_is_answered_whatever_it_is(message: Any) -> None:
+    answer = await Server("t").handle(message)
+    assert answer.code == -32700
+
+
+async def test_a_message_may_come_in_any_kind_of_bytes() -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    kinds: list[Any] = [bytearray(raw), memoryview(raw)]
+    for message in kinds:
+        assert (await Server("t").handle(message)).decode()["result"] == {}
+
+
+async def test_a_call_of_nothing_is_told_what_is_missing() -> None:
+    server = Server("t", capabilities=["tools", "prompts"])
+    for method, words in (("tools/call", "which tool?"), ("prompts/get", "which prompt?")):
+        answer = await error(server, request(method, {}))
+        assert (answer["code"], answer["message"]) == (-32602, words)
+
+
+async def test_a_prompt_names_the_argument_that_is_no_text() -> None:
+    server = Server("t")
+
+    @server.prompt
+    def trip(city: str, days: int = 1) -> str:
+        """Plan a trip."""
+        return f"{days} in {city}"
+
+    params = {"name": "trip", "arguments": {"city": "Oslo", "days": 3}}
+    refused = await error(server, request("prompts/get", params))
+    assert refused["code"] == -32602
+    assert refused["message"] == "prompt trip: days: expected string, got integer 3"
+    params = {"name": "trip", "arguments": {"city": "Oslo", "days": "3"}}
+    shown = await result(server, request("prompts/get", params))
+    assert shown["messages"][0]["content"]["text"] == "3 in Oslo"
+
+
+async def test_a_reference_of_an_unknown_kind_is_invalid_params() -> None:
+    server = Server("t", capabilities=["completions"])
+    params = {"ref": {"type": "ref/x", "name": "p"}, "argument": {"name": "a", "value": ""}}
+    assert (await error(server, request("completion/complete", params)))["code"] == -32602
