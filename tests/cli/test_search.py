@@ -93,6 +93,28 @@ def test_a_gateway_that_is_configured_for_http_is_asked_all_the_same(tmp_path: P
     assert ran.stdout == "3\n", ran.stderr
 
 
+def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Path) -> None:
+    prepared(tmp_path, '[servers.gone]\ncommand = "no-such-program"\n')
+    config = ("--config", str(tmp_path / "portico.toml"))
+    why = "portico: gone cannot start: there is no command 'no-such-program'\n"
+    with Window(tmp_path) as window:
+        window.ready()
+        window.call("refresh_tools")
+        for _ in range(2):
+            ran = portico(tmp_path, "search", "add", *config)
+            assert (ran.returncode, ran.stderr) == (0, why)
+        ran = portico(tmp_path, "describe", "gone__tool", *config)
+        assert ran.stderr.startswith(f"asking gone for the first time ...\n{why}")
+
+
+@pytest.mark.parametrize("words", [[""], [" ", "\t"]])
+def test_nothing_to_search_for_is_wrong_usage(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", *words]) == 2
+    assert "QUERY is empty; say in plain words what you need" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -55,19 +55,26 @@ async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def learn(client: "Client", *wanted: str) -> None:
-    """Have servers asked that never said what they offer: all, or those that are wanted."""
-    status = (await ask(client, "gateway_status")).get("structuredContent") or {}
-    pending = [one["server"] for one in status.get("servers", ()) if one.get("pending")]
-    new = [name for name in pending if not wanted or name in wanted]
-    if not new:
-        return
+    """Have servers asked that never said what they offer: those that are wanted, else all but
+    those that the gateway could not ask before, since that may take long."""
     err = Screen(sys.stderr)
-    err.say(f"asking {', '.join(new)} for the first time ...", "dim")
-    answers = await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in new))
-    for told in answers:
-        for one in (told.get("structuredContent") or {}).get("servers", ()):
-            if one.get("error"):
-                err.say(f"portico: {one['error']}", "yellow")
+    told = _servers(await ask(client, "gateway_status"))
+    pending = [one for one in told if one.get("pending")]
+    if wanted:
+        failed, new = [], [one["server"] for one in pending if one["server"] in wanted]
+    else:
+        failed = [one for one in pending if one.get("error")]
+        new = [one["server"] for one in pending if not one.get("error")]
+    if new:
+        err.say(f"asking {', '.join(new)} for the first time ...", "dim")
+        answers = await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in new))
+        failed += [one for told in answers for one in _servers(told) if one.get("error")]
+    for one in failed:
+        err.say(f"portico: {one['error']}", "yellow")
+
+
+def _servers(told: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*(told.get("structuredContent") or {}).get("servers", ())]
 
 
 async def check_name(client: "Client", tool: str) -> None:

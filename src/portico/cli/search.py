@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Search once; 1 if nothing was found."""
-    options = _parser().parse_intermixed_args(argv)
+    parser = _parser()
+    options = parser.parse_intermixed_args(argv)
+    if not " ".join(options.query).strip():
+        parser.error("QUERY is empty; say in plain words what you need")
     return run(_search(address_of(options), options))
 
 

@@ -99,7 +99,9 @@ class Member:
         try:
             await self.upstream.survey()
         except (McpError, TargetError) as error:
-            self.problem = str(error)
+            put_off = isinstance(error, TargetError) and error.kind in ("backoff", "breaker")
+            if not put_off or not self.problem:  # else why it failed is known, and says more
+                self.problem = str(error)
         else:
             self.problem = self.missing()
         finally:

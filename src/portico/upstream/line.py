@@ -24,6 +24,7 @@ LISTEN = "subscriptions/listen"
 _RELISTEN_S = 1.0
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
+_AT_REST = (State.CONNECTED, State.IDLE)
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
@@ -102,7 +103,7 @@ class Line:
     def open_leg(self) -> Leg | None:
         """The conversation, if it is open now."""
         leg = self._leg
-        return leg if leg is not None and not leg.exchange.is_over() else None
+        return leg if leg is not None and leg.exchange.failure is None else None
 
     @property
     def is_opening(self) -> bool:
@@ -129,7 +130,7 @@ class Line:
     def begin(self) -> None:
         """A call is about to use the line."""
         self.busy += 1
-        if self.state is not State.ACTIVE and self.open_leg is not None:
+        if self.state in _AT_REST:
             self._happens(Event.CALLED)
 
     def end(self, answered: bool) -> None:
@@ -140,9 +141,10 @@ class Line:
             self._breaker.succeeded()
         if not self.busy and self.state is State.ACTIVE:
             self._happens(Event.RESTED)
-        leg = self.open_leg
-        if leg is not None and not answered and not self.busy and self._breaker.is_open:
-            self._give_up_on(leg)
+        if not answered and not self.busy and self._breaker.is_open:
+            leg = self.open_leg
+            if leg is not None:
+                self._give_up_on(leg)
         self._rest()
 
     async def set_level(self, level: str) -> None:
@@ -208,7 +210,8 @@ class Line:
         name = self.address.name
         if left > self.plan.patience.wait_s:
             raise TargetError(
-                f"{name} failed to start again and again; the next try is in {left:.0f} s",
+                f"{name} failed to start again and again; the next try is in {left:.0f} s; "
+                f"the last time it {self._breaker.why}",
                 kind="backoff",
                 server=name,
                 retry_after_s=round(left, 1),

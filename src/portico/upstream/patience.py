@@ -63,7 +63,8 @@ class Breaker:
         self._failures = 0
         self._opened = 0.0
         self._trying = False
-        self._why = ""
+        self.why = ""
+        """What it did the last time it failed, such as `exited with code 1`."""
 
     @property
     def is_quiet(self) -> bool:
@@ -85,7 +86,7 @@ class Breaker:
             return True
         raise TargetError(
             f"{self._server} failed {self._failures} times in a row and is left alone for "
-            f"{max(left, 0):.0f} s more; the last time it {self._why}",
+            f"{max(left, 0):.0f} s more; the last time it {self.why}",
             kind="breaker",
             server=self._server,
             retry_after_s=round(max(left, 0), 1),
@@ -94,7 +95,7 @@ class Breaker:
     def failed(self, why: str) -> None:
         """It died, could not start, or did not answer in time."""
         self._failures += 1
-        self._why = why
+        self.why = why.removeprefix(f"{self._server} ")
         self._trying = False
         if self.is_open:
             self._opened = self._clock()
@@ -103,7 +104,7 @@ class Breaker:
         """A call failed: that counts if its connection lives on, so that nobody else tells us."""
         ill = error.kind in ("timeout", "network") or error.details.get("status", 0) >= 500
         if ill:
-            self.failed(str(error).removeprefix(f"{self._server} "))
+            self.failed(str(error))
 
     def succeeded(self) -> None:
         """It answered."""
