@@ -128,16 +128,25 @@ def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared[Served]":
     from portico.config.paths import state_folder
     from portico.transport.sharing import Shared
 
+    latest = serving
+
+    def now() -> "Serving":
+        nonlocal latest
+        latest = latest.fresh()
+        return latest
+
     def own() -> "AbstractAsyncContextManager[Served]":
         from portico.gateway.serving import Served
 
-        return Served(serving.fresh()).running()
+        return Served(now()).running()
 
     return Shared(
         folder=os.path.join(state_folder(), "control"),
         key=key,
         own=own,
         version=serving.version,
+        account=lambda: now().account(),
+        wants={"expose": serving.expose},
         drain_s=drain_s,
     )
 

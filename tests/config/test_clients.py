@@ -150,6 +150,7 @@ env_http_headers = { X-B = "B_VALUE" }
     assert docs.tools.allow == ("search",)
     assert remote.headers == {"Authorization": "Bearer t", "X-A": "1", "X-B": "b"}
     assert (found.warnings, found.later) == ((), {})
+    assert found.variables == {"R_TOKEN", "B_VALUE"}
 
 
 @pytest.mark.parametrize(

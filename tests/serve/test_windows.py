@@ -38,7 +38,8 @@ class Windows:
         """One more window, its client introduced."""
         variables = [f"{key}={value}" for key, value in env.items()]
         portico = [sys.executable, "-m", "portico", "serve", "--config", str(self.config)]
-        command = ["env", f"PORTICO_HOME={self.home}", *variables, *portico, "--expose", "all"]
+        expose = () if "--expose" in options else ("--expose", "all")
+        command = ["env", f"PORTICO_HOME={self.home}", *variables, *portico, *expose]
         window = self.stack.enter_context(Piped([*command, *options]))
         window.initialize()
         return window
@@ -117,6 +118,44 @@ def test_another_account_in_the_environment_is_another_gateway(windows: Windows)
     known(ana)
     known(ben)
     assert who(ana, "two") != who(ben, "two")
+
+
+def test_a_variable_that_the_config_takes_only_now_parts_no_windows(windows: Windows) -> None:
+    first = windows.open(ACCOUNT="ana")
+    known(first)
+    text = windows.config.read_text()
+    windows.config.write_text(f'{text}env = {{ ACCOUNT = "${{ACCOUNT}}" }}\n')
+    second = windows.open(ACCOUNT="ana")
+    assert who(second, "one") == who(first, "one")
+    assert len(windows.starts("one")) == 1
+
+
+META = {"search_tools", "describe_tool", "execute_tool", "refresh_tools", "gateway_status"}
+
+
+def names(window: Piped) -> set[str]:
+    """What it is shown."""
+    return {tool["name"] for tool in window.ask("tools/list")["result"]["tools"]}
+
+
+def test_each_window_is_shown_what_it_asked_for_from_one_set_of_servers(windows: Windows) -> None:
+    everything, few = windows.open(), windows.open("--expose", "search")
+    known(everything)
+    assert META & names(everything) == set()
+    assert names(few) == META
+    assert len(windows.starts("one")) == 1
+
+
+def test_what_was_decided_for_a_window_stays_when_another_takes_over(windows: Windows) -> None:
+    first, second = (windows.open("--expose", "auto") for _ in range(2))
+    learnt = windows.open()
+    known(learnt)
+    assert names(first) == names(second) == META  # nothing was known at the start
+    first.process.kill()
+    assert names(second) == META
+    assert META & names(learnt) == set()
+    # Who comes now finds a gateway that knew how few tools there are.
+    assert names(windows.open("--expose", "auto")) == names(learnt)
 
 
 def test_windows_come_to_a_gateway_over_http(windows: Windows) -> None:

@@ -157,6 +157,18 @@ def test_an_owner_of_another_version_is_left_alone(street: Street) -> None:
 
 
 @pytest.mark.slow
+def test_another_account_has_a_gateway_of_its_own_that_its_like_share(street: Street) -> None:
+    ana = street.window(ACCOUNT="ana")
+    ben, again = street.window(ACCOUNT="ben"), street.window(ACCOUNT="ben")
+    assert ana.owner() == ana.pid
+    assert ben.owner() == again.owner() == ben.pid
+    # Its place is free now, and those who have one already do not part because of it.
+    ana.leave()
+    late = street.window(ACCOUNT="ben")
+    ben.kill()
+    assert late.owner() == again.owner()
+
+
 def test_an_owner_that_does_not_answer_is_left_alone(street: Street) -> None:
     owner = street.window()
     owner.process.send_signal(signal.SIGSTOP)

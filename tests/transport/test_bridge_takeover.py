@@ -141,6 +141,18 @@ def test_a_chain_of_takeovers_until_one_is_left(street: Street) -> None:
     assert street.said("ends") == [last.pid]
 
 
+def test_a_client_wants_from_each_owner_what_the_first_one_gave_it(street: Street) -> None:
+    first, second, third = street.opened(3)
+    first.kill()
+    owner = second.owner()
+    assert third.owner() == owner
+    assert owner in street.said(f"lets in {first.pid}")
+    taker, other = (second, third) if owner == second.pid else (third, second)
+    taker.kill()
+    assert other.owner() == other.pid
+    assert other.pid in street.said(f"lets in {first.pid}")
+
+
 def test_what_may_be_asked_twice_is_asked_again(street: Street) -> None:
     owner = street.window()
     with Window(street) as bridge:

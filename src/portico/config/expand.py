@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL | re.ASCII)
@@ -34,6 +34,8 @@ class Sources(Struct, frozen=True):
     environ: Mapping[str, str]
     folder: str
     """What relative paths are relative to."""
+    looked_up: set[str] = field(default_factory=set)
+    """The names of variables, as they are met."""
 
     def whole(self, raw: str) -> str:
         """A value that may also be the name of a file or of a secret in the keyring."""
@@ -70,6 +72,7 @@ class Sources(Struct, frozen=True):
                 "write ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}",
             )
         name, has_default, default = match[1], match[2], match[3]
+        self.looked_up.add(name)
         value = self.environ.get(name)
         if has_default:
             return value or default

@@ -56,6 +56,7 @@ class _Reading:
             groups=self._groups(servers),
             later=self._later(),
             warnings=self._worded(self._report.warnings),
+            variables=frozenset(self._sources.looked_up),
         )
         if self._report.problems:
             raise ConfigError(*self._worded(self._report.problems))

@@ -125,6 +125,8 @@ class Config(Struct, frozen=True, kw_only=True):
     later: Mapping[str, Any] = field(default_factory=dict)
     """Tables that are known but not used yet, as they are."""
     warnings: tuple[str, ...] = ()
+    variables: frozenset[str] = frozenset()
+    """The names of those that were looked up in the environment."""
 
     def __repr__(self) -> str:
         return f"Config({self.path!r}, servers={list(self.servers)!r})"

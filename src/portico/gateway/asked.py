@@ -1,7 +1,6 @@
 """What is asked of `serve`: which config, and how; little enough for a bridge to know."""
 
 import os
-import re
 from _blake2 import blake2b
 from collections.abc import Callable
 
@@ -15,7 +14,6 @@ from portico.model.errors import PorticoError
 from portico.state.report import report
 
 Stamp = tuple[int, int, int]
-_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)")
 
 
 class Serving(Struct, frozen=True):
@@ -45,14 +43,14 @@ class Serving(Struct, frozen=True):
             return self
 
     def key(self) -> str:
-        """The name of this gateway among others: processes with the same one share it.
+        """The name of this gateway among others: processes with the same one share it."""
+        return _digest(self.config.path, self.group or "")
 
-        What the config takes from the environment counts too: another token is another account.
-        """
-        taken = sorted((name, os.environ.get(name, "")) for name in _variables(self.config.path))
-        parts = [self.config.path, self.group or "", self.expose or "", *map(repr, taken)]
-        secret = user_secret(state_folder())
-        return blake2b("\0".join(parts).encode(), key=secret, digest_size=8).hexdigest()
+    def account(self) -> str:
+        """What the config takes from the environment, told by nobody: another token is another
+        account. Empty if it takes nothing."""
+        taken = [(name, os.environ.get(name, "")) for name in sorted(self.config.variables)]
+        return _digest(*map(repr, taken)) if taken else ""
 
 
 def within(config: Config, group: str) -> Config:
@@ -66,13 +64,9 @@ def within(config: Config, group: str) -> Config:
     return msgspec.structs.replace(config, servers=servers, groups=groups)
 
 
-def _variables(path: str) -> set[str]:
-    """What a config file takes from the environment."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return set(_VARIABLE.findall(file.read()))
-    except OSError:
-        return set()
+def _digest(*parts: str) -> str:
+    secret = user_secret(state_folder())
+    return blake2b("\0".join(parts).encode(), key=secret, digest_size=8).hexdigest()
 
 
 def stamp(path: str) -> Stamp | None:

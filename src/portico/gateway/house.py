@@ -91,28 +91,37 @@ class House:
         self._report = report
         self._heard = heard
         self._witness = witness
-        self._expose = expose
         self._reach = reach
         self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
         self.union = self._merged()
-        self.searches = self._decided()
-        self._endpoints: dict[str, GatewayEndpoint] = {}
+        # Decided once: what a model has read must stay true.
+        self._expose = config.gateway.expose
+        self._has_many = self._is_unknown() or self.union.tool_count >= SEARCH_FROM
+        self.searches = self.searching(expose)
+        self._endpoints: dict[tuple[str, bool], GatewayEndpoint] = {}
         self._behind: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.TimerHandle | None = None
         self._indexed = ""
 
     # What is behind it.
 
-    def endpoint(self, group: str | None = None) -> GatewayEndpoint:
-        """The doorway to all servers, or to a group's; KeyError if there is no such group."""
+    def endpoint(self, group: str | None = None, searches: bool | None = None) -> GatewayEndpoint:
+        """The doorway to all servers, or to a group's; KeyError if there is no such group.
+        `searches` overrules what clients are shown here."""
         if group is not None and group not in self.config.groups:
             raise KeyError(group)
-        found = self._endpoints.get(group or "")
+        key = (group or "", self.searches if searches is None else searches)
+        found = self._endpoints.get(key)
         if found is None:
-            found = self._endpoints[group or ""] = self._endpoint(group)
+            found = self._endpoints[key] = self._endpoint(group, key[1])
         return found
 
-    def _endpoint(self, group: str | None) -> GatewayEndpoint:
+    def searching(self, expose: str | None) -> bool:
+        """True if models search where this is asked for; None is what the config says."""
+        expose = expose or self._expose
+        return self._has_many if expose == "auto" else expose == "search"
+
+    def _endpoint(self, group: str | None, searches: bool) -> GatewayEndpoint:
         def servers() -> Sequence[str]:
             there = self.config.groups.get(group or "")
             return there.servers if there is not None else ()
@@ -125,7 +134,7 @@ class House:
         return GatewayEndpoint(
             self,
             identity,
-            searches=self.searches,
+            searches=searches,
             told=self._told,
             witness=self._witness,
             servers=servers if group else None,
@@ -135,13 +144,9 @@ class House:
         there = [self.members[name] for name in servers if name in self.members]
         return blurb([Behind(m.name, m.about, union.shares.get(m.name)) for m in there])
 
-    def _decided(self) -> bool:
-        """True if models search. Decided once: what a model has read must stay true."""
-        expose = self._expose or self.config.gateway.expose
-        if expose != "auto":
-            return expose == "search"
-        known = any(not member.is_pending for member in self.members.values())
-        return not known or self.union.tool_count >= SEARCH_FROM
+    def _is_unknown(self) -> bool:
+        """True as long as no server has ever said what it offers."""
+        return all(member.is_pending for member in self.members.values())
 
     def _merged(self) -> Union:
         shares = (member.share for member in self.members.values())

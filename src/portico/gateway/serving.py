@@ -58,6 +58,12 @@ class Served:
         """The main doorway: to everything, or to the chosen group."""
         return self.house.endpoint(self._serving.group)
 
+    def doorway(self, wants: Mapping[str, Any]) -> tuple[GatewayEndpoint, Mapping[str, Any]]:
+        """The same as a client wants it, and what it is to want from whoever serves it next."""
+        searches = self.house.searching(wants.get("expose"))
+        endpoint = self.house.endpoint(self._serving.group, searches)
+        return endpoint, {"expose": "search" if searches else "all"}
+
     def mirror(self, server: str) -> WitnessedMirror | None:
         """The doorway to one server alone, with plain names; None if there is no such server."""
         member = self.house.members.get(server)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -29,24 +29,33 @@ _PARTING_S = 5.0
 """How long a bridge may take to say that it has sent its last request."""
 
 
+Wants = Mapping[str, Any]
+"""How a client would like to be served."""
+Doorway = Callable[[Wants], tuple[Endpoint, Wants]]
+"""Who answers such a client, and what it is to want from the next owner, to be served the same."""
+
+
 class Guests:
     """All clients of other processes, from the first to the last."""
 
-    def __init__(self, version: str, *, max_line: int, drain_s: float) -> None:
-        """`version` is ours; a bridge of another one goes its own way."""
+    def __init__(
+        self, version: str, account: Callable[[], str], *, max_line: int, drain_s: float
+    ) -> None:
+        """`version` and `account` are ours; a bridge of others goes its own way."""
         self._version = version
-        self._endpoint: Endpoint | None = None
+        self._account = account
+        self._doorway: Doorway | None = None
         self._max_line = max_line
         self._drain_s = drain_s
         self._here: set[_Guest] = set()
         self._leaving = False
         self.door = Door(self._open)
 
-    def welcome(self, endpoint: Endpoint) -> None:
+    def welcome(self, doorway: Doorway) -> None:
         """Serve those who wait, and whoever comes."""
-        self._endpoint = endpoint
+        self._doorway = doorway
         for guest in tuple(self._here):
-            guest.serve(endpoint)
+            guest.serve(doorway)
 
     async def leave(self) -> None:
         """Send all of them elsewhere, and wait until what runs for them is done."""
@@ -63,18 +72,22 @@ class Guests:
     def _open(self, order: Order) -> tuple[dict[str, Any], Any]:
         if len(self._here) >= MOST_GUESTS:
             raise PorticoError(f"it has {MOST_GUESTS} clients already")
+        if order.get("account", "") != self._account():
+            return {"other": True}, os.close
         parting = os.urandom(16).hex()
+        wants = _wants(order)
+        keeps = wants if self._doorway is None else self._doorway(wants)[1]
 
         def take(fd: int) -> None:
             if self._leaving:
                 os.close(fd)
                 return
-            guest = _Guest(fd, parting.encode(), _turn(order), self)
+            guest = _Guest(fd, parting.encode(), _turn(order), wants, self)
             self._here.add(guest)
-            if self._endpoint is not None:
-                guest.serve(self._endpoint)
+            if self._doorway is not None:
+                guest.serve(self._doorway)
 
-        return {"version": self._version, "parting": parting}, take
+        return {"version": self._version, "parting": parting, "keeps": keeps}, take
 
     def gone(self, guest: "_Guest") -> None:
         """This one is not here any more."""
@@ -89,18 +102,20 @@ class Guests:
 class _Guest:
     """One client of another process."""
 
-    def __init__(self, fd: int, parting: bytes, turn: int, guests: Guests) -> None:
+    def __init__(self, fd: int, parting: bytes, turn: int, wants: Wants, guests: Guests) -> None:
         self._fd = fd
         self._parting = parting
         self._turn = turn
+        self._wants = wants
         self._guests = guests
         self._server: _GuestServer | None = None
         self._parted = asyncio.Event()
         self._over = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
-    def serve(self, endpoint: Endpoint) -> None:
+    def serve(self, doorway: Doorway) -> None:
         """Answer what it asks from now on; until then, it waits in the socket."""
+        endpoint, _ = doorway(self._wants)
         max_line, _ = self._guests.limits
         self._writer = PipeWriter(self._fd)
         self._server = server = _GuestServer(endpoint, self._writer.write, max_line=max_line)
@@ -183,12 +198,16 @@ class Attached(Struct, frozen=True):
     parting: bytes
     rest: bytes
     """What it said after its answer."""
+    keeps: Wants
+    """What to want from the next one, to be served the same."""
 
 
 class Unfit(Struct, frozen=True):
     """An owner that cannot serve us, and why."""
 
     why: str
+    is_other: bool = False
+    """True if it has another account: somebody else may have ours."""
 
 
 class _Answer(Struct):
@@ -196,6 +215,8 @@ class _Answer(Struct):
     error: str = ""
     version: str = ""
     parting: str = ""
+    other: bool = False
+    keeps: dict[str, Any] = {}
 
 
 async def attach(
@@ -240,9 +261,16 @@ async def _asked(
         return Unfit("it answered with something else")
     if not answer.ok:
         return Unfit(f"it said: {answer.error}")
+    if answer.other:
+        return Unfit("it has another account", is_other=True)
     if answer.version != version:
         return Unfit(f"it is Portico {answer.version}, and this is {version}")
-    return Attached(door, answer.parting.encode(), rest)
+    return Attached(door, answer.parting.encode(), rest, answer.keeps)
+
+
+def _wants(order: Order) -> Wants:
+    wants = order.get("wants")
+    return wants if isinstance(wants, dict) else {}
 
 
 def _turn(order: Order) -> int:

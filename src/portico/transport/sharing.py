@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from portico.transport.attach import ATTACH, Attached, Guests, Unfit, attach, first_of
+from portico.transport.attach import ATTACH, Attached, Guests, Unfit, Wants, attach, first_of
 from portico.transport.bridge import Bridge
 from portico.transport.connection import Endpoint
 from portico.transport.control import Control, Deed
@@ -40,9 +40,8 @@ _MOST_HASTY = 5
 class House(Protocol):
     """What an owner has and the others use: the gateway itself."""
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """Answers all clients."""
+    def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
+        """Who answers a client that wants this, and what it is to want from the next owner."""
         ...
 
     @property
@@ -54,6 +53,10 @@ class House(Protocol):
 def _to_stderr(words: str) -> None:
     sys.stderr.write(f"portico: {words}\n")
     sys.stderr.flush()
+
+
+def _anybody() -> str:
+    return ""
 
 
 H_co = TypeVar("H_co", bound=House, covariant=True)
@@ -70,6 +73,10 @@ class Shared(Struct, Generic[H_co], frozen=True):
     """Entered only by the owner, and left when it has served its last client."""
     version: str
     """Of this Portico: only the same ones share a gateway."""
+    account: Callable[[], str] = _anybody
+    """In whose name servers are called, as far as that is not in the key: only the same share."""
+    wants: Wants = {}
+    """How our own client would like to be served."""
     max_line: int = MAX_LINE
     drain_s: float = DRAIN_S
     report: Callable[[str], None] = _to_stderr
@@ -84,13 +91,14 @@ async def serve_shared(
     """
     out = take_stdout() if out is None else out
     stop = stop or asyncio.Event()
-    place = await _place(shared, 0)
+    place = await _place(shared, 0, shared.wants)
     if isinstance(place, Attached):
         await _bridged(shared, place, out, stop)
         return
     async with _hosting(shared, place, stop) as house:
+        endpoint, _ = house.doorway(shared.wants)
         await serve_stdio(
-            house.endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
+            endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
         )
 
 
@@ -98,34 +106,57 @@ async def serve_shared(
 async def hosted(shared: Shared[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
     """Have a gateway whose own clients come otherwise; those on stdin are let in as well, unless
     another process has it already. When `stop` is set, they are sent to the next owner."""
+    place = None
     try:
-        place = Ownership.taken(shared.folder, shared.key)
+        for key in _keys(shared):
+            place = place or Ownership.taken(shared.folder, key)
     except OSError as error:
         shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
-        place = None
     async with _hosting(shared, place, stop) as house:
         yield house
 
 
-async def _place(shared: Shared[House], turn: int) -> Ownership | Attached | Unfit:
+async def _place(shared: Shared[House], turn: int, wants: Wants) -> Ownership | Attached | Unfit:
     """The lock, or a connection to whoever holds it, or why we are on our own."""
+    for key in _keys(shared):
+        found = await _place_by(shared, key, turn, wants)
+        if not (isinstance(found, Unfit) and found.is_other):
+            break
+    return found
+
+
+def _keys(shared: Shared[House]) -> tuple[str, ...]:
+    """By which names to look for the gateway: the first is for whoever comes first, and those
+    whose account is another have one of their own."""
+    account = shared.account()
+    if not account:
+        return (shared.key,)
+    own = f"{shared.key}-{account}"
+    return (own, shared.key) if owner_of(shared.folder, own) else (shared.key, own)
+
+
+async def _place_by(
+    shared: Shared[House], key: str, turn: int, wants: Wants
+) -> Ownership | Attached | Unfit:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _SEEK_S
+    more = {"turn": turn, "account": shared.account(), "wants": wants}
     while True:
         try:
-            ownership = Ownership.taken(shared.folder, shared.key)
+            ownership = Ownership.taken(shared.folder, key)
         except OSError as error:
             return Unfit(f"{shared.folder} cannot be used: {error.strerror or error}")
         if ownership is not None:
             return ownership
-        name = owner_of(shared.folder, shared.key)
+        name = owner_of(shared.folder, key)
         found = None
         if name:
-            found = await attach(shared.folder, name, shared.version, _ATTACH_S, turn=turn)
+            found = await attach(shared.folder, name, shared.version, _ATTACH_S, **more)
         if isinstance(found, Attached):
             return found
         if isinstance(found, Unfit):
-            return Unfit(f"process {name.partition('.')[0]} has it, and {found.why}")
+            why = f"process {name.partition('.')[0]} has it, and {found.why}"
+            return Unfit(why, is_other=found.is_other)
         if loop.time() > deadline:
             return Unfit(f"who has it lets nobody in within {_SEEK_S:g} s")
         await asyncio.sleep(_PAUSE_S)
@@ -141,7 +172,9 @@ async def _hosting(
         shared.report(
             f"the gateway is not shared: {place.why}; servers are started for this client alone"
         )
-    guests = Guests(shared.version, max_line=shared.max_line, drain_s=shared.drain_s)
+    guests = Guests(
+        shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s
+    )
     deeds: dict[str, Deed] = {} if ownership is None else {ATTACH: guests.door}
     control = Control(shared.folder, deeds)
 
@@ -159,7 +192,7 @@ async def _hosting(
         await _listen(shared, control, ownership)
         async with shared.own() as house:
             deeds.update(house.deeds)
-            guests.welcome(house.endpoint)
+            guests.welcome(house.doorway)
             leaving = asyncio.ensure_future(leave())
             try:
                 yield house
@@ -198,9 +231,8 @@ async def _bridged(shared: Shared[House], place: Attached, out: int, stop: async
             await bridge.part(shared.drain_s + _MARGIN_S)
             return
         async with _hosting(shared, last.place, stop) as house:
-            crossing = HouseCrossing(
-                house.endpoint, bridge, writer, last.turn, max_line=shared.max_line
-            )
+            endpoint, _ = house.doorway(last.wants)
+            crossing = HouseCrossing(endpoint, bridge, writer, last.turn, max_line=shared.max_line)
             await bridge.settle(crossing)
             await stop.wait()
             let_go()
@@ -216,6 +248,7 @@ class _Last(Struct, frozen=True):
 
     place: Ownership | Unfit
     turn: int
+    wants: Wants
 
 
 async def _carried(
@@ -225,10 +258,13 @@ async def _carried(
     loop = asyncio.get_running_loop()
     found: Ownership | Attached | Unfit = place
     turn = hasty = 0
+    wants = shared.wants
     while isinstance(found, Attached):
         begun = loop.time()
+        wants = found.keeps
         if not await _settled(bridge, found, turn):
-            return _Last(Unfit(f"who has it did not greet us within {_SETTLE_S:g} s"), turn + 1)
+            why = f"who has it did not greet us within {_SETTLE_S:g} s"
+            return _Last(Unfit(why), turn + 1, wants)
         await first_of(bridge.adrift.wait(), stop.wait())
         if stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
             return None
@@ -236,10 +272,10 @@ async def _carried(
         # An owner may be so ill that it lets us in and no further.
         hasty = hasty + 1 if loop.time() - begun < _HASTE_S else 0
         if hasty > _MOST_HASTY:
-            return _Last(Unfit("whoever has it hangs up again and again"), turn)
+            return _Last(Unfit("whoever has it hangs up again and again"), turn, wants)
         await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
-        found = await _place(shared, turn)
-    return _Last(found, turn)
+        found = await _place(shared, turn, wants)
+    return _Last(found, turn, wants)
 
 
 async def _settled(bridge: Bridge, found: Attached, turn: int) -> bool:

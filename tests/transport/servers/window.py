@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.model.errors import PorticoError
+from portico.transport.attach import Wants
+from portico.transport.connection import Endpoint
 from portico.transport.control import Deed, Order, Stream
 from portico.transport.doorway import DoorwayLoop
 from portico.transport.sharing import Shared, serve_shared
@@ -87,8 +89,13 @@ class House:
                 event.set()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
-        self.endpoint = server.endpoint()
+        self._endpoint = server.endpoint()
         self.deeds: dict[str, Deed] = {"status": self.status, "count": Stream(self.count)}
+
+    def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
+        """The same for all, and each is to want from the next what it wanted of the first."""
+        enter(f"lets in {wants.get('first', 'nobody')}")
+        return self._endpoint, {"first": os.getpid(), **wants}
 
     async def status(self, order: Order) -> dict[str, Any]:
         """What it holds of things that can leak."""
@@ -123,7 +130,9 @@ async def main() -> None:
     """Serve until the client leaves, and see what is left over."""
     version = os.environ.get("VERSION", "1")
     drain_s = float(os.environ.get("DRAIN_S", "30"))
-    await serve_shared(Shared(FOLDER, "house", own, version, drain_s=drain_s))
+    account = os.environ.get("ACCOUNT", "")
+    shared = Shared(FOLDER, "house", own, version, account=lambda: account, drain_s=drain_s)
+    await serve_shared(shared)
     left = asyncio.all_tasks() - {asyncio.current_task()}
     enter(f"ends with {left}" if left else "ends")
 
