@@ -94,6 +94,11 @@ class Server(Registration):
         """The name shown to clients."""
         return self.identity.name
 
+    def rename(self, name: str) -> None:
+        """Show clients another name from now on."""
+        self.identity = msgspec.structs.replace(self.identity, name=name)
+        self._catalog = None
+
     @classmethod
     def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
         """Several servers as one, in this order."""

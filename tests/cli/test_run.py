@@ -156,6 +156,13 @@ def test_a_clash_of_components_names_both(tmp_path: Path, adder: Path) -> None:
         ("x.py", "from portico import Server\na, b = Server('a'), Server('b')", "say which"),
         ("x.py", "import nonsense_that_is_not_there", "nonsense_that_is_not_there"),
         ("x.py", "raise SystemError('by design')", "by design"),
+        ("x.py", "\nfloat('half')", "line 2, in <module>\n    float("),
+        ("x.py", "open('that-is-not-there')", "line 1, in <module>"),
+        (
+            "x.py",
+            "import portico\ns = portico.Server('s')\n@s.tool\ndef f(*a): ...",
+            "x.py:3: f()",
+        ),
         ("x.txt", "", "not a component"),
     ],
 )
@@ -177,6 +184,9 @@ def test_what_cannot_be_served_is_said_with_exit_1(
         (("{file}", "--http", "nowhere"), "no address"),
         (("{file}", "--http", "0.0.0.0:0", "--auth", "none"), "loopback only"),
         (("{file}", "--auth", "maybe"), "choose from"),
+        (("{file}", "--handlers", "x.py"), "there is none"),
+        (("{file}", "--drain", "nan"), "no number of seconds"),
+        (("{file}", "--drain", "-1"), "no number of seconds"),
     ],
 )
 def test_wrong_usage_is_said_with_exit_2(
@@ -245,3 +255,48 @@ def test_requests_in_both_eras_may_share_one_connection(adder: Path) -> None:
     got = answers(ran)
     assert "resultType" not in got[1]["result"]
     assert got[2]["result"]["resultType"] == "complete"
+
+
+def test_the_last_message_needs_no_end_of_line(adder: Path) -> None:
+    command = [sys.executable, "-m", "portico", "run", str(adder)]
+    asked = json.dumps(called("add", a=1, b=2))
+    ran = subprocess.run(
+        command, input=asked, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert answers(ran)[1]["result"]["structuredContent"] == {"result": 3}
+
+
+@pytest.mark.parametrize("name", ["email.py", "types.py", "select.py", "portico.py"])
+def test_a_file_may_be_called_like_a_module_that_we_need(tmp_path: Path, name: str) -> None:
+    (tmp_path / "beside.py").write_text("ONE = 1")
+    file = tmp_path / name
+    file.write_text(f"import beside\n{ADDER}".replace("a + b", "a + b + beside.ONE"))
+    ran = run(file, send=(called("add", a=1, b=2),))
+    assert answers(ran)[1]["result"]["structuredContent"] == {"result": 4}
+
+
+def test_what_went_wrong_in_a_file_is_shown_without_our_own_part_in_it(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("1 / 0")
+    ran = run(tmp_path / "x.py")
+    assert "ZeroDivisionError" in ran.stderr
+    assert "components.py" not in ran.stderr
+
+
+def test_functions_for_several_definition_files_are_read_once(
+    tmp_path: Path, definitions: Path
+) -> None:
+    more = tmp_path / "more.json"
+    more.write_text('{"tools": [{"name": "count", "inputSchema": {"type": "object"}}]}')
+    (tmp_path / "functions.py").write_text(
+        "print('read')\n" + HANDLERS + "\ndef count(arguments):\n    return 'one'\n"
+    )
+    ran = run(
+        *(definitions, more, "--handlers", tmp_path / "functions.py"), send=(called("count"),)
+    )
+    assert answers(ran)[1]["result"]["content"][0]["text"] == "one"
+    assert ran.stderr == "read\n"
+
+
+def test_one_component_may_be_called_otherwise(adder: Path) -> None:
+    ran = run(adder, "--name", "sums", send=(initialize(),))
+    assert answers(ran)[0]["result"]["serverInfo"]["name"] == "sums"

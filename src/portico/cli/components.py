@@ -9,16 +9,37 @@ from portico.model.errors import RegistrationError
 from portico.server import Server
 
 
-def load_component(component: str, handlers: str | None = None) -> Server:
+def load_component(component: str, handlers: ModuleType | None = None) -> Server:
     """The server that a component is, or RegistrationError that says why it is none."""
     path, _, variable = component.partition(":") if ".py:" in component else (component, "", "")
-    if not os.path.isfile(path):
-        raise RegistrationError(f"{path}: no such file")
     if path.endswith(".py"):
-        return _server_in(_import(path), path, variable)
+        return _server_in(import_file(path), path, variable)
+    _check_file(path)
     if path.endswith(".json"):
         return _from_definitions(path, handlers)
     raise RegistrationError(f"{path}: not a component; give a .py or a .json file")
+
+
+def import_file(path: str) -> ModuleType:
+    """Run a Python file as a module; by hand, because `importlib.util` is slow to import."""
+    _check_file(path)
+    file = os.path.abspath(path)
+    name, taken = _stem(path), False
+    while name in sys.modules or name in sys.stdlib_module_names:
+        name, taken = f"{name}_", True
+    loader = SourceFileLoader(name, file)
+    module = ModuleType(name)
+    module.__file__, module.__loader__ = file, loader
+    module.__spec__ = ModuleSpec(name, loader, origin=file)
+    # As `python FILE` has it, what lies beside the file can be imported; but a file called
+    # email.py must not become the `email` of everyone else.
+    sys.path.insert(len(sys.path) if taken else 0, os.path.dirname(file))
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except RegistrationError as error:
+        raise RegistrationError(f"{path}{_line_in(file, error)}: {error}") from error
+    return module
 
 
 def _server_in(module: ModuleType, path: str, variable: str) -> Server:
@@ -34,19 +55,14 @@ def _server_in(module: ModuleType, path: str, variable: str) -> Server:
     raise RegistrationError(f"{path}: several servers; say which: {path}:NAME{_among(found)}")
 
 
-def _from_definitions(path: str, handlers: str | None) -> Server:
+def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
     """A server of a definitions file; each handler is the function with the tool's name."""
     server = Server(_stem(path))
     server.load(path)
-    module = None
-    if handlers is not None:
-        if not os.path.isfile(handlers):
-            raise RegistrationError(f"{handlers}: no such file")
-        module = _import(handlers)
     missing = [
         key
         for kind, key, name in server.unanswered()
-        if not _give_handler(server, module, kind, key, name)
+        if not _give_handler(server, handlers, kind, key, name)
     ]
     if missing:
         hint = "" if handlers else "; give their functions with --handlers FILE.py"
@@ -64,18 +80,20 @@ def _give_handler(
     return True
 
 
-def _import(path: str) -> ModuleType:
-    """Run a Python file as a module; by hand, because `importlib.util` is slow to import."""
-    name, file = _stem(path), os.path.abspath(path)
-    loader = SourceFileLoader(name, file)
-    module = ModuleType(name)
-    module.__file__, module.__loader__ = file, loader
-    module.__spec__ = ModuleSpec(name, loader, origin=file)
-    # As `python FILE` has it: what lies beside the file can be imported.
-    sys.path.insert(0, os.path.dirname(file))
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module
+def _check_file(path: str) -> None:
+    if not os.path.isfile(path):
+        what = "a folder, not a file" if os.path.isdir(path) else "no such file"
+        raise RegistrationError(f"{path}: {what}")
+
+
+def _line_in(file: str, error: Exception) -> str:
+    """`:12`, the line of a file that led to an error, if one did."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f":{line}" if line else ""
 
 
 def _stem(path: str) -> str:

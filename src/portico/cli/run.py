@@ -35,14 +35,11 @@ def main(argv: list[str]) -> int:
         out = take_stdout()
     try:
         server = _load(options.component, options.handlers, options.name)
-    except (PorticoError, ValueError, OSError) as error:
-        print(f"portico: {error}", file=sys.stderr)
-        return 1
-    except Exception:  # noqa: BLE001  (importing the user's file may raise anything)
-        import traceback
-
+    except PorticoError:
+        raise
+    except Exception as error:  # noqa: BLE001  (importing the user's file may raise anything)
         print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
-        traceback.print_exc()
+        _print_trace(error)
         return 1
     if options.http is None:
         from portico.app import serve_stdio
@@ -62,20 +59,39 @@ def main(argv: list[str]) -> int:
 
 
 def _load(components: list[str], handlers: str | None, name: str | None) -> "Server":
-    from portico.cli.components import load_component
+    from portico.cli.components import import_file, load_component
     from portico.server import Server
 
-    servers = [load_component(component, handlers) for component in components]
-    if len(servers) == 1:
-        return servers[0]
-    return Server.compose(name or "portico", *servers)
+    functions = None if handlers is None else import_file(handlers)
+    servers = [load_component(component, functions) for component in components]
+    if len(servers) > 1:
+        return Server.compose(name or "portico", *servers)
+    if name:
+        servers[0].rename(name)
+    return servers[0]
+
+
+def _print_trace(error: Exception) -> None:
+    """Show where the user's own code went wrong; how we got there is nobody's business."""
+    import os
+    import traceback
+
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((ours, "<frozen ")):
+        trace = trace.tb_next
+    traceback.print_exception(error.with_traceback(trace))
 
 
 def _options(argv: list[str]) -> _Options:
     options = _Options(argv)
     if argv and not any(word.startswith("-") for word in argv):
         return options  # as clients start it; argparse is slow to import
-    return _parser().parse_args(argv, namespace=options)
+    parser = _parser()
+    parser.parse_args(argv, namespace=options)
+    if options.handlers and not any(word.endswith(".json") for word in options.component):
+        parser.error("--handlers is for a definitions file (.json), and there is none")
+    return options
 
 
 def _parser() -> "argparse.ArgumentParser":
@@ -107,11 +123,17 @@ def _parser() -> "argparse.ArgumentParser":
         metavar="HOST[:PORT]",
         help="a further Host to answer to, for example behind a proxy; repeatable",
     )
-    parser.add_argument("--name", help="the name of several components together")
+    parser.add_argument("--name", help="what to call the server; by default as it calls itself")
     parser.add_argument(
         "--drain",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="how long running calls may take after SIGTERM (default 30)",
     )
     return parser
+
+
+def _seconds(text: str) -> float:
+    from portico.cli.words import seconds
+
+    return 0.0 if text == "0" else seconds(text)

@@ -41,7 +41,12 @@ async def serve_stdio(
     server = StdioServer(endpoint, writer.write, max_line=max_line)
     ended, over = server.ended, stop.set
     writer.open(server, lambda: (ended(), over()))
-    reader = PipeReader(0, server.received, over)
+
+    def no_more() -> None:
+        server.received(b"\n")  # the last line of a file or a shell's pipe may lack its end
+        over()
+
+    reader = PipeReader(0, server.received, no_more)
     reader.open()
     await stop.wait()
     let_go()
