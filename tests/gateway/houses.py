@@ -98,13 +98,10 @@ class Words:
     def __init__(self) -> None:
         self.index = ToolIndex.build([])
         self.versions: list[str] = []
-        self.names: list[str] = []
 
     def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         self.versions.append(version)
-        known = list(tools())
-        self.names = [tool["name"] for tool in known]
-        self.index = ToolIndex.build(known)
+        self.index = ToolIndex.build(list(tools()))
 
     async def search(
         self,
@@ -116,16 +113,11 @@ class Words:
         hits = self.index.search(query, 1000, server)
         return [hit for hit in hits if servers is None or hit.server in servers][:limit]
 
-    def near(self, name: str, limit: int = 3) -> list[str]:
-        from difflib import get_close_matches
-
-        return get_close_matches(name, self.names, limit)
-
     def status(self) -> dict[str, Any]:
         return {}
 
     async def close(self) -> None:
-        self.names = []
+        self.index = ToolIndex.build([])
 
 
 def config(*names: str, gateway: Gateway | None = None, **more: Any) -> Config:

@@ -85,6 +85,8 @@ def test_with_a_stored_catalog_and_no_server_that_starts_all_but_calls_is_answer
     with Pipes(shelves.home, shelves.config) as gateway:
         gateway.initialize()
         assert "execute_tool" in gateway.tools()
+        # Nothing was searched for yet.
+        assert "did you mean shelf-7__book-7" in text_in(gateway.execute("shelf-7__bok-7"))
         assert "shelf-7__book-7" in found(gateway, "book")
         described = result_of(gateway.call("describe_tool", name="shelf-7__book-7"))
         assert described["structuredContent"]["tools"][0]["tool"] == "book-7"

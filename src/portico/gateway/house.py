@@ -21,6 +21,7 @@ from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
+    from portico.search.near import NearNames
 
 SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
@@ -45,10 +46,6 @@ class Searcher(Protocol):
         servers: frozenset[str] | None = None,
     ) -> "Sequence[Hit]":
         """The best ones; of one server, or of some."""
-        ...
-
-    def near(self, name: str, limit: int = 3) -> list[str]:
-        """Names that one might have meant."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -102,6 +99,7 @@ class House:
         self._behind: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.TimerHandle | None = None
         self._indexed = ""
+        self._names: tuple[Union, NearNames] | None = None
 
     # What is behind it.
 
@@ -290,13 +288,23 @@ class House:
 
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
-        self._index()
         server, _, plain = name.rpartition(SEPARATOR)
-        near = self.searcher.near(plain, limit)
+        near = self._named().near(plain, limit)
         shares = self.union.shares.values()
         found = [(share, tool) for tool in near for share in shares if tool in share.tools]
         found.sort(key=lambda place: place[0].server != server)  # those of the named one first
         return [share.tools[tool] for share, tool in found]
+
+    def _named(self) -> "NearNames":
+        """The names of all tools; who searches has them too, but only once there is an index."""
+        known = self._names
+        if known is None or known[0] is not self.union:
+            from portico.search.near import NearNames
+
+            shares = self.union.shares.values()
+            names = NearNames(tool for share in shares for tool in share.tools)
+            known = self._names = (self.union, names)
+        return known[1]
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """How the gateway and these servers fare."""
