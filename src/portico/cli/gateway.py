@@ -79,8 +79,6 @@ def _servers(told: dict[str, Any]) -> list[dict[str, Any]]:
 
 async def check_name(client: "Client", tool: str) -> None:
     """PorticoError with the nearest names if the gateway has no such tool."""
-    # Near names come from the index, which is there once something was searched for.
-    await ask(client, "search_tools", query=tool, limit=1)
     await ask(client, "describe_tool", name=tool)
 
 
