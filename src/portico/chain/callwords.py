@@ -2,6 +2,7 @@
 
 import time
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from portico.model.session import Session
 OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
 MOST_WORD = 200
 _MOST_KEYS = 20
+_MOST_KEY = 40
 _MOST_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
 _IS_ERROR = b'"isError"'
@@ -37,7 +39,8 @@ _read_info = msgspec.json.Decoder(_Info).decode
 
 def stamp(now: float) -> str:
     """A moment as logs write it, in UTC."""
-    return f"{_second(int(now))}.{int(now % 1 * 1e3):03}Z"
+    second = int(now)
+    return "%s.%03dZ" % (_second(second), (now - second) * 1e3)  # noqa: UP031  (half the time)
 
 
 @lru_cache(maxsize=2)
@@ -102,7 +105,11 @@ def shape(value: Any, depth: int = 0) -> str:
     if isinstance(value, dict):
         if depth >= _MOST_DEPTH:
             return f"object[{len(value)}]"
-        fields = [f"{_key(key)}:{shape(of, depth + 1)}" for key, of in _first(value)]
+        fields = [
+            f"{_key(key) if len(key) <= _MOST_KEY else '?'}:"
+            f"{_TYPES.get(type(of)) or shape(of, depth + 1)}"
+            for key, of in islice(value.items(), _MOST_KEYS)
+        ]
         return f"{{{','.join([*fields, '...'] if len(value) > _MOST_KEYS else fields)}}}"
     if isinstance(value, list):
         kinds = {shape(of, depth + 1) for of in value[:_MOST_KEYS]}
@@ -111,10 +118,7 @@ def shape(value: Any, depth: int = 0) -> str:
     return _TYPES.get(type(value), "any")
 
 
-def _first(value: dict[str, Any]) -> list[tuple[str, Any]]:
-    return list(value.items())[:_MOST_KEYS]
-
-
+@lru_cache(maxsize=256)
 def _key(key: str) -> str:
     """A name as it is, if it looks like one: who puts data into keys would find it here."""
-    return key if len(key) <= 40 and key.replace("-", "_").isidentifier() else "?"
+    return key if key.replace("-", "_").isidentifier() else "?"

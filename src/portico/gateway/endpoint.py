@@ -17,7 +17,7 @@ from portico.gateway.desk import Desk, mistaken
 from portico.gateway.desk import House as DeskHouse
 from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, referring
 from portico.gateway.member import Member
-from portico.gateway.mentions import Mentions
+from portico.gateway.mentions import MARK, Mentions
 from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -208,25 +208,9 @@ class GatewayEndpoint:
         member = self._house.members.get(share.server)
         if member is None:
             return None
-        began = perf_counter()
-        is_over = False
-
-        def answered(response: Response) -> None:
-            nonlocal is_over
-            is_over = True
-            response = self._outward(context, share.server, response)
-            self._witness(request, context, share.server, tool, response, began)
-            if response.error and request.name == metatools.EXECUTE:
-                failure = _failure(response, share.server)
-                response = response if failure is None else _failed(request, context, failure)
-            reply(response)
-
-        def forgotten() -> None:
-            if not is_over:
-                self._witness(request, context, share.server, tool, None, began)
-
-        express = member.upstream.express("tools", inner, _plain(context), answered)
-        return None if express is None else Passing(express, forgotten)
+        passing = Passing(self._witness, request, context, share.server, tool, reply, self._shown)
+        passing.express = member.upstream.express("tools", inner, _plain(context), passing.answered)
+        return None if passing.express is None else passing
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
@@ -354,7 +338,18 @@ class GatewayEndpoint:
         return server or self._mentions.owner(uri, context), own
 
     def _outward(self, context: Context, server: str, response: Response) -> Response:
+        if response.result.find(MARK) < 0:
+            return response
         return self._mentions.noted(response, server, self.union.ownership, context)
+
+    def _shown(
+        self, request: Request, context: Context, server: str, response: Response
+    ) -> Response:
+        """The answer to a call by its short way, as the client gets it."""
+        if response.error and request.name == metatools.EXECUTE:
+            failure = _failure(response, server)
+            return response if failure is None else _failed(request, context, failure)
+        return self._outward(context, server, response)
 
 
 def _plain(context: Context) -> Context:

@@ -1,7 +1,5 @@
 """Requests to the gateway made into requests to the server that answers them."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw, Struct
 
@@ -30,6 +28,7 @@ class _Execute(Struct, forbid_unknown_fields=True):
     arguments: _Wanted
 
 
+_anything = msgspec.json.Decoder().decode
 _execute = msgspec.json.Decoder(_Execute).decode
 _wanted = msgspec.json.Decoder(_Wanted).decode
 
@@ -74,7 +73,9 @@ def executed(request: Request, union: Union) -> tuple[Place, Request]:
     if place is None:
         raise UnknownTool(wanted.name)
     tool = place[1]
-    arguments = _unwrapped(bytes(wanted.arguments))
+    arguments = bytes(wanted.arguments)
+    if arguments[:1] != b"{":
+        arguments = _unwrapped(arguments)
     _check(place, wanted.name, arguments)
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
@@ -126,14 +127,13 @@ def _unwrapped(raw: bytes) -> bytes:
 def _check(place: Place, name: str, raw: bytes) -> None:
     share, tool = place
     try:
-        arguments: Any = msgspec.json.decode(raw)
+        arguments = _anything(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise Mistake(f"{name}: its arguments are no JSON object: {error}") from None
     if not isinstance(arguments, dict):
         raise Mistake(f"{name}: its arguments must be a JSON object{_right(place)}")
     schema = share.schema(tool)
-    problems = schema.problems(arguments) if schema is not None else []
-    if problems and schema is not None:
+    if schema is not None and (problems := schema.problems(arguments)):
         raise Mistake(f"{name}: {schema.describe(problems)}{_right(place)}")
 
 

@@ -15,8 +15,8 @@ _MOST = 1000
 """URIs looked at in one result, and kept for each client, the newest."""
 _MOST_PRINCIPALS = 100
 _KEYS = ("uri", "resourceUri", "ui/resourceUri")
-_MARK = b'ri"'
-"""How each of these ends in JSON."""
+MARK = b'ri"'
+"""How each of these ends in JSON: a result without it mentions nothing."""
 
 _Known = OrderedDict[str, str]
 
@@ -37,11 +37,8 @@ class Mentions:
     ) -> Response:
         """The response as a client gets it: a resource that another server owns as well is shown
         under its own server's name."""
-        result = response.result
-        if _MARK not in result:
-            return response
         try:
-            value = msgspec.json.decode(result)
+            value = msgspec.json.decode(response.result)
         except (msgspec.DecodeError, RecursionError):
             return response
         known = self._of(context)

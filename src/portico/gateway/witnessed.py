@@ -17,19 +17,67 @@ Witness = Callable[[Request, Context, str, str, Response | None, float], None]
 (None if it was cancelled) and when it began."""
 
 
+Reply = Callable[[Response], None]
+Shown = Callable[[Request, Context, str, Response], Response]
+"""Makes of a server's answer what the client gets."""
+
+
 class Passing:
-    """A call on its short way, of which the witness hears also if it is cancelled."""
+    """A call on its short way, of which the witness hears, however it ends."""
 
-    __slots__ = ("_express", "_forgotten")
+    __slots__ = (
+        "_began",
+        "_context",
+        "_name",
+        "_reply",
+        "_request",
+        "_server",
+        "_shown",
+        "_witness",
+        "express",
+    )
 
-    def __init__(self, express: Express, forgotten: Callable[[], None]) -> None:
-        self._express = express
-        self._forgotten = forgotten
+    def __init__(
+        self,
+        witness: Witness,
+        request: Request,
+        context: Context,
+        server: str,
+        name: str,
+        reply: Reply,
+        shown: Shown | None = None,
+    ) -> None:
+        self._began = perf_counter()
+        self._witness = witness
+        self._request = request
+        self._context = context
+        self._server = server
+        self._name = name
+        self._reply: Reply | None = reply
+        self._shown = shown
+        self.express: Express | None = None
+        """The call at its server, once it has begun."""
+
+    def answered(self, response: Response) -> None:
+        """The server's answer has come."""
+        reply = self._reply
+        assert reply is not None
+        self._over(response)
+        shown = self._shown
+        if shown is not None:
+            response = shown(self._request, self._context, self._server, response)
+        reply(response)
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
-        self._express.cancel()
-        self._forgotten()
+        if self.express is not None:
+            self.express.cancel()
+        if self._reply is not None:
+            self._over(None)
+
+    def _over(self, response: Response | None) -> None:
+        self._reply = None
+        self._witness(self._request, self._context, self._server, self._name, response, self._began)
 
 
 class WitnessedMirror:
@@ -44,25 +92,12 @@ class WitnessedMirror:
         """The answer if it needs no waiting: no call does that."""
         return self.inner.quick(request, context)
 
-    def express(
-        self, request: Request, context: Context, reply: Callable[[Response], None]
-    ) -> Passing | None:
+    def express(self, request: Request, context: Context, reply: Reply) -> Passing | None:
         """Begin a call that only needs to be passed on; None if it has to be handled."""
-        began = perf_counter()
-        is_over = False
-
-        def answered(response: Response) -> None:
-            nonlocal is_over
-            is_over = True
-            self._tell(request, context, response, began)
-            reply(response)
-
-        def forgotten() -> None:
-            if not is_over:
-                self._tell(request, context, None, began)
-
-        express = self.inner.express(request, context, answered)
-        return None if express is None else Passing(express, forgotten)
+        name = request.name or request.uri
+        passing = Passing(self._witness, request, context, self._server, name, reply)
+        passing.express = self.inner.express(request, context, passing.answered)
+        return None if passing.express is None else passing
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
@@ -74,11 +109,6 @@ class WitnessedMirror:
         try:
             response = await self.inner.handle(request, context)
         finally:
-            self._tell(request, context, response, began)
+            name = request.name or request.uri
+            self._witness(request, context, self._server, name, response, began)
         return response
-
-    def _tell(
-        self, request: Request, context: Context, response: Response | None, began: float
-    ) -> None:
-        name = request.name or request.uri
-        self._witness(request, context, self._server, name, response, began)

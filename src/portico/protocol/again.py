@@ -22,7 +22,7 @@ class Again:
 
     def read(self, line: bytes, assumed: Version | None) -> Inbound:
         """The same as `inbound.read(line, assumed)`."""
-        if len(line) > _LONGEST or (_LIST not in line and _DISCOVER not in line):
+        if len(line) > _LONGEST or (line.find(_LIST) < 0 and line.find(_DISCOVER) < 0):
             return read(line, assumed)
         before, _, rest = line.partition(_ID)
         id, _, after = rest.partition(b",")

@@ -87,7 +87,11 @@ class Malformed(Exception):
 
 def read_message(data: bytes) -> Envelope | list[bytes]:
     """One envelope, or the raw members of a batch; raises Malformed."""
-    _check_text(data)
+    if not data.isascii():
+        _check_text(data)
+    # Counting is far cheaper than walking, and an honest message seldom comes near.
+    if data.count(b"{") + data.count(b"[") > MAX_NESTING:
+        _check_depth(data)
     try:
         return _decode(data)
     except msgspec.DecodeError as error:
@@ -138,13 +142,14 @@ def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
 
 def _check_text(data: bytes) -> None:
     """Find what the decoder would pass over in the parts that it leaves raw."""
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            raise Malformed(PARSE_ERROR, f"not UTF-8 at byte {error.start}") from None
-    # Counting is far cheaper than walking, and an honest message seldom comes near.
-    if data.count(b"{") + data.count(b"[") > MAX_NESTING and _is_too_deep(data):
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(PARSE_ERROR, f"not UTF-8 at byte {error.start}") from None
+
+
+def _check_depth(data: bytes) -> None:
+    if _is_too_deep(data):
         words = f"nested deeper than {MAX_NESTING} levels"
         raise Malformed(INVALID_REQUEST, words, _salvaged_id(data))
 

@@ -134,7 +134,9 @@ def _is_bare(result: bytes) -> bool:
     if result[:2] != b'{"' or result[-1:] != b"}":
         return False
     # Not even under another spelling of its name.
-    return b'"_meta"' not in result and b'"resultType"' not in result and b"\\u" not in result
+    return (
+        result.find(b'"_meta"') < 0 and result.find(b'"resultType"') < 0 and result.find(b"\\u") < 0
+    )
 
 
 def legacy_result(result: bytes) -> bytes:

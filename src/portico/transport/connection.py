@@ -14,6 +14,8 @@ from portico.model.session import Session
 from portico.protocol.codec import encode, error_response, notification
 from portico.protocol.inbound import Answer
 
+_BACKSLASH = ord("\\")
+
 
 class Endpoint(Protocol):
     """What a transport serves."""
@@ -33,6 +35,11 @@ class Running(Protocol):
     def cancel(self) -> object:
         """Nobody wants its answer any more."""
         ...
+
+
+Reply = Callable[[Response], None]
+Express = Callable[[Request, Context, Reply], Running | None]
+"""How some endpoints begin a call without a task; None says that it needs one."""
 
 
 class _CancelParams(Struct):
@@ -95,21 +102,15 @@ class Connection:
             task.add_done_callback(lambda _: over())
         return None
 
-    def run(
-        self,
-        request: Request,
-        begin: Callable[[Callable[[Response], None]], Running | None],
-        reply: Callable[[Response], None],
-    ) -> bool:
-        """Run a call that is no task of ours; `begin` is given how to answer it. False if it
-        would rather not begin."""
+    def run(self, request: Request, context: Context, express: Express, reply: Reply) -> bool:
+        """Run a call that is no task of ours; False if it would rather not begin so."""
         key = id_key(request.id)
 
         def answered(response: Response) -> None:
             self._done(key)
             reply(response)
 
-        running = begin(answered)
+        running = express(request, context, answered)
         if running is None:
             return False
         self._running[key] = running
@@ -209,7 +210,7 @@ class Connection:
 
 def id_key(raw: bytes) -> bytes:
     """An id in the one spelling that equal ids share."""
-    if b"\\" not in raw:
+    if _BACKSLASH not in raw:
         return raw
     try:
         return encode(msgspec.json.decode(raw))

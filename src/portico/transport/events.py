@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
+from portico.protocol.lines import one_line
 from portico.transport.asgi import JSON_TYPE, Headers, Message, Send
 
 EVENT_STREAM: Headers = (
@@ -19,9 +20,7 @@ _SLOTS = 16
 
 def event(message: bytes, id: str = "", name: bytes = b"message") -> bytes:
     """A message as an SSE event."""
-    if b"\n" in message or b"\r" in message:
-        # Between JSON's tokens only, for inside strings they are escaped.
-        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    message = one_line(message)
     if id:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), name, message)
     return b"event: %b\ndata: %b\n\n" % (name, message)

@@ -22,13 +22,12 @@ from portico.transport.asgi import (
     stopped,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Endpoint
+from portico.transport.connection import Endpoint, Express
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id
 from portico.transport.sessioncall import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions, ask_on
-from portico.transport.stdio import Express
 from portico.transport.swift import Line
 
 SESSION_HEADER = b"mcp-session-id"
@@ -96,6 +95,7 @@ class Legacy:
             header = (SESSION_HEADER, session.id.encode())
             await send_response(send, response, 200, (header,))
         else:
+            session.close()  # a server may have been started for it
             await send_response(send, response, status(response))
 
     async def post(

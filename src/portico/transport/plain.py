@@ -14,14 +14,13 @@ from portico.protocol.inbound import read
 from portico.protocol.ladder import METHOD_HEADER
 from portico.protocol.methods import TABLE, Kind
 from portico.transport.asgi import Reply, Scope
-from portico.transport.connection import Endpoint
+from portico.transport.connection import Endpoint, Express
 from portico.transport.events import Pulse
 from portico.transport.guard import JSON, Guard, Head, answer_type
 from portico.transport.legacy import SESSION_HEADER, Legacy
 from portico.transport.limits import Load
 from portico.transport.sessioncall import SessionCall
 from portico.transport.sessions import HttpSession
-from portico.transport.stdio import Express
 from portico.transport.swift import Line, Swift
 
 _METHOD = METHOD_HEADER.encode()
@@ -90,7 +89,7 @@ class Plain:
         session = None
         version = None
         if entry.session:
-            if self._express is None and _LIST not in body:
+            if self._express is None and body.find(_LIST) < 0:
                 return None
             assert self._principal is not None
             session = self._legacy.sessions.find(entry.session, self._principal)

@@ -8,12 +8,11 @@ from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.version import Version
 from portico.transport.asgi import stopped
-from portico.transport.connection import Running
+from portico.transport.connection import Express, Reply, Running
 from portico.transport.events import Pulse
 from portico.transport.limits import Load
 from portico.transport.replay import Stream
 from portico.transport.sessions import HttpSession, ask_on
-from portico.transport.stdio import Express
 from portico.transport.swift import Line
 
 TakeOver = Callable[[HttpSession, Stream, Line], None]
@@ -51,11 +50,11 @@ class SessionCall:
         """Begin it; False if it needs a task."""
         context.peer = self
 
-        def begun(reply: Callable[[Response], None]) -> Running | None:
-            self._running = express(self._request, context, reply)
+        def begun(request: Request, context: Context, reply: Reply) -> Running | None:
+            self._running = express(request, context, reply)
             return None if self._running is None else self
 
-        if self._session.connection.run(self._request, begun, self.reply):
+        if self._session.connection.run(self._request, context, begun, self.reply):
             return True
         self._end(used=False)
         return False

@@ -12,17 +12,13 @@ from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.again import Again
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused
-from portico.protocol.lines import LineReader, one_line
+from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint, Running
+from portico.transport.connection import Connection, Endpoint, Express
 
 MAX_LINE = 4 * 1024 * 1024
 MOST_RUNNING = 1000
 _TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
-
-
-Express = Callable[[Request, Context, Callable[[Response], None]], Running | None]
-"""How some endpoints begin a call without a task; None says that it needs one."""
 
 
 class StdioServer:
@@ -143,12 +139,8 @@ class StdioServer:
 
     def _hurry(self, request: Request) -> bool:
         """Begin a call that needs no task; False if it needs one."""
-        express = self._express
-        assert express is not None
-        context = self._context()
-        return self.connection.run(
-            request, lambda reply: express(request, context, reply), self._pass_on
-        )
+        assert self._express is not None
+        return self.connection.run(request, self._context(), self._express, self._pass_on)
 
     async def _answer(self, request: Request) -> None:
         self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
@@ -163,7 +155,11 @@ class StdioServer:
     def _pass_on(self, response: Response) -> None:
         """Reply with what may be somebody else's bytes, in which a line may end."""
         if not self._left and not response.is_nothing:
-            self._write((*map(one_line, response.parts), b"\n"))
+            parts = response.parts
+            body = response.result or response.error
+            if LF in body or CR in body:
+                parts = tuple(map(one_line, parts))
+            self._write((*parts, b"\n"))
 
     def _send(self, message: bytes) -> None:
         if not self._left:

@@ -59,27 +59,18 @@ class Leg:
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
         self.dropped = 0
-        """Log messages and notices that could not be told apart."""
+        """Log messages and notices that could not be read, or told apart."""
         self.told_roots = False
         self.closing = False
         """True if we are ending it ourselves."""
+        self.exchange: Exchange
+        self.server: Introduction
+        """What the upstream said of itself."""
+        self.modern: bool
+        """True if the upstream was spoken to in the modern way."""
         self._latest: Caller | None = None
         self._watcher = watcher
-        self._exchange: Exchange | None = None
-        self._server: Introduction | None = None
         self._info = b""
-
-    @property
-    def exchange(self) -> Exchange:
-        """The exchange, once it is open."""
-        assert self._exchange is not None
-        return self._exchange
-
-    @property
-    def server(self) -> Introduction:
-        """What the upstream said of itself."""
-        assert self._server is not None
-        return self._server
 
     @property
     def info(self) -> bytes:
@@ -87,11 +78,6 @@ class Leg:
         if not self._info:
             self._info = encode(self.server.info)
         return self._info
-
-    @property
-    def modern(self) -> bool:
-        """True if the upstream was spoken to in the modern way."""
-        return self.server.version.modern
 
     async def open(
         self,
@@ -103,8 +89,9 @@ class Leg:
     ) -> None:
         """Get into conversation; raises TargetError."""
         hello = Hello(info, capabilities, self._asked, self._noticed, limits, era)
-        self._exchange, self._server = await open_conversation(address, hello)
-        self._exchange.when_hung_up = self._hung_up
+        self.exchange, self.server = await open_conversation(address, hello)
+        self.modern = self.server.version.modern
+        self.exchange.when_hung_up = self._hung_up
 
     async def request(
         self,
@@ -192,7 +179,7 @@ class Leg:
             try:
                 uri = msgspec.json.decode(params, type=_Updated).uri
             except msgspec.DecodeError:
-                self.exchange.garbage += 1
+                self.dropped += 1
             else:
                 self._watcher.updated(self, uri, params)
         elif method == "notifications/message":
@@ -214,7 +201,7 @@ class Leg:
         try:
             level = msgspec.json.decode(params, type=_Log).level
         except msgspec.DecodeError:
-            self.exchange.garbage += 1
+            self.dropped += 1
             return
         if loud_enough(level, threshold):
             self._deliver(call, caller, notification(method, params))

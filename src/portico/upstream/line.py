@@ -243,7 +243,7 @@ class Line:
                 kind="timeout",
                 server=name,
             ) from None
-        except TargetError as error:
+        except Exception as error:  # also where we failed ourselves: it can be tried again
             self._refused(str(error))
             raise
         except asyncio.CancelledError:

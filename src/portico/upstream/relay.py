@@ -137,7 +137,9 @@ class Relay:
         level = request.meta.log_level
         if bridged and level and not route.line.logs(level):
             return None  # the upstream has to be told first
-        if not self._breaker.is_quiet or _TIMEOUT in request.params or not self._gate.try_enter():
+        if not self._breaker.is_quiet or request.params.find(_TIMEOUT) >= 0:
+            return None
+        if not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
         back = from_legacy if bridged else as_it_is
