@@ -109,6 +109,16 @@ def test_a_broken_file_is_reported_and_the_old_config_stays(place: Place) -> Non
         assert until(lambda: listed(gateway) == {"uno__first", "uno__lists"})
 
 
+def test_what_is_odd_in_a_new_file_or_has_to_wait_is_told(place: Place) -> None:
+    with running(place) as gateway:
+        servers = {"one": place.shelf("one", "first lists"), "slow": command(bad("stdio", "plain"))}
+        settings = {"expose": "search", "pinned": ["nobody__first"]}
+        written(place.config, servers, gateway=settings)
+        assert until(lambda: "gateway.expose: what is new counts from" in gateway.stderr())
+        assert "gateway.pinned[0]: there is no server nobody" in gateway.stderr()
+        assert "one__first" in gateway.tools()
+
+
 def test_a_new_server_that_hangs_holds_up_neither_the_file_nor_others(place: Place) -> None:
     with running(place) as gateway:
         one, slow = place.shelf("one", "first lists"), command(bad("stdio", "plain"))

@@ -12,7 +12,7 @@ from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.chain.callwords import outcome
 from portico.config.paths import cache_folder, state_folder
-from portico.config.schema import Search
+from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
 from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.house import House, Searcher
@@ -26,6 +26,11 @@ from portico.model.message import Request, Response
 from portico.state.report import failed, report
 
 Endpoint = GatewayEndpoint | WitnessedMirror
+_FROM_START = {
+    "gateway": ("expose", "http", "auth", "log", "limits"),
+    "search": ("vectors", "model", "rerank"),
+}
+"""What cannot be changed while it runs, by table."""
 
 
 class Served:
@@ -107,11 +112,10 @@ class Served:
             loop.add_signal_handler(signal.SIGHUP, house.start)
         watched = None
         if self._serving.read is not None:
-            watched = Watched(self.house.config.path, self._serving.read, house.apply, self.tell)
+            watched = Watched(house.config.path, self._serving.read, self._take_over, self.tell)
             watched.start()
         self.journal.event(f"process {os.getpid()} serves {house.config.path}")
-        for warning in house.config.warnings:
-            self.tell(warning)
+        self._warn(house.config)
         if self._serving.refresh:
             house.start()
         try:
@@ -122,6 +126,24 @@ class Served:
             await house.close()
             self.journal.event(f"process {os.getpid()} has ended")
             self.journal.close()
+
+    async def _take_over(self, config: Config) -> None:
+        """Go on with another config, and say what of it has to wait."""
+        before = self.house.config
+        self._warn(config)
+        waits = [
+            f"{table}.{key}"
+            for table, keys in _FROM_START.items()
+            for key in keys
+            if getattr(getattr(config, table), key) != getattr(getattr(before, table), key)
+        ]
+        if waits:
+            self.tell(f"{', '.join(waits)}: what is new counts from the next start")
+        await self.house.apply(config)
+
+    def _warn(self, config: Config) -> None:
+        for warning in config.warnings:
+            self.tell(warning)
 
     def tell(self, words: str) -> None:
         """Tell the operator, now and in the log."""
