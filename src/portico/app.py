@@ -113,8 +113,7 @@ def gateway_stdio(
     from portico.transport.doorway import DoorwayLoop
     from portico.transport.sharing import serve_shared
 
-    # Not with the others: a name of its own is nobody else's.
-    shared = _shared(serving, drain_s, key=f"alone-{os.getpid()}" if alone else serving.key())
+    shared = _shared(serving, drain_s, alone)
 
     async def serve() -> int:
         await serve_shared(shared, out=out)
@@ -124,7 +123,7 @@ def gateway_stdio(
         return runner.run(_to_the_end(serve()))
 
 
-def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared[Served]":
+def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
     from portico.config.paths import state_folder
     from portico.transport.sharing import Shared
 
@@ -142,7 +141,8 @@ def _shared(serving: "Serving", drain_s: float, key: str) -> "Shared[Served]":
 
     return Shared(
         folder=os.path.join(state_folder(), "control"),
-        key=key,
+        # Not with the others: a name of its own is nobody else's.
+        key=f"alone-{os.getpid()}" if alone else serving.key(),
         own=own,
         version=serving.version,
         account=lambda: now().account(),
@@ -159,12 +159,13 @@ def gateway_http(
     hosts: Sequence[str] = (),
     drain_s: float = DRAIN_S,
     ready: Callable[[str, str | None], None] | None = None,
+    alone: bool = False,
 ) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
     from portico.transport.sharing import hosted
 
     door = _Door(address, auth, hosts)
-    shared = _shared(serving, drain_s, serving.key())
+    shared = _shared(serving, drain_s, alone)
 
     async def serve() -> int:
         stop = asyncio.Event()

@@ -100,6 +100,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         (["--http", "0.0.0.0:0", "--auth", "none"], "loopback"),
         (["--expose", "some"], "auto"),
         (["--drain", "soon"], "drain"),
+        (["--drain", "-5"], "at least 0"),
+        (["--drain", "nan"], "at least 0"),
+        (["--http", ""], "no address"),
+        (["--http", "8000", "--stdio"], "not allowed with"),
         (["--nonsense"], "--nonsense"),
     ],
 )

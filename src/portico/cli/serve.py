@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Serve until the client leaves or a signal comes."""
-    options = _parser().parse_args(argv)
+    options = _options(argv)
     out = None
     if options.http is None:
         # What an import of ours might print must not reach the client.
@@ -19,9 +19,11 @@ def main(argv: list[str]) -> int:
         out = take_stdout()
     serving = _serving(options)
     gateway = serving.config.gateway
-    http = options.http or ("" if options.stdio else gateway.http)
+    http = options.http
+    if http is None and gateway.http and not options.stdio:
+        http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
-    if not http:
+    if http is None:
         from portico.app import gateway_stdio
 
         return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
@@ -33,7 +35,16 @@ def main(argv: list[str]) -> int:
         auth=options.auth or gateway.auth,
         hosts=options.allow_host,
         drain_s=drain_s,
+        alone=options.alone,
     )
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.drain is not None and not 0 <= options.drain < float("inf"):
+        parser.error("--drain is a number of seconds, at least 0")
+    return options
 
 
 def _serving(options: argparse.Namespace) -> "Serving":
@@ -78,8 +89,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("auto", "search", "all"),
         help="show tools to search with, or all tools; auto searches from 30 tools on",
     )
-    add("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
-    add("--stdio", action="store_true", help="serve stdio, even if the config says HTTP")
+    over = parser.add_mutually_exclusive_group().add_argument
+    over("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    over("--stdio", action="store_true", help="serve stdio, even if the config says HTTP")
     add(
         "--auth",
         choices=("token", "none"),
