@@ -348,6 +348,7 @@ class GatewayEndpoint:
         """The answer to a call by its short way, as the client gets it."""
         if response.error and request.name == metatools.EXECUTE:
             failure = _failure(response, server)
+            context.server_info = self.catalog().identity
             return response if failure is None else _failed(request, context, failure)
         return self._outward(context, server, response)
 

@@ -10,6 +10,7 @@ import os
 import select
 import selectors
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVarTuple, Unpack
 
@@ -55,7 +56,13 @@ class _Selector(selectors.DefaultSelector):
                 return []
             self.stirred = False
             for fd, _ in ready:
-                self._serve(readers.get(fd))
+                reader = readers.get(fd)
+                if reader is None:
+                    continue  # taken away by the one before
+                try:
+                    reader()
+                except Exception as error:  # noqa: BLE001  (as the loop does with its callbacks)
+                    self._complain(reader, error)
             if self.stirred:
                 return []
             if until is not None:
@@ -69,14 +76,9 @@ class _Selector(selectors.DefaultSelector):
             self._epoll.close()
         super().close()
 
-    def _serve(self, reader: Callable[[], object] | None) -> None:
-        if reader is None:
-            return  # taken away by the one before
-        try:
-            reader()
-        except Exception as error:  # noqa: BLE001  (as the loop does with its own callbacks)
-            assert self.failed is not None
-            self.failed({"message": f"exception in reader {reader!r}", "exception": error})
+    def _complain(self, reader: Callable[[], object], error: Exception) -> None:
+        assert self.failed is not None
+        self.failed({"message": f"exception in reader {reader!r}", "exception": error})
 
 
 class DoorwayLoop(asyncio.SelectorEventLoop):
@@ -91,7 +93,7 @@ class DoorwayLoop(asyncio.SelectorEventLoop):
         """Call back whenever there is something to read."""
         super().add_reader(fd, callback, *args)
         number = fd if isinstance(fd, int) else fd.fileno()
-        self._doorway.readers[number] = lambda: callback(*args)
+        self._doorway.readers[number] = partial(callback, *args) if args else callback
 
     def remove_reader(self, fd: Any) -> bool:
         """Do so no longer."""

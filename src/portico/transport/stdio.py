@@ -47,7 +47,7 @@ class StdioServer:
         self.session.ask = self.ask
         self.connection = Connection(self.session)
         self._at_once = self._context()
-        """For answers that need no waiting, all the same one: they keep nothing of it."""
+        """For what is answered at once or only passed on: nothing is kept in it."""
 
     def received(self, data: bytes) -> None:
         """Take in what was read, and answer at once what can be."""
@@ -140,7 +140,7 @@ class StdioServer:
     def _hurry(self, request: Request) -> bool:
         """Begin a call that needs no task; False if it needs one."""
         assert self._express is not None
-        return self.connection.run(request, self._context(), self._express, self._pass_on)
+        return self.connection.run(request, self._at_once, self._express, self._pass_on)
 
     async def _answer(self, request: Request) -> None:
         self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
