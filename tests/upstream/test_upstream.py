@@ -18,6 +18,7 @@ from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
+from tests.upstream.fakes import Fake, FakeWire, Message, legacy, result
 
 PATIENT = Patience(failures=2, open_s=0.2)
 
@@ -72,3 +73,29 @@ async def test_a_call_after_the_idle_time_begins_anew() -> None:
             seen.add(text(await answered))
             await asyncio.sleep(0.045 + number % 5 * 0.005)
         assert len(seen) > 1
+
+
+def noted(message: Message) -> list[Message]:
+    if message.get("method") in ("resources/subscribe", "resources/unsubscribe"):
+        return [result(message, {})]
+    return legacy(message, resources={"subscribe": True})
+
+
+async def test_a_modern_client_hears_of_a_resource_from_the_process_that_all_call() -> None:
+    shared, tried = FakeWire(noted), FakeWire(noted)
+    server = Upstream(Fake([shared, tried]), Plan())
+    session = Session(lambda _: None)
+    context = Context(session=session)
+    asked = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
+    asked.uri, asked.version = "note://a", Version.V2026_07_28
+    try:
+        await server.survey()
+        # Whether it speaks the modern era as well is found out by a second conversation.
+        await server.relay(asked, context)
+        assert "initialize" in tried.methods()
+        assert "resources/subscribe" not in tried.methods()
+        assert "resources/subscribe" in shared.methods()
+        session.end()
+        await shared.until("resources/unsubscribe")
+    finally:
+        await server.close()

@@ -83,6 +83,8 @@ class Line:
         self.level = ""
         self.subscriptions: dict[str, set[object]] = {}
         """By URI, who wants to hear of it."""
+        self.instead: Line | None = None
+        """Who is to hear of resources for it, since it is one too many."""
         self.starts = 0
         self.era = plan.era
         """The era to try first."""
@@ -161,6 +163,9 @@ class Line:
     async def follow(self, uri: str, who: object) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""
         leg = await self.leg()
+        if self.instead is not None:
+            await self.instead.follow(uri, who)
+            return
         holders = self.subscriptions.get(uri)
         if holders is None:
             self.subscriptions[uri] = holders = {who}
@@ -176,6 +181,9 @@ class Line:
 
     async def unfollow(self, uri: str, who: object) -> None:
         """Do so no longer, if nobody else wants to."""
+        if self.instead is not None:
+            await self.instead.unfollow(uri, who)
+            return
         holders = self.subscriptions.get(uri, set())
         holders.discard(who)
         if holders or self.subscriptions.pop(uri, None) is None:

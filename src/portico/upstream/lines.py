@@ -164,6 +164,8 @@ class Lines:
             self._shared[era].append(line)
         else:
             self._surplus.add(line)
+            # What calls change, the same process must tell of.
+            line.instead = self._shared[era][0]
 
     async def close(self) -> None:
         """Close all, at the same time."""
