@@ -90,7 +90,7 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
     if not data.isascii():
         _check_text(data)
     # Counting is far cheaper than walking, and an honest message seldom comes near.
-    if data.count(b"{") + data.count(b"[") > MAX_NESTING:
+    if len(data) > MAX_NESTING and data.count(b"{") + data.count(b"[") > MAX_NESTING:
         _check_depth(data)
     try:
         return _decode(data)
