@@ -78,7 +78,12 @@ class MirrorEndpoint:
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        express = self.express(request, context, answer.set_result)
+
+        def reply(response: Response) -> None:
+            if not answer.done():  # it may be cancelled, and not know it yet
+                answer.set_result(response)
+
+        express = self.express(request, context, reply)
         if express is None:
             return await respond(self._answer, request, context, self._report)
         try:

@@ -102,7 +102,7 @@ class ChildProcess:
         hear = self._ring.add if listener is None else Overheard(self._ring, listener).add
         out, err = Source(process.stdout, self._take), Source(process.stderr, hear)
         self._sources = [out, err]
-        self._watcher = asyncio.create_task(self._watch(process, out, err))
+        self._watcher = asyncio.create_task(self._watch(process, self._stdin, out, err))
 
     async def send(self, message: Outgoing) -> None:
         """Write one line; waits while the child does not read."""
@@ -113,7 +113,7 @@ class ChildProcess:
             await self._turn(stdin, size)
         if self._failure is not None:
             raise self._failure.error()
-        # If it is closed, its end is being looked into, and will be told.
+        # If it is closed, that is being looked into, and will be told.
         stdin.write(one_line(message.data))
 
     def send_now(self, message: Outgoing) -> bool:
@@ -188,9 +188,10 @@ class ChildProcess:
             assert self._process is not None
             self._process.signal(signal.SIGKILL)
 
-    async def _watch(self, process: Process, out: Source, err: Source) -> None:
-        """Report the child's end as soon as its last words are in."""
-        over = [asyncio.create_task(event.wait()) for event in (process.exited, out.ended)]
+    async def _watch(self, process: Process, stdin: Sink, out: Source, err: Source) -> None:
+        """Report the child's end, or that it is deaf or dumb, as soon as its last words are in."""
+        ends = (process.exited, out.ended, stdin.refused)
+        over = [asyncio.create_task(event.wait()) for event in ends]
         try:
             await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
             with contextlib.suppress(TimeoutError):
@@ -201,7 +202,7 @@ class ChildProcess:
             for task in over:
                 task.cancel()
         process.signal(signal.SIGKILL)
-        self._tell(*_how_it_ended(process.returncode))
+        self._tell(*_how_it_ended(process.returncode, out.ended.is_set()))
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
@@ -229,9 +230,9 @@ def _no_start(command: Command, error: OSError | ValueError) -> str:
     return f"cannot start: {getattr(error, 'strerror', None) or error}"
 
 
-def _how_it_ended(code: int | None) -> tuple[str, str]:
+def _how_it_ended(code: int | None, is_dumb: bool) -> tuple[str, str]:
     if code is None:
-        return "closed its output", "closed"
+        return "closed its output" if is_dumb else "closed its input", "closed"
     how = f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"
     return how, "exited"
 

@@ -256,14 +256,17 @@ class _Opening:
     def _another_version(self, error: McpError) -> Version:
         """The version to ask with instead, of those the server says it supports."""
         data = error.data if isinstance(error.data, dict) else {}
-        supported = [text for text in data.get("supported") or [] if isinstance(text, str)]
+        offered = data.get("supported")
+        listed = offered if isinstance(offered, list) else []
+        supported = [text for text in listed if isinstance(text, str)]
         known = [BY_TEXT[text] for text in supported if text in BY_TEXT]
         for version in reversed(MODERN):
             if version in known:
                 return version
         if known:
             raise _NotModern(f"it offers only {_listed(supported)}")
-        why = f"speaks only {_listed(supported)}, and Portico only {_listed(list(BY_TEXT))}"
+        speaks = f"speaks only {_listed(supported)}" if supported else "does not say what it speaks"
+        why = f"{speaks}, and Portico only {_listed(list(BY_TEXT))}"
         raise self._misspoke(why, "version")
 
     async def _handshake(self, exchange: Exchange) -> Introduction:

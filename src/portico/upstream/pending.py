@@ -1,5 +1,6 @@
 """A request that waits for its answer, and for how long."""
 
+import asyncio
 from collections.abc import Callable
 
 MAX_CALL_S = 3600.0
@@ -31,9 +32,14 @@ class Pending:
 
     def settle(self, outcome: bytes | Exception) -> None:
         """Tell whoever waits; the first outcome stands."""
-        if not self.is_done:
-            self.is_done = True
+        if self.is_done:
+            return
+        self.is_done = True
+        try:
             self.finished(outcome)
+        except Exception as error:  # noqa: BLE001  (who fails to hear it must not cost the others)
+            context = {"message": f"the answer to {self.method} was lost", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     def moves(self, params: bytes, now: float) -> None:
         """It makes progress: give it more time, and say so."""

@@ -178,6 +178,8 @@ class Sink:
         self.size = 0
         """How many bytes wait for the child to read."""
         self.closing = False
+        self.refused = asyncio.Event()
+        """Set when the child has closed its end, and will hear nothing any more."""
         self.room = asyncio.Event()
         """Clear while more than the high water waits."""
         self.room.set()
@@ -262,5 +264,6 @@ class Sink:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:  # nobody reads it any more
+            self.refused.set()
             self.abort()
             return 0
