@@ -124,6 +124,8 @@ def test_a_file_that_is_not_there_is_named() -> None:
         ("server", "--header", "A: b"),
         ("server", "--env", "novalue"),
         ("http://x/mcp", "--header", "secret-without-colon"),
+        ("http://x/mcp", "--header", "X: secr\u00e9t"),
+        ("http://x/mcp", "--header", "a secret: b"),
         ("server", "--timeout", "soon"),
         ("server", "--timeout", "-1"),
         ("server", "--timeout", "inf"),

@@ -443,3 +443,32 @@ async def test_a_page_is_no_server() -> None:
     async with web_server(talk) as server:
         with pytest.raises(TargetError, match="answered HTTP 404"):
             await connect(Url(server.url))
+
+
+async def test_a_session_id_that_no_header_can_carry_is_refused_with_the_reason() -> None:
+    async def talk(asked: Asked, writer: Writer) -> None:
+        reply(writer, 200, legacy(asked.message, tools={})[0], mcp_session_id="s\xfc1")
+
+    async with web_server(talk) as server:
+        with pytest.raises(TargetError, match="session id that is no visible ASCII"):
+            await connect(Url(server.url), limits=QUICK)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-Team": "r\xf6t"}, {"X Team": "red"}, {"X-Team": "a\nb"}, {"Content-Length": "5"}],
+)
+async def test_a_header_that_cannot_be_sent_is_named_before_anything_is(
+    headers: dict[str, str],
+) -> None:
+    async with web_server(modern_server(refuse)) as server:
+        with pytest.raises(TargetError, match="cannot be asked"):
+            await connect(Url(server.url, headers=headers), limits=QUICK)
+        assert not server.asked
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1/mcp", "http://user:secret@[::1/mcp"])
+async def test_a_url_that_is_none_is_said_to_be_and_keeps_its_secrets(url: str) -> None:
+    with pytest.raises(TargetError, match="cannot be asked") as caught:
+        await connect(Url(url), limits=QUICK)
+    assert "secret" not in str(caught.value)

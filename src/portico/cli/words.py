@@ -2,13 +2,18 @@
 
 import argparse
 
+from portico.upstream.headers import unfit_header
+
 
 def header(text: str) -> tuple[str, str]:
     """`NAME: VALUE`."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError("give it as 'NAME: VALUE'")
-    return name.strip(), value.strip()
+    name, value = name.strip(), value.strip()
+    if why := unfit_header(name, value):
+        raise argparse.ArgumentTypeError(why)
+    return name, value
 
 
 def pair(text: str) -> tuple[str, str]:

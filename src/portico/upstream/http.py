@@ -111,7 +111,7 @@ class StreamableHttp:
         sent = self._headers(message)
         try:
             async with web.send("POST", web.url, sent, message.data) as response:
-                self._remember_session(response)
+                self._remember_session(web, response)
                 if is_stream(response):
                     reader = EventReader(self._site.max_message)
                     await self._read(response, reader, message.id)
@@ -186,9 +186,14 @@ class StreamableHttp:
             headers[VERSION_HEADER] = self._version.text
         return headers
 
-    def _remember_session(self, response: httpx2.Response) -> None:
-        if self._version is None or not self._version.modern:
-            self._session = response.headers.get(SESSION_HEADER, self._session)
+    def _remember_session(self, web: Web, response: httpx2.Response) -> None:
+        if self._version is not None and self._version.modern:
+            return
+        session = response.headers.get(SESSION_HEADER, self._session)
+        # "The session ID MUST only contain visible ASCII characters": no header could name it.
+        if not (session.isascii() and session.isprintable()):
+            raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
+        self._session = session
 
     def _open_parts(self) -> tuple[Web, Receiver]:
         assert self._web is not None

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 from msgspec import Struct
 
+from portico.upstream.headers import unfit_header
 from portico.upstream.sse import TooLong
 from portico.upstream.wire import MAX_MESSAGE, Failure
 
@@ -33,7 +34,10 @@ class Site(Struct, frozen=True):
         """The title, else the URL without anything secret."""
         if self.title:
             return self.title
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # it is asked all the same, so that whoever asks is told
+            return "the server"
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -49,7 +53,11 @@ class Web:
     """Requests to one site. Redirects stay on its origin, and so do its headers."""
 
     def __init__(self, site: Site) -> None:
+        """Raises TargetError if what is to be shown at the door cannot be."""
         self.site = site
+        for name, value in (*site.headers.items(), ("authorization", site.token)):
+            if why := unfit_header(name, value):
+                raise self.failure(f"cannot be asked: {why}", "start").error()
         self.url = site.url
         self._loopback = is_loopback(site.url)
         self._token = site.token
@@ -174,6 +182,8 @@ def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
 def _network(error: Exception) -> str:
     if isinstance(error, httpx2.ConnectTimeout):
         return f"does not accept the connection within {CONNECT_S:g} s"
+    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
+        return f"cannot be asked: {error}"
     if isinstance(error, httpx2.ConnectError):
         return f"cannot be reached: {error}"
     return f"broke the connection: {str(error) or type(error).__name__}"
