@@ -1,7 +1,9 @@
 """`portico call`: readable by default, JSON on demand, and every failure in words."""
 
 import io
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -205,3 +207,26 @@ def test_a_url_where_nobody_is_is_named(call: Any) -> None:
     said = call("http://127.0.0.1:1/mcp", "act")
     assert said.code == 1
     assert said.err.startswith("portico: http://127.0.0.1:1/mcp cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["shout", '{"text": "\udcff"}'], "not UTF-8"),
+        (["shout", "--arg", "text=\udcff"], "udcff' is not UTF-8"),
+        (["sh\udcff"], "is not UTF-8"),
+    ],
+)
+def test_words_of_the_shell_that_are_no_text_are_wrong_usage(
+    call: Any, demo: str, arguments: list[str], words: str
+) -> None:
+    said = call(demo, *arguments)
+    assert said.code == 2
+    assert words in said.err
+
+
+def test_an_encoding_that_lacks_a_letter_is_no_failure(demo: str) -> None:
+    command = [sys.executable, "-m", "portico", "call", demo, "shout", '{"text": "sn\u2603w"}']
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ran = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"SN\\u2603W\n", b"")

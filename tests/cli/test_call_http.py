@@ -39,7 +39,8 @@ def server(home: Path) -> Iterator[HttpServer]:
 
 
 @pytest.mark.parametrize(
-    ("path", "era"), [("mcp", "auto"), ("mcp", "modern"), ("mcp", "legacy"), ("sse", "auto")]
+    ("path", "era"),
+    [("mcp", "auto"), ("mcp", "modern"), ("mcp/", "legacy"), ("mcp/", "modern"), ("sse", "auto")],
 )
 def test_the_door_opens_with_the_token_in_the_state_folder(
     path: str,
@@ -82,3 +83,14 @@ def test_a_token_others_could_read_is_not_used_and_that_is_told(
     (tmp_path / "state" / "token").chmod(0o644)
     assert main(["call", server.url, "shout", "{}"]) == 1
     assert "others may read" in capfd.readouterr().err
+
+
+def test_a_bare_host_is_told_where_servers_mostly_are(
+    server: HttpServer,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(home))
+    assert main(["call", f"http://127.0.0.1:{server.port}", "shout"]) == 1
+    assert "most servers are at /mcp" in capfd.readouterr().err

@@ -234,7 +234,7 @@ async def test_a_signal_lets_running_calls_finish_and_the_exit_is_clean(
 ) -> None:
     async with (
         process(tmp_path, 30) as (child, port),
-        begun(port, modern_call("wait", seconds=0.5)) as call,
+        begun(port, modern_call("wait", seconds=1.5)) as call,
         begun(port, LISTEN) as listening,
         connected(port) as (reader, writer),
     ):

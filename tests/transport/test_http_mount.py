@@ -130,7 +130,7 @@ async def test_health_needs_no_token_and_everything_else_does() -> None:
         "/messages": 401,
         "/nope": 404,
         "/": 404,
-        "/mcp/": 404,
+        "/mcp/": 401,
     }
     assert discovery.status_code == 404
 

@@ -31,6 +31,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_intermixed_args(argv)
     _sort(parser, options)
+    _check_text(parser, options.tool, *(word for pair in options.arg for word in pair))
     if options.target is None:
         if options.header or options.token or options.env:
             parser.error("--header, --token and --env are for a TARGET; servers have the config's")
@@ -95,6 +96,14 @@ def _sort(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     options.target, options.tool, options.arguments = (*words, None)[:3]
 
 
+def _check_text(parser: argparse.ArgumentParser, *words: str) -> None:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeError:
+            parser.error(f"{word!a} is not UTF-8")
+
+
 def _is_target(word: str) -> bool:
     return (
         word.startswith(("http://", "https://"))
@@ -155,10 +164,12 @@ def _words(tool: str, error: McpError) -> str:
 def _given(parser: argparse.ArgumentParser, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
-    if text == "-":
-        text = sys.stdin.read()
     try:
+        if text == "-":
+            text = sys.stdin.read()
         value: Any = msgspec.json.decode(text)
+    except UnicodeError:
+        parser.exit(2, "portico: the arguments are no JSON: not UTF-8\n")
     except (msgspec.DecodeError, RecursionError) as error:
         parser.exit(2, f"portico: the arguments are no JSON: {_where(text, str(error))}\n")
     if not isinstance(value, dict):

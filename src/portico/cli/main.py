@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 
 from portico.model.errors import PorticoError
 
@@ -26,6 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     _open_closed()
+    _spell_out()
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -85,6 +87,13 @@ def _open_closed() -> None:
             handle = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(handle, True)
             setattr(sys, name, os.fdopen(handle, mode, closefd=False))
+
+
+def _spell_out() -> None:
+    """What an encoding has no letter for is shown by its number, and is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _tell(error: OSError) -> None:

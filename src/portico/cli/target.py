@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from portico.cli.words import header, pair, seconds
 from portico.model.errors import TargetError
@@ -112,11 +113,21 @@ async def open_client(
             info={"name": "portico", "title": "Portico", "version": __version__},
         )
     except TargetError as error:
-        if error.details.get("status") != 401:
+        hint = _hint(error.details.get("status"), options)
+        if not hint:
             raise
+        raise TargetError(f"{error}: {hint}", kind=error.kind) from None
+
+
+def _hint(status: object, options: argparse.Namespace) -> str:
+    """What to do about a refusal over HTTP; empty if there is nothing to be said."""
+    if status == 401:
         if not options.token:
             _door_token()  # if ours cannot be read, that is the reason
-        raise TargetError(f"{error}: give the right one with --token", kind=error.kind) from None
+        return "give the right one with --token"
+    if status == 404 and not urlsplit(options.target or "").path.strip("/"):
+        return "most servers are at /mcp, not at the bare host"
+    return ""
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:

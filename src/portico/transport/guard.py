@@ -84,7 +84,8 @@ class Guard:
             raw = _joined(headers)
         size = len(b"".join(raw)) + len(b"".join(raw.values()))
         if size > limits.header_bytes or len(headers) > limits.header_count:
-            return refusal(431, f"headers may have {limits.header_bytes} bytes", CLOSE)
+            most = f"{limits.header_count} headers and {limits.header_bytes} bytes of them"
+            return refusal(431, f"there may be {most}", CLOSE)
         return self._distrusts(scope, raw) or Head(raw)
 
     def unlock(self, head: Head) -> Reply | None:

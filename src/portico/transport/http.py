@@ -92,9 +92,9 @@ class HttpApp:
         """For a server that has a whole request and would rather not start a task."""
         self._sse = OldSse(endpoint, self.limits, self._load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
-        self._routes: dict[str, _Route] = {path: self._mcp}
-        if path == "/":
-            self._routes[""] = self._mcp  # a mount asked for by its very prefix
+        # With and without a last slash; of "/", the latter is a mount asked for by its very prefix.
+        self._routes: dict[str, _Route] = {path: self._mcp, path.rstrip("/"): self._mcp}
+        self._routes[f"{path.rstrip('/')}/"] = self._mcp
         if sse:
             self._routes |= {"/sse": self._sse_stream, "/messages": self._sse_message}
         for place, page in (pages or {}).items():
