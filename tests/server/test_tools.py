@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pydantic
 import pytest
 
 from portico import (
@@ -187,6 +188,32 @@ async def test_a_dataclass_comes_back_with_its_defaults() -> None:
     answer = await call(server, "same", {"trip": {"city": "Oslo", "stops": [{"city": "Rome"}]}})
     stop = {"city": "Rome", "days": 1, "stops": []}
     assert answer["structuredContent"] == {"result": [{"city": "Oslo", "days": 1, "stops": [stop]}]}
+
+
+class City(pydantic.BaseModel):
+    name: str = pydantic.Field(alias="Name")
+
+
+async def test_pydantic_models_come_back_wherever_they_stand() -> None:
+    server = Server("t")
+    oslo = City(Name="Oslo")
+
+    @server.tool
+    def one() -> City:
+        return oslo
+
+    @server.tool
+    def several() -> list[City]:
+        return [oslo]
+
+    @server.tool
+    def by_name() -> dict[str, dict[str, City]]:
+        return {"no": {"oslo": oslo}}
+
+    shown = {"Name": "Oslo"}
+    assert (await call(server, "one"))["structuredContent"] == shown
+    assert (await call(server, "several"))["structuredContent"] == {"result": [shown]}
+    assert (await call(server, "by_name"))["structuredContent"] == {"no": {"oslo": shown}}
 
 
 async def test_words_out_of_an_enumeration_are_data() -> None:

@@ -87,12 +87,18 @@ def _is_data(value: Any, wrapped: bool) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):  # a pydantic model, if its owner uses them
-        return value.model_dump(mode="json", by_alias=True)
     try:
-        return msgspec.to_builtins(_spelled_out(value), str_keys=True)
+        return msgspec.to_builtins(_spelled_out(value), str_keys=True, enc_hook=_dumped)
     except (TypeError, ValueError) as error:
         raise WrongReturn(f"it returned a {type(value).__name__}: {error}") from None
+
+
+def _dumped(value: Any) -> Any:
+    """A pydantic model, if its owner uses them, as data."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return dump(mode="json", by_alias=True)
 
 
 def _spelled_out(value: Any) -> Any:
