@@ -2,14 +2,16 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from portico import Server
 from portico.config.schema import Config, Gateway, Group
+from portico.config.schema import Server as Entry
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
-from tests.gateway.houses import Client, World, config, house
+from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
 from tests.support.patience import until
 
 
@@ -111,3 +113,39 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
         assert await asyncio.wait_for(applied.get(), 10) == "back"
     finally:
         await watched.close()
+
+
+async def followed(client: Client, uri: str) -> "asyncio.Task[Any]":
+    """Have a client follow a resource, as its era does; what ends with its listening."""
+    if client.version == LEGACY:
+        await client.hello()
+        return asyncio.create_task(client.result("resources/subscribe", {"uri": uri}))
+    wanted = {"notifications": {"resourceSubscriptions": [uri]}}
+    return asyncio.create_task(client.request("subscriptions/listen", wanted))
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_who_follows_a_resource_hears_of_it_from_the_server_that_takes_its_place(
+    version: str,
+) -> None:
+    notes = Server("notes", "1")
+
+    @notes.resource("note://a")
+    async def a() -> str:
+        return "a"
+
+    def follows() -> bool:
+        lines = gateway.members["notes"].upstream.status()["connections"]
+        return any(line["subscriptions"] for line in lines)
+
+    async with house(World({"notes": notes}), config("notes")) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint(), version)
+        listening = await followed(client, "note://a")
+        await until(follows)
+        changed = Entry(name="notes", command="notes", description="in other words")
+        await gateway.apply(config(servers={"notes": changed}))
+        await until(follows)
+        notes.resource_updated("note://a")
+        await until(lambda: "notifications/resources/updated" in str(client.heard))
+        listening.cancel()

@@ -239,6 +239,8 @@ class House:
         for name, member in before.items():
             if name not in kept:
                 self._spawn(self._let_go(member))
+                if name in self.members:
+                    self._spawn(self.members[name].upstream.succeed(member.upstream))
         self._changed()
         self._announce_soon()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])

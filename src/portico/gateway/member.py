@@ -11,12 +11,12 @@ from portico.catalog.identity import upstream_key
 from portico.catalog.share import Share
 from portico.catalog.upstream import UpstreamCatalog
 from portico.config.schema import Server
+from portico.gateway.succession import Successor
 from portico.model.errors import McpError, TargetError
 from portico.protocol.eras import members
 from portico.upstream.configured import address
 from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
-from portico.upstream.upstream import Upstream
 from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Member:
         self._name_limit = name_limit
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
-        self.upstream = Upstream(
+        self.upstream = Successor(
             (reach or _address)(entry, heard),
             _plan(entry, info),
             memory=memory,
