@@ -85,7 +85,8 @@ class Server(Registration):
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
         self._catalog: Catalog | None = None
-        self._numbers = 0
+        self._changes = 1
+        self._part_of = ""
         self._default: ChainEndpoint | None = None
         functions.watch(self._changed)
 
@@ -97,7 +98,7 @@ class Server(Registration):
     def rename(self, name: str) -> None:
         """Show clients another name from now on."""
         self.identity = msgspec.structs.replace(self.identity, name=name)
-        self._catalog = None
+        self._changes += 1
 
     @classmethod
     def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
@@ -111,6 +112,11 @@ class Server(Registration):
         """Offer also what another server or provider offers. Two owners of a name are refused."""
         if self._default is not None:
             raise RegistrationError("the chain is frozen: include servers before serving")
+        if self._part_of:
+            whole = f"{self.name!r} is part of {self._part_of!r}"
+            raise RegistrationError(f"{whole} already: include servers in it before that")
+        if not isinstance(other, Server) and not hasattr(other, "provide"):
+            raise RegistrationError(f"{other!r} is neither a server nor a provider")
         added = list(other._providers) if isinstance(other, Server) else [other]
         offers = [(p.name, p.offer()) for p in (*self._providers, *added)]
         _, clashes = merge(offers)
@@ -119,17 +125,20 @@ class Server(Registration):
         for provider in added:
             self._providers.append(provider)
             provider.watch(self._changed)
-        self._catalog = None
+        if isinstance(other, Server):
+            other._part_of = self.name
+        self._changes += 1
 
     def catalog(self) -> Catalog:
         """The snapshot of all that is offered now."""
-        if self._catalog is None:
+        catalog, number = self._catalog, self._changes
+        if catalog is None or catalog.number != number:
+            # What another thread changes from here on has a higher number, and is not missed.
             offer, clashes = merge([(p.name, p.offer()) for p in self._providers])
             for clash in clashes:
                 log.warning("%s: the second is hidden", clash)
-            self._numbers += 1
-            self._catalog = Catalog(self.identity, offer, self._numbers)
-        return self._catalog
+            catalog = self._catalog = Catalog(self.identity, offer, number)
+        return catalog
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """A doorway to this server behind its own links; there may be several."""
@@ -171,7 +180,7 @@ class Server(Registration):
 
     def _changed(self, change: Change) -> None:
         if not change.uri:
-            self._catalog = None
+            self._changes += 1
         self._hub.publish(change)
 
 

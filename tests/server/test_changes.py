@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from portico import Context, RegistrationError, Server
+from portico import Context, RegistrationError, Request, Response, Server
+from portico.model.offer import Item, Offer
 from portico.model.session import Session
+from portico.model.types import Change
+from portico.providers import functions
 from tests.support.messages import error, initialize, modern, request, result
 
 TOOL = {"name": "new", "inputSchema": {"type": "object"}}
+ITEM = Item("late", "late", b"{}", b"{}")
 
 
 class Listener:
@@ -138,3 +143,50 @@ async def test_a_malformed_listen_is_invalid_params(server: Server) -> None:
     for params in ({}, {"notifications": 5}, {"notifications": {"resourceSubscriptions": "x"}}):
         refused = await error(server, modern("subscriptions/listen", params), context)
         assert refused["code"] == -32602
+
+
+class Meddled:
+    """A provider of which another thread changes something just as it is asked what it offers."""
+
+    name = "meddled"
+
+    def __init__(self) -> None:
+        self.changed: Callable[[Change], None] | None = None
+        self.there = False
+
+    def offer(self) -> Offer:
+        known = Offer(tools=(ITEM,)) if self.there else Offer()
+        if self.changed is not None and not self.there:
+            self.there = True
+            self.changed(Change("tools"))
+        return known
+
+    async def provide(self, request: Request, context: Context) -> Response | None:
+        return None
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        self.changed = changed
+
+
+def test_a_change_while_the_catalog_is_made_is_not_missed() -> None:
+    server = Server.compose("t", Meddled())
+    assert server.catalog().offer.tools == ()
+    assert server.catalog().offer.tools == (ITEM,)
+    assert server.catalog() is server.catalog()
+
+
+def test_a_change_while_functions_are_listed_is_not_missed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = functions._items
+
+    def meddle(entries: Any) -> tuple[Item, ...]:
+        items = listed(entries)
+        monkeypatch.undo()
+        server.add_tool(TOOL, lambda arguments: "hello")
+        return items
+
+    server.remove_resource("note://a")
+    monkeypatch.setattr(functions, "_items", meddle)
+    assert server.catalog().offer.tools == ()
+    assert [item.name for item in server.catalog().offer.tools] == ["new"]

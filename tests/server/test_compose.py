@@ -171,3 +171,15 @@ async def first_heard(door: Any, uris: list[str]) -> dict[str, Any]:
 async def test_what_was_declared_in_advance_stays_declared_behind_a_view() -> None:
     door = Server("x", capabilities=["tools"]).endpoint([Only(tools=["*"])])
     assert not (await door.handle(ask("tools/list"), Context())).error
+
+
+def test_a_part_takes_in_no_more_once_it_is_a_part() -> None:
+    part = Server("part")
+    Server.compose("whole", part)
+    with pytest.raises(RegistrationError, match="'part' is part of 'whole' already"):
+        part.include(Server("late"))
+
+
+def test_only_servers_and_providers_can_be_included() -> None:
+    with pytest.raises(RegistrationError, match="'weather' is neither a server nor a provider"):
+        Server.compose("whole", "weather")  # type: ignore[arg-type]

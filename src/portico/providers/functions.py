@@ -87,14 +87,16 @@ class FunctionProvider:
         self._rounds = rounds
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
-        self._offer: Offer | None = None
+        self._changes = 0
+        self._offer: tuple[int, Offer] | None = None
 
     # What it offers.
 
     def offer(self) -> Offer:
         """All that is registered now."""
-        if self._offer is None:
-            self._offer = Offer(
+        made, number = self._offer, self._changes
+        if made is None or made[0] != number:
+            offer = Offer(
                 tools=_items(self.tools),
                 resources=_items(self.resources),
                 templates=_items(self.templates),
@@ -103,7 +105,9 @@ class FunctionProvider:
                 subscriptions=True,
                 capabilities=self.capabilities,
             )
-        return self._offer
+            # Under the number it began with: another thread may have changed something since.
+            made = self._offer = (number, offer)
+        return made[1]
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Have every change told to this function."""
@@ -112,7 +116,7 @@ class FunctionProvider:
     def changed(self, kind: str, uri: str = "") -> None:
         """Forget the old snapshot and tell who watches."""
         if not uri:
-            self._offer = None
+            self._changes += 1
         for watcher in self._watchers:
             watcher(Change(kind, uri))
 
