@@ -1,6 +1,7 @@
 """Calls that wait at a legacy server for a modern client's answers: whose they are, how long."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 from portico.chain.mirror import MirrorEndpoint
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
+from portico.upstream.held import _GATHER_S
 from portico.upstream.line import Plan
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
-from tests.support.messages import modern
-from tests.support.web import WAIT_S, Site, serving
+from tests.support.messages import modern, modern_meta, request
+from tests.support.web import WAIT_S, Site, mirrored, serving
 
+ODD = Path(__file__).parent / "servers" / "odd.py"
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 YES = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -170,3 +173,18 @@ async def test_a_start_that_a_client_gave_up_on_serves_the_next(tmp_path: Path) 
         door.site.client.timeout = httpx2.Timeout(WAIT_S)
         assert (await door.ask())["result"]["resultType"] == "input_required"
     assert starts.read_text().count("\n") == 1
+
+
+async def test_a_client_that_leaves_before_it_has_read_what_it_is_asked_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-I", "-S", str(ODD), "chatty", str(tmp_path)]
+    meta = modern_meta(CAN, logLevel="debug")
+    call = request("tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
+    async with doorway(command=command) as door:
+        async with door.site.streamed(call, mirrored(call)):
+            async with asyncio.timeout(WAIT_S):
+                while not (tmp_path / "asked").exists():  # noqa: ASYNC110  (it shows only from outside)
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(10 * _GATHER_S)  # now only what it does not read is in the way
+        await door.none_held()

@@ -65,6 +65,8 @@ class HeldCall(Call):
                 await self._stirred.wait()
             if self._open and not work.done():
                 await asyncio.sleep(_GATHER_S)
+            # Here, and not after: a client that leaves while it is told ends the call, too.
+            await self.outbox.flush()
         except asyncio.CancelledError:
             self.cancel()
             raise

@@ -12,7 +12,7 @@ MODE, SIGNS = sys.argv[1], Path(sys.argv[2])
 WAITS_FOR = 4
 HELLO = {
     "protocolVersion": "2025-11-25",
-    "capabilities": {"tools": {}},
+    "capabilities": {"tools": {}, "logging": {}},
     "serverInfo": {"name": "odd", "version": "1"},
 }
 TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
@@ -46,6 +46,16 @@ def answer_together(request: dict[str, Any]) -> None:
     (SIGNS / "gone").touch()
 
 
+def talk_and_ask() -> None:
+    """Say more than anybody reads at once, then ask for something."""
+    said = {"level": "info", "data": "x" * 10_000}
+    asked = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+    for _ in range(1000):
+        write({"jsonrpc": "2.0", "method": "notifications/message", "params": said})
+    write({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": asked})
+    (SIGNS / "asked").touch()
+
+
 def stop_listening(request: dict[str, Any]) -> None:
     """Answer, then close the input and stay."""
     write(echo(request))
@@ -72,6 +82,10 @@ for line in iter(sys.stdin.readline, ""):
             write(result(message, TOOLS))
         case "tools/call" if MODE == "together":
             answer_together(message)
+        case "tools/call" if MODE == "chatty":
+            talk_and_ask()
+        case "logging/setLevel":
+            write(result(message, {}))
         case "tools/call" if MODE == "deaf" and not (SIGNS / "deaf").exists():
             stop_listening(message)
         case "tools/call":
