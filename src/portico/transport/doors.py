@@ -8,6 +8,9 @@ from portico.transport.asgi import Receive, Scope, Send
 from portico.transport.connection import Endpoint
 from portico.transport.http import HttpApp
 
+_RETIRE_S = 30.0
+"""How long calls behind a door that is gone may run on."""
+
 
 class Doors(HttpApp):
     """The main endpoint at `/mcp`; others are found by their paths, as long as they are there."""
@@ -22,6 +25,7 @@ class Doors(HttpApp):
         self._doors: dict[str, tuple[Endpoint, HttpApp]] = {}
         self._main = self.target.decode()
         self._draining = False
+        self._retired: dict[HttpApp, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -36,15 +40,22 @@ class Doors(HttpApp):
             return None
         endpoint = self._find_endpoint(path)
         known = self._doors.get(path)
+        if known is not None and known[0] is not endpoint:
+            self._retire(self._doors.pop(path)[1])
+            known = None
         if endpoint is None:
-            self._doors.pop(path, None)
             return None
-        if known is None or known[0] is not endpoint:
+        if known is None:
             app = HttpApp(endpoint, **self._options, path=path, sse=False)
             known = self._doors[path] = (endpoint, app)
             if self._draining:
                 app.begin_drain()
         return known[1]
+
+    def _retire(self, door: HttpApp) -> None:
+        """End what waits behind a door for news that cannot come, and let its calls finish."""
+        self._retired[door] = retiring = asyncio.ensure_future(door.drain(_RETIRE_S))
+        retiring.add_done_callback(lambda _: self._retired.pop(door))
 
     def begin_drain(self) -> None:
         """Take no new work, at no door."""
@@ -55,5 +66,5 @@ class Doors(HttpApp):
 
     async def drain(self, within_s: float) -> None:
         """Let what is under way at all doors finish for so long."""
-        doors = [door.drain(within_s) for _, door in self._doors.values()]
-        await asyncio.gather(super().drain(within_s), *doors)
+        doors = [*(door for _, door in self._doors.values()), *self._retired]
+        await asyncio.gather(super().drain(within_s), *(door.drain(within_s) for door in doors))
