@@ -85,7 +85,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "DO"),
+        ([], "say what to do: list, add"),
         (["ad"], "invalid choice"),
         (["add"], "add needs a NAME"),
         (["add", "a"], "add needs a NAME"),
@@ -93,6 +93,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["add", "a", "npx", "-y"], "-y"),
         (["add", "a", "npx", "x"], "put `--` before the command"),
         (["add", "a", "example.com/mcp"], "a URL begins with https://"),
+        (["add", "a", "ftp://x"], "a URL begins with https://"),
         (["add", "a", "https://x", "--", "x"], "not both"),
         (["add", "a", "https://x", "https://y"], "one URL"),
         (["add", "a", "https://x", "--env", "A=b"], "a URL takes --header"),
@@ -133,6 +134,16 @@ def test_what_cannot_be_done_is_one_and_says_why(
     assert main(["servers", "add", "b", "--", "x"]) == 1
     assert ":1:11: it is not TOML" in capsys.readouterr().err
     assert config.read_text() == before
+
+
+def test_with_neither_a_config_nor_anything_that_runs_it_says_how_to_begin(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["servers", "list"]) == 1
+    said = f"nothing runs, and there is no config at {config}; `portico servers add` makes one"
+    assert said in capsys.readouterr().err
+    assert main(["servers", "refresh"]) == 1
+    assert "`portico serve` starts them" in capsys.readouterr().err
 
 
 def test_the_help_has_every_way(capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +263,7 @@ def test_the_state_of_each_server_of_a_gateway_is_shown_and_one_is_refreshed(
             "good  good  pid 77  connected  12 tools\n"
             "bad  bad  pid 77  failed  0 tools  no API key\n"
             "late  late  not running\n"
-            "other  pid 77  idle  1 tools, 2 prompts\n"
+            "other  pid 77  idle  1 tool, 2 prompts\n"
         )
         assert main(["servers", "refresh", "good"]) == 0
         assert asked[-1] == {"do": "refresh", "server": "good"}

@@ -303,7 +303,7 @@ async def test_nothing_found_offers_what_there_is() -> None:
         client = Client(gateway.endpoint())
         said = await client.said("search_tools", query="xyzzy")
     assert "nothing found for 'xyzzy'" in said
-    assert "alpha (3 tools), beta (1 tools)" in said
+    assert "alpha (3 tools), beta (1 tool)" in said
 
 
 async def test_servers_still_to_come_are_named() -> None:

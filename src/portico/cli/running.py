@@ -42,12 +42,13 @@ class Portico(Struct):
         gateway = self.told.get("gateway")
         if not isinstance(gateway, dict):
             return f"wrap: {process}" if "server" in self.told else process
+        from portico.cli.render import counted
         from portico.cli.status import span
 
         parts = [
             f"serve: {process}",
             str(self.told.get("config")),
-            f"{gateway.get('tools')} tools",
+            counted(gateway.get("tools"), "tools"),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
             f"up {span(gateway.get('uptime_s'))}",
         ]
@@ -83,7 +84,7 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
     found = [Portico(True, told) for _, told in all_told(folder)]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
-        return found, "" if found else _nothing(path)
+        return found, "" if found else nothing(path)
     home = os.path.realpath(path)
     here = [one for one in found if os.path.realpath(str(one.told.get("config"))) == home]
     if here:
@@ -95,7 +96,8 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
         return found, str(error)
 
 
-def _nothing(path: str) -> str:
+def nothing(path: str) -> str:
+    """What to say where there is neither a config nor anything that runs."""
     return f"nothing runs, and there is no config at {path}; `portico servers add` makes one"
 
 

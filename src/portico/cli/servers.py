@@ -54,6 +54,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
         place = argv.index("--")
         before, command = argv[:place], argv[place + 1 :]
     parser = _parser()
+    if not before:
+        parser.error(f"say what to do: {', '.join(_DEEDS)}")
     options = parser.parse_intermixed_args(before)
     for option, deeds in _FOR.items():
         if options.do not in deeds and getattr(options, option):
@@ -91,7 +93,8 @@ def _check_add(
 
 
 def _no_url(parser: argparse.ArgumentParser, name: str, target: list[str]) -> NoReturn:
-    if len(target) == 1 and "." in target[0] and "/" in target[0].lstrip("./"):
+    looks_so = "://" in target[0] or ("." in target[0] and "/" in target[0].lstrip("./"))
+    if len(target) == 1 and looks_so:
         parser.error("a URL begins with https:// or http://; put `--` before a command")
     parser.error(f"put `--` before the command: portico servers add {name} -- COMMAND ARGS...")
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.cli.render import Screen
-from portico.cli.running import all_told
+from portico.cli.render import Screen, counted
+from portico.cli.running import all_told, nothing
 from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
@@ -46,8 +46,8 @@ def main(options: argparse.Namespace) -> int:
         return _report(_refreshed(folder, chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
     running = _running(folder)
-    if config is None and problem is None:
-        _check_any(running)
+    if config is None and problem is None and not running:
+        raise PorticoError(nothing(options.config or config_file()))
     rows = _chosen(_listed(config, running), options.name)
     if config is not None and not rows and not options.json:
         Screen(sys.stdout).say(f"no server is configured in {config.path}, and none runs")
@@ -59,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _check_any(running: list[Running]) -> None:
     if not running:
-        raise PorticoError("no server runs behind Portico now; `portico wrap` starts one")
+        raise PorticoError("no server runs behind Portico now; `portico serve` starts them")
 
 
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
@@ -147,7 +147,7 @@ def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
     chosen = chosen or [one for one in rows if wanted in one.called]
     if not chosen:
         there = ", ".join(sorted({one.called for one in rows})) or "none"
-        raise PorticoError(f"no server {wanted!r} runs behind Portico now; there is {there}")
+        raise PorticoError(f"there is no server {wanted!r}; there is {there}")
     return chosen
 
 
@@ -223,6 +223,6 @@ def _lists(told: dict[str, Any]) -> str:
     lists = told.get("lists")
     if lists is None and isinstance(told.get("tools"), int):
         lists = {"tools": told["tools"]}
-    return ", ".join(f"{many} {kind}" for kind, many in (lists or {}).items()) or (
+    return ", ".join(counted(many, kind) for kind, many in (lists or {}).items()) or (
         "lists not known yet"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.render import Screen
+from portico.cli.render import Screen, counted
 from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, nearest, word
@@ -112,7 +112,7 @@ def _say(told: dict[str, Any]) -> None:
         return
     info = told["info"]
     is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
-    counts = [f"{told[kind]} {kind}" for kind in _KINDS if told[kind] or kind != "templates"]
+    counts = [counted(told[kind], kind) for kind in _KINDS if told[kind] or kind != "templates"]
     if told["hidden"]:
         counts[0] += f" ({told['hidden']} filtered out)"
     spoken = f"{told['protocolVersion']} ({told['era']}) over {told['transport']}"

@@ -21,6 +21,8 @@ from portico.protocol.results import error_result
 _MOST_QUERIES = 10
 _MOST_NAMES = 20
 _MOST_NEAR = 3
+_MOST_SERVERS = 50
+"""That are named at once: a model reads it all."""
 
 
 class Found(Protocol):
@@ -130,6 +132,8 @@ class Desk:
             error = self._house.status([server])["servers"][0]["error"]
             why = error or "it is being asked, try again in a moment"
             return Mistake(f"{server} has not said yet which tools it has: {why}")
+        if self._is_off(server):
+            return self._no_server(server)
         return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
 
     async def _search(self, raw: bytes, context: Context) -> Answer:
@@ -143,7 +147,7 @@ class Desk:
             raise Mistake("search_tools: `detail` is brief or full")
         servers = self._servers()
         if asked.server is not None and asked.server not in servers:
-            raise Mistake(f"there is no server {asked.server[:100]!r}; {self._all_servers()}")
+            raise self._no_server(asked.server)
         limit = min(
             max(asked.limit or self._house.config.search.default_limit, 1), metatools.MAX_LIMIT
         )
@@ -183,7 +187,7 @@ class Desk:
         asked = _arguments(raw, _Refresh, metatools.REFRESH)
         servers = self._servers()
         if asked.server is not None and asked.server not in servers:
-            raise Mistake(f"there is no server {asked.server[:100]!r}; {self._all_servers()}")
+            raise self._no_server(asked.server)
         chosen = servers if asked.server is None else [asked.server]
         await self._house.refresh(chosen)
         return self._told(chosen)
@@ -203,6 +207,15 @@ class Desk:
         shown = share.tools.get(hit.name) if share is not None else None
         return None if share is None or shown is None else (share, hit.name, shown)
 
+    def _is_off(self, server: str) -> bool:
+        entry = self._house.config.servers.get(server)
+        return entry is not None and not entry.enabled
+
+    def _no_server(self, server: str) -> Mistake:
+        if self._is_off(server):
+            return Mistake(f"{server} is switched off in the config; {self._all_servers()}")
+        return Mistake(f"there is no server {server[:100]!r}; {self._all_servers()}")
+
     def _nothing(self, query: str) -> str:
         return f"nothing found for {query[:200]!r}{self._instead(query)}"
 
@@ -214,14 +227,26 @@ class Desk:
     def _all_servers(self) -> str:
         shares = self._union().shares
         counted = [
-            f"{name} ({len(shares[name].listed('tools').keys)} tools)" if name in shares else name
+            f"{name} ({_tools(len(shares[name].listed('tools').keys))})" if name in shares else name
             for name in self._servers()
         ]
-        return f"the servers are {', '.join(counted)}" if counted else "there are no servers yet"
+        if not counted:
+            return "there are no servers yet"
+        more = ", which gateway_status lists" if len(counted) > _MOST_SERVERS else ""
+        return f"the servers are {_first(counted)}{more}"
 
     def _waiting(self) -> list[str]:
+        """Whose tools could not be searched, and whether to wait for them."""
         pending = self._house.pending(self._servers())
-        return [f"(still to come: the tools of {', '.join(pending)})"] if pending else []
+        if not pending:
+            return []
+        told = self._house.status(pending)["servers"]
+        failed = [one["server"] for one in told if one["error"]]
+        coming = [name for name in pending if name not in failed]
+        words = [f"(still to come: the tools of {_first(coming)})"] if coming else []
+        if failed:
+            words.append(f"(not known: the tools of {_first(failed)}; gateway_status says why)")
+        return words
 
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
@@ -236,11 +261,21 @@ def _result(text: str, structured: dict[str, Any]) -> Answer:
 
 
 def _status_line(server: dict[str, Any]) -> str:
-    tools = "tools not known yet" if server["pending"] else f"{server['tools']} tools"
+    tools = "tools not known yet" if server["pending"] else _tools(server["tools"])
     age = server.get("age_s")
     told = f", {_age(age)} old" if age is not None else ""
     error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
     return f"{server['server']}: {server['state']}, {tools}{told}{error}"
+
+
+def _first(names: list[str]) -> str:
+    """As many as a model may be told of."""
+    more = len(names) - _MOST_SERVERS
+    return ", ".join([*names[:_MOST_SERVERS], *([f"{more} more"] if more > 0 else [])])
+
+
+def _tools(many: int) -> str:
+    return f"{many} tool{'' if many == 1 else 's'}"
 
 
 def _age(seconds: float) -> str:
