@@ -11,7 +11,7 @@ from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.definitions.structure import structural_check
 from portico.definitions.templates import UriTemplate
-from portico.definitions.words import shown, type_name
+from portico.definitions.words import nearest, shown, type_name
 
 _Check = Callable[[Any, str], None]
 """Takes a value and its field; raises DefinitionError with that field, or one inside it."""
@@ -32,7 +32,9 @@ class Kind(Struct, frozen=True):
         """Raise DefinitionError, naming the field, unless an entry is well formed."""
         for field in self.required:
             if field not in entry:
-                raise DefinitionError("is missing", field=field)
+                near = [key for key in entry if nearest(field, [str(key)])]
+                hint = f"; {shown(near[0])} is not known" if near else ""
+                raise DefinitionError(f"is missing{hint}", field=field)
         for field, check in self.fields.items():
             if field in entry:
                 check(entry[field], field)

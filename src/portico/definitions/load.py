@@ -138,6 +138,8 @@ def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
         try:
             definition = _plain(entry)
             kind.check(definition)
+            if not name:
+                _check_json(definition)  # what was read from a file is JSON already
             if definition[kind.key] in checked:
                 first = list(checked).index(definition[kind.key]) + 1
                 why = f"{shown(definition[kind.key])} is already {kind.noun} {first}"
@@ -162,6 +164,14 @@ def _plain(entry: Any) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise DefinitionError(f"must be an object, not {type_name(entry)}")
     return plain
+
+
+def _check_json(definition: dict[str, Any]) -> None:
+    for field, value in definition.items():
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DefinitionError(f"has no JSON form: {error}", field=str(field)) from None
 
 
 def _entry(kind: Kind, number: int, entry: Any) -> str:
