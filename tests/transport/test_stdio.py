@@ -345,3 +345,21 @@ async def test_files_and_devices_serve_as_input_too(tmp_path: Path, stdin: str) 
         out, _ = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 0
     assert out == (b"" if stdin == "null" else b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+async def test_a_disk_that_is_full_is_told_of_in_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "printer.py"
+    file.write_text(PRINTER)
+    given = tmp_path / "in"
+    given.write_text("".join(json.dumps(request("ping", id=id)) + "\n" for id in (1, 2)))
+    with given.open() as source, open("/dev/full", "wb") as full:  # noqa: ASYNC230
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "portico", "run", str(file)),
+            stdin=source,
+            stdout=full,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await asyncio.wait_for(process.communicate(), 20)
+    told = b"portico: answers cannot be written: No space left on device\n"
+    assert said == b"printed while loading\n" + told

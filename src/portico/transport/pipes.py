@@ -270,15 +270,24 @@ class FileWriter:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._lost = False
 
     def open(self, talker: Talker, lost: Callable[[], object]) -> None:
-        """Nothing to prepare."""
+        """Write from now on; `lost` is called if there is no room any more."""
+        self._on_loss = lost
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         """Write the parts of one line."""
+        if self._lost:
+            return
         data = memoryview(b"".join(parts))
-        while data:
-            data = data[os.write(self._fd, data) :]
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            sys.stderr.write(f"portico: answers cannot be written: {error.strerror}\n")
+            self._lost = True
+            self._on_loss()
 
     async def close(self) -> None:
         """Close the file."""
