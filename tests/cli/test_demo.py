@@ -32,5 +32,8 @@ def test_the_demo_serves_searches_calls_says_how_to_add_it_and_stays_up(tmp_path
         assert demo.wait(60) == 0
     assert "time__get_current_time\n" in said
     assert '"timezone": "Asia/Tokyo"' in said
-    assert "claude mcp add portico -- portico serve --config" in said
+    command = Path(sys.executable).parent / "portico"
+    assert f"claude mcp add portico -- {command} serve --config {ROOT}" in said
+    assert f'{{"mcpServers": {{"portico": {{"command": "{command}"' in said
+    assert f"{command.relative_to(ROOT)} status --watch" in said
     assert "claude mcp add --transport http portico http://127.0.0.1:" in said

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from portico.cli.render import counted
 from portico.config.paths import state_dir
 from portico.transport.control import ask
 
@@ -86,7 +87,7 @@ def _toml(text: str) -> str:
 
 
 def _start(*arguments: str) -> "subprocess.Popen[bytes]":
-    print(f"\n$ portico {shlex.join(arguments)}", flush=True)
+    print(f"\n$ {shlex.join((_portico(), *arguments))}", flush=True)
     return subprocess.Popen([sys.executable, "-m", "portico", *arguments])
 
 
@@ -102,7 +103,7 @@ def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
             done = not server["pending"] or server["error"]
             if done and server["server"] not in shown:
                 shown.add(server["server"])
-                what = server["error"].partition("\n")[0] or f"{server['tools']} tools"
+                what = server["error"].partition("\n")[0] or counted(server["tools"], "tools")
                 print(f"  {server['server']:<22} {what}", flush=True)
         if servers and len(shown) == len(servers):
             return True
@@ -122,22 +123,42 @@ def _free_port(wished: int) -> int:
     return wished
 
 
+def _portico() -> str:
+    """The command as it is typed here: it need not be on PATH."""
+    own = Path(sys.executable).parent / "portico"
+    here = Path.cwd()
+    return str(own.relative_to(here) if own.is_relative_to(here) else own)
+
+
 def _how_to_add(config: Path, url: str) -> str:
+    import json
+
     from portico.auth.token import FILE_NAME
 
-    token = state_dir() / FILE_NAME
-    path = shlex.quote(str(config.resolve()))
+    token = shlex.quote(str(state_dir() / FILE_NAME))
+    argv = [os.path.abspath(_portico()), "serve", "--config", str(config.resolve())]
+    entry = {"mcpServers": {"portico": {"command": argv[0], "args": argv[1:]}}}
+    portico = shlex.quote(_portico())
     return f"""
 Add it to a client, as a command it starts by itself:
 
-  claude mcp add portico -- portico serve --config {path}
+  claude mcp add portico -- {shlex.join(argv)}
+
+or, for most others, in the client's JSON:
+
+  {json.dumps(entry)}
 
 or as this running gateway:
 
   claude mcp add --transport http portico {url} \\
-    --header "Authorization: Bearer $(cat {shlex.quote(str(token))})"
+    --header "Authorization: Bearer $(cat {token})"
 
-Look at it with `portico status --watch`; add servers to {config} while it runs.
+In another terminal, while it runs:
+
+  {portico} status --watch
+  {portico} search 'add two numbers' --config {config}
+  {portico} servers add NAME --config {config} -- COMMAND
+
 It serves until you press Ctrl-C."""
 
 
