@@ -49,6 +49,8 @@ def test_comments_commas_and_a_byte_order_mark_are_no_hindrance(tmp_path: Path) 
         ('{"serverUrl": "https://x"}', ("", (), "https://x", "")),
         ('{"httpUrl": "https://x"}', ("", (), "https://x", "http")),
         ('{"type": "sse", "url": "https://x"}', ("", (), "https://x", "sse")),
+        ('{"transport": "sse", "url": "https://x"}', ("", (), "https://x", "sse")),
+        ('{"command": {"path": "npx", "args": ["-y"]}}', ("npx", ("-y",), "", "")),
     ],
 )
 def test_each_way_to_say_where_a_server_is(
@@ -72,6 +74,25 @@ def test_switches_filters_variables_and_times_of_clients(tmp_path: Path) -> None
     assert one(tmp_path, '{"command": "x", "timeout": 60}').timeouts.call == 60.0
     assert one(tmp_path, '{"command": "x", "tools": ["*"]}').tools.allows("x")
     assert not one(tmp_path, '{"command": "x", "enabled": false}').enabled
+
+
+def test_a_program_may_be_a_table_with_its_variables(tmp_path: Path) -> None:
+    program = '{"path": "x", "args": null, "env": {"A": 1}}'
+    server = one(tmp_path, f'{{"command": {program}, "env": {{"B": "2"}}, "settings": {{}}}}')
+    assert (server.command, server.env) == ("x", {"A": "1", "B": "2"})
+    with pytest.raises(ConfigError, match="it has no path; add the program"):
+        one(tmp_path, '{"command": {"args": []}}')
+
+
+def test_a_way_to_log_in_that_is_a_word_is_a_warning(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {"url": "https://x", "auth": "oauth"}}}'
+    (warning,) = config(tmp_path, text).warnings
+    assert "mcpServers.a.auth: there is no logging in yet" in warning
+
+
+def test_home_is_called_as_editors_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ana")
+    assert one(tmp_path, '{"command": "${userHome}/bin/x"}').command == "/home/ana/bin/x"
 
 
 def test_keys_that_nobody_here_knows_are_warnings(tmp_path: Path) -> None:

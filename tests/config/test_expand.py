@@ -50,7 +50,7 @@ def test_references_are_replaced_once(raw: str, value: str) -> None:
         ("${B:-${A}}", "no variable's name"),
         ("${A-b}", "no variable's name"),
         ("${input:x}", "cannot be asked for here"),
-        ("${userHome}/x", "known to an editor only"),
+        ("${workspaceFolder}/x", "known to an editor only"),
         ("file:none", "/nowhere/none cannot be read: No such file"),
         ("${file:none}", "cannot be read"),
     ],

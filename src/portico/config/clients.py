@@ -33,7 +33,7 @@ _DENY = ("excludeTools", "disabled_tools", "disabledTools")
 _SECONDS = {"startup_timeout_sec": "init", "tool_timeout_sec": "call"}
 _IGNORED = """
     alwaysAllow autoApprove autoStart default_tools_approval_mode dev gallery icon id name note
-    required source supports_parallel_tool_calls trust version
+    required settings source supports_parallel_tool_calls trust version watchPaths
 """
 """What only the client itself has use for."""
 _FASTEST_MS = 1000
@@ -60,7 +60,12 @@ def read_entry(report: Report, at: Path, entry: Any) -> Folded:
 
 
 def _command(report: Report, at: Path, value: Any) -> Any:
-    """A program, or a list that begins with one."""
+    """A program, a list that begins with one, or a table of all about it."""
+    if isinstance(value, dict):
+        found = read_table(report, at, value, _PROGRAM, lenient=True)
+        if "path" not in value:
+            report.wrong(at, "it has no path", "add the program as path")
+        return found if "path" in found else BAD
     if not isinstance(value, list):
         return SERVER["command"](report, at, value)
     found = texts(report, at, value)
@@ -95,6 +100,14 @@ def _type(report: Report, at: Path, value: Any) -> Any:
     return text(report, at, value)
 
 
+def _auth(report: Report, at: Path, value: Any) -> Any:
+    """A table of ours; a word is another client's way to log in."""
+    if isinstance(value, str):
+        report.warn(at, "there is no logging in yet", "send a token in headers")
+        return BAD
+    return SERVER["auth"](report, at, value)
+
+
 def _tools(report: Report, at: Path, value: Any) -> Any:
     """A filter of ours, or a list of what is allowed."""
     if isinstance(value, list):
@@ -119,12 +132,20 @@ def _url(found: dict[str, Any], value: str) -> str:
     return "url"
 
 
+def _transport(found: dict[str, Any], value: str) -> str:
+    found.setdefault("type", value)
+    return "type"
+
+
 def _http_url(found: dict[str, Any], value: str) -> str:
     found["type"] = "http"
     return _url(found, value)
 
 
 def _argv(found: dict[str, Any], value: Any) -> str:
+    if isinstance(value, dict):
+        _environment(found, value.get("env", {}))
+        value = (value["path"], *value.get("args", ()))
     if isinstance(value, tuple):
         found["args"] = (*value[1:], *found.get("args", ()))
         value = value[0]
@@ -185,6 +206,8 @@ _FOLDS: dict[str, Callable[[dict[str, Any], Any], str]] = {
     "command": _argv,
     "serverUrl": _url,
     "httpUrl": _http_url,
+    "transport": _transport,
+    "transportType": _transport,
     "disabled": _disabled,
     "isActive": _active,
     "environment": _environment,
@@ -197,6 +220,11 @@ _FOLDS: dict[str, Callable[[dict[str, Any], Any], str]] = {
     **{key: _timeout(ours) for key, ours in _SECONDS.items()},
 }
 
+_PROGRAM: dict[str, Reader] = {
+    "path": SERVER["command"],
+    "args": _or_null(texts),
+    "env": _or_null(_loose_pairs),
+}
 _KNOWN: dict[str, Reader] = {
     **dict.fromkeys(_IGNORED.split(), anything),
     **{
@@ -206,6 +234,9 @@ _KNOWN: dict[str, Reader] = {
             "command": _command,
             "env": _loose_pairs,
             "type": _type,
+            "transport": _type,
+            "transportType": _type,
+            "auth": _auth,
             "tools": _tools,
             "serverUrl": SERVER["url"],
             "httpUrl": SERVER["url"],

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL | re.ASCII)
-_OF_EDITORS = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator")
+_OF_EDITORS = ("workspaceFolder", "workspaceFolderBasename")
+_AS_EDITORS_DO = {"userHome": lambda: os.path.expanduser("~"), "pathSeparator": lambda: os.sep}
 _FILE, _KEYRING = "file:", "keyring:"
 _MAX_SECRET = 64 * 1024
 SERVICE = "portico"
@@ -76,6 +77,8 @@ class Sources(Struct, frozen=True):
         value = self.environ.get(name)
         if has_default:
             return value or default
+        if value is None and name in _AS_EDITORS_DO:
+            return _AS_EDITORS_DO[name]()
         if value is None:
             raise _unset(name)
         return value
