@@ -58,3 +58,16 @@ async def test_a_search_costs_a_model_little_however_many_servers_cannot_be_aske
         await gateway.refresh(gateway.members)
         late = await client.said("search_tools", query="buy")
     assert max(len(early), len(late)) < 2_000
+
+
+async def test_what_models_write_for_nothing_and_for_whole_numbers_is_understood() -> None:
+    async with house(World({"shop": shop("shop")}), config("shop"), expose="search") as gateway:
+        await gateway.refresh(["shop"])
+        client = Client(gateway.endpoint())
+        for limit in (3, 3.0, "3", None):
+            nothing = {"queries": None, "server": None, "detail": None, "limit": limit}
+            assert "shop__buy" in await client.said("search_tools", query="buy", **nothing)
+        assert "Buy something" in await client.said("describe_tool", name="shop__buy", names=None)
+        asked = {"name": "gateway_status", "arguments": None}
+        assert "isError" not in await client.result("tools/call", asked)
+        assert "limit" in await client.said("search_tools", query="buy", limit="many")

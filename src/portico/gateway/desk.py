@@ -16,6 +16,7 @@ from portico.gateway.shown import brief, brief_text, full, full_text
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.version import Version
+from portico.protocol.codec import encode
 from portico.protocol.results import error_result
 
 _MOST_QUERIES = 10
@@ -92,6 +93,9 @@ class _Call(Struct):
     arguments: msgspec.Raw = msgspec.Raw(b"")
 
 
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
 Answer = dict[str, Any]
 
 
@@ -118,7 +122,9 @@ class Desk:
     async def answer(self, request: Request, context: Context) -> Answer:
         """The result of a meta-tool, `execute_tool` apart; raises Mistake."""
         call = msgspec.json.decode(request.params or b"{}", type=_Call)
-        result = await self._tools[request.name](bytes(call.arguments) or b"{}", context)
+        given = bytes(call.arguments)
+        given = given if given not in (b"", b"null") else b"{}"
+        result = await self._tools[request.name](given, context)
         if request.version < Version.V2025_06_18:
             result.pop("structuredContent", None)
         return result
@@ -251,7 +257,9 @@ class Desk:
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
     try:
-        return msgspec.json.decode(raw, type=type)
+        # Some models write null for all that they leave out, and 5.0 or "5" for 5.
+        given = {key: one for key, one in _fields(raw).items() if bytes(one) != b"null"}
+        return msgspec.json.decode(encode(given), type=type, strict=False)
     except msgspec.DecodeError as error:
         raise Mistake(f"{tool}: {error}") from None
 
