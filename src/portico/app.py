@@ -25,6 +25,8 @@ T = TypeVar("T")
 DRAIN_S = 30.0
 _LEAVE_S = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all of this machine's, and the one by which it reaches itself."""
 
 
 class UsageError(PorticoError):
@@ -201,7 +203,7 @@ class _Door:
 
             self._token = door_token(state_dir())
         # Whoever binds to an address means to be reached by it.
-        named = [host] if host not in (*_LOOPBACK, "", "0.0.0.0", "::") else []
+        named = [host] if host not in (*_LOOPBACK, *_ANYWHERE) else []
         self._hosts = [*named, *hosts]
 
     async def serve(
@@ -221,8 +223,11 @@ class _Door:
         from portico.transport.web import serve_http as over_http
 
         def told(bound: int) -> None:
-            shown = f"[{self._host}]" if ":" in self._host else self._host
+            host = _ANYWHERE.get(self._host, self._host)
+            shown = f"[{host}]" if ":" in host else host
             (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
+            if self._host in _ANYWHERE and not self._hosts:
+                _warn("others get in by a name that --allow-host gives; there is none")
 
         app = Doors(
             endpoint,
@@ -243,13 +248,18 @@ class _Door:
 def parse_address(text: str) -> tuple[str, int]:
     """`PORT`, `HOST:PORT` or `[IPV6]:PORT`; the host is loopback unless it is named."""
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise UsageError(f"{text!r} is no address: give PORT, HOST:PORT or [IPV6]:PORT")
     return host.strip("[]") or _LOOPBACK[0], int(port)
 
 
 def _nowhere(path: str) -> None:
     return None
+
+
+def _warn(words: str) -> None:
+    sys.stderr.write(f"portico: {words}\n")
+    sys.stderr.flush()
 
 
 def _say(url: str, token: str | None) -> None:

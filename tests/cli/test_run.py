@@ -300,3 +300,19 @@ def test_functions_for_several_definition_files_are_read_once(
 def test_one_component_may_be_called_otherwise(adder: Path) -> None:
     ran = run(adder, "--name", "sums", send=(initialize(),))
     assert answers(ran)[0]["result"]["serverInfo"]["name"] == "sums"
+
+
+def test_a_server_on_all_addresses_says_one_that_works_and_who_is_let_in(
+    adder: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PORTICO_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "portico", "run", str(adder), "--http", "0.0.0.0:0"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[2]
+        hint = process.stderr.readline()
+        answer = post(url, (tmp_path / "home" / "state" / "token").read_text().strip())
+        process.terminate()
+        assert process.wait(60) == 0
+    assert answer["result"]["tools"]
+    assert "--allow-host" in hint

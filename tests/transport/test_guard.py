@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from portico import Server
+from portico.model.errors import RegistrationError
 from portico.transport.asgi import Reply
 from portico.transport.guard import EVENT_STREAM, JSON, Guard, Head, answer_type
 from portico.transport.limits import Limits
@@ -308,3 +309,20 @@ async def test_a_plain_request_with_its_own_bytes_is_not_refused() -> None:
         answer = await site.raw(post_bytes(initialize(), close=True))
 
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("host", ["", "https://a.test", "a.test/mcp", "a test", "ü.test", "*.test"])
+def test_what_no_host_header_could_say_is_refused_at_once(host: str) -> None:
+    with pytest.raises(RegistrationError, match="is no host"):
+        Guard(Limits(), hosts=[host])
+
+
+@pytest.mark.parametrize("origin", ["a.test", "https://", "https://a.test/", "https://*.test"])
+def test_what_no_origin_header_could_say_is_refused_at_once(origin: str) -> None:
+    with pytest.raises(RegistrationError, match="is no origin"):
+        Guard(Limits(), origins=[origin])
+
+
+def test_a_text_where_a_list_of_hosts_belongs_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="hosts must be a list"):
+        Guard(Limits(), hosts="a.test")

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hmac import compare_digest
+from string import ascii_letters, digits
 from typing import Any
 
+from portico.model.errors import RegistrationError
 from portico.transport.asgi import CLOSE, Reply, Scope, declared_too_large, refusal
 from portico.transport.limits import Limits
 
@@ -12,6 +14,7 @@ JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_IN_HOSTS = frozenset(ascii_letters + digits + "-._:[]%")
 _SCHEMES = ("http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
@@ -71,8 +74,10 @@ class Guard:
         """
         self._limits = limits
         self._token = None if token is None else token.encode()
-        self._hosts = None if hosts is None else tuple(map(_spelled, hosts))
-        self._origins = None if origins is None else tuple(origin.lower() for origin in origins)
+        self._hosts = None if hosts is None else tuple(map(_spelled, _listed(hosts, "hosts")))
+        self._origins = (
+            None if origins is None else tuple(map(_as_origin, _listed(origins, "origins")))
+        )
         self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
     def admit(self, scope: Scope) -> Head | Reply:
@@ -121,7 +126,7 @@ class Guard:
         hosts, origins = self._allowed.get(port) or self._allow(port)
         host = raw.get(b"host", b"").lower()
         if self._hosts is not None and host not in hosts:
-            return refusal(403, "this Host is not allowed")
+            return refusal(403, "this Host is not allowed: whoever serves can allow it by name")
         if origin is None or self._origins is None or origin.lower() in origins:
             return None
         if self._hosts is None and origin.lower().partition(b"://")[2] == host != b"":
@@ -211,10 +216,28 @@ def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
     return 0.0
 
 
+def _listed(names: Iterable[str], what: str) -> Iterable[str]:
+    if isinstance(names, str):
+        raise RegistrationError(f"{what} must be a list of names, not the text {names!r}")
+    return names
+
+
 def _spelled(host: str) -> str:
     """A host as a Host header has it: lower case, IPv6 in brackets."""
+    if not host or not _IN_HOSTS.issuperset(host):
+        raise RegistrationError(
+            f"{host!r} is no host: give NAME or NAME:PORT, without scheme or path"
+        )
     bare_ipv6 = host.count(":") > 1 and not host.startswith("[")
     return f"[{host.lower()}]" if bare_ipv6 else host.lower()
+
+
+def _as_origin(text: str) -> str:
+    """An origin as an Origin header has it: a scheme, a host, and a port where it is unusual."""
+    scheme, separator, host = text.partition("://")
+    if text != "null" and not (scheme and separator and host and _IN_HOSTS.issuperset(host)):
+        raise RegistrationError(f"{text!r} is no origin: give it like https://app.example.com")
+    return text.lower()
 
 
 def _has_port(host: str) -> bool:
