@@ -1,14 +1,25 @@
 """Whatever a handler or a link does, its asker gets an answer, and nobody else notices."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from portico import Context, Request, Response, Server, ToolResult
+from portico import Context, MissingCapability, Request, Response, Server, ToolResult, Version
+from portico.model.session import Session
 from portico.model.types import Handler
-from tests.support.messages import LEGACY, MODERN, call, error, modern, request, result
+from tests.support.messages import (
+    LEGACY,
+    MODERN,
+    call,
+    error,
+    modern,
+    modern_meta,
+    request,
+    result,
+)
 
 NOT_EXCEPTIONS = [asyncio.CancelledError, BaseException, SystemExit, KeyboardInterrupt]
 
@@ -167,3 +178,50 @@ async def test_a_reference_of_an_unknown_kind_is_invalid_params() -> None:
     server = Server("t", capabilities=["completions"])
     params = {"ref": {"type": "ref/x", "name": "p"}, "argument": {"name": "a", "value": ""}}
     assert (await error(server, request("completion/complete", params)))["code"] == -32602
+
+
+class Listening:
+    """A client that keeps what it hears, and declines what it is asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    async def notify(self, message: bytes) -> None:
+        self.heard.append(message)
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        self.heard.append(params)
+        return b'{"action":"decline"}'
+
+    async def closed(self) -> None:
+        """It never leaves."""
+
+
+@pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+async def test_what_a_handler_left_running_is_not_heard_after_the_answer(version: str) -> None:
+    server = Server("t")
+    answered, left = asyncio.Event(), []
+
+    async def later(context: Context) -> None:
+        await answered.wait()
+        await context.progress(2)
+        with contextlib.suppress(MissingCapability):
+            await context.elicit("Still there?", {"type": "object", "properties": {}})
+
+    @server.tool
+    async def hasty(context: Context) -> str:
+        """Answer before it is done."""
+        await context.progress(1)
+        left.append(asyncio.create_task(later(context)))
+        return "done"
+
+    client = Listening()
+    session = Session(client.heard.append)
+    session.capabilities = {"elicitation": {}}
+    meta = {"progressToken": "t"} | (modern_meta() if version == MODERN else {})
+    message = request("tools/call", {"name": "hasty", "_meta": meta})
+    session.version = None if version == MODERN else Version.V2025_11_25
+    await result(server, message, Context(peer=client, session=session))
+    answered.set()
+    await asyncio.gather(*left, return_exceptions=True)
+    assert len(client.heard) == 1

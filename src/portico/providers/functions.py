@@ -307,6 +307,8 @@ class FunctionProvider:
         except Suspended as suspended:
             assert isinstance(asker, Replay)
             return self._rounds.suspend(request, bound, asker, suspended)
+        finally:
+            bound.peer = None  # what the handler left running is heard by nobody any more
 
     async def _in_time(
         self, running: Awaitable[dict[str, Any]], context: Context

@@ -149,8 +149,9 @@ class Rounds:
     def begin(self, request: Request, context: Context) -> tuple[Context, Replay | Direct]:
         """The context for this run of a handler, with what earlier rounds brought."""
         if not request.version.modern:
-            direct = Direct(context, request.version)
-            return context.bound(request, direct, {}), direct
+            bound = context.bound(request, None, {})
+            bound._asker = direct = Direct(bound, request.version)
+            return bound, direct
         if not TABLE[request.method, request.version].rounds:
             return context.bound(request, None, {}), Replay(context, {}, {})
         given, kept = self._opened(request, context)
