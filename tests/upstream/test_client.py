@@ -77,9 +77,7 @@ async def test_a_list_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         await client.list_tools()
 
 
-@pytest.mark.parametrize(
-    "page", [{}, {"tools": {}}, {"tools": [1]}, {"tools": [], "nextCursor": 3}]
-)
+@pytest.mark.parametrize("page", [{}, {"tools": {}}, {"tools": [], "nextCursor": 3}])
 async def test_a_page_that_is_none_is_an_error(page: Any) -> None:
     client, _ = await talking(lambda m: [result(m, page)])
     with pytest.raises(TargetError, match="sent a page of tools/list that cannot be read"):
@@ -97,11 +95,21 @@ async def test_a_list_that_is_declared_but_missing_is_empty() -> None:
     assert await client.list_templates() == []
 
 
-async def test_an_entry_without_its_key_is_left_out() -> None:
-    client, _ = await talking(lambda m: [result(m, {"tools": [{"title": "?"}, {"name": "a"}]})])
+async def test_an_entry_that_is_none_or_without_its_key_is_left_out() -> None:
+    page = {"tools": [{"title": "?"}, 5, {"name": "a"}]}
+    client, _ = await talking(lambda m: [result(m, page)])
     found = await client.listing("tools")
     assert [tool["name"] for tool in found.items] == ["a"]
-    assert found.rejected == ["an entry of tools/list without name"]
+    assert found.rejected == [
+        "an entry of tools/list without name",
+        "an entry of tools/list that is no object",
+    ]
+
+
+async def test_a_list_that_is_refused_says_which_and_by_whom() -> None:
+    client, _ = await talking(lambda m: [error(m, -32000)])
+    with pytest.raises(TargetError, match=rf"{client.name} does not answer tools/list: .*-32000"):
+        await client.list_tools()
 
 
 def asking(*rounds: dict[str, Any]) -> Script:

@@ -99,13 +99,18 @@ async def list_all(client: "Client", kind: str) -> Listing:
     async def ask(method: str, params: Mapping[str, Any]) -> bytes:
         return await client.ask(method, params, timeout=client.limits.list_s)
 
-    pages = await all_pages(ask, client.name, wanted)
+    try:
+        pages = await all_pages(ask, client.name, wanted)
+    except McpError as error:
+        why = f"does not answer {wanted.method}: {error.message} (code {error.code})"
+        raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
     listing.pages, listing.size = pages.count, pages.size
     for raw in pages.items:
         try:
             item = msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise _unreadable(client.name, wanted, error) from None
+        except (msgspec.DecodeError, RecursionError):
+            listing.rejected.append(f"an entry of {wanted.method} that is no object")
+            continue
         _add(client, wanted, item, listing)
     return listing
 
