@@ -409,6 +409,8 @@ def test_registering_what_cannot_be_is_an_error_at_once() -> None:
         server.handler("echo", 5)
     with pytest.raises(RegistrationError, match="must take the arguments"):
         server.handler("echo", lambda: None)
+    with pytest.raises(RegistrationError, match="Trip is a class"):
+        server.handler("echo", Trip)
 
 
 def test_a_name_where_a_function_belongs_is_pointed_out() -> None:

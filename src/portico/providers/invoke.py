@@ -51,6 +51,8 @@ class Invocation:
 
 
 def _function_of(target: Any) -> Callable[..., Any]:
+    if isinstance(target, type):
+        raise RegistrationError(f"{target.__name__} is a class: give an object of it as handler")
     call = getattr(target, "call", None)
     if call is not None and callable(call):
         return call  # type: ignore[no-any-return]  # getattr says nothing of its result
