@@ -182,6 +182,14 @@ async def test_a_repeated_query_comes_from_the_cache_and_a_new_catalog_empties_i
     assert len(searcher._cache) == CACHED
 
 
+async def test_of_an_endless_query_only_the_beginning_is_read_and_kept() -> None:
+    searcher = Searcher()
+    searcher.use("1", Source(TOOLS))
+    endless = "send a mail " * 1_000
+    assert await names(searcher, endless) == await names(searcher, endless[:-1])
+    assert searcher.status()["cache"] == {"hits": 1, "misses": 1}
+
+
 async def test_near_names_are_those_of_the_catalog() -> None:
     searcher = Searcher()
     assert searcher.near("forecst") == []

@@ -1,5 +1,7 @@
 """Text becomes terms."""
 
+from unicodedata import normalize
+
 import pytest
 
 from portico.search.tokens import LONGEST, STOP, parts, stem, terms
@@ -45,6 +47,20 @@ def test_forms_of_one_word_have_one_stem(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("word", ["status", "analysis", "bus", "red", "king", "gas", "sing"])
 def test_what_only_looks_like_an_ending_stays(word: str) -> None:
     assert stem(word).startswith(word[:3])
+
+
+@pytest.mark.parametrize(
+    ("written", "usual"),
+    [
+        ("\uff30\uff24\uff26", "pdf"),
+        ("\ufb01le", "file"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("한글", "한글"),
+    ],
+)
+def test_however_a_letter_is_written_it_is_the_same(written: str, usual: str) -> None:
+    assert terms(written) == terms(usual) == terms(normalize("NFD", usual))
+    assert parts(written) == parts(usual)
 
 
 def test_a_name_is_made_of_parts_without_the_joined_word() -> None:

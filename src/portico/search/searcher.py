@@ -15,6 +15,7 @@ from portico.model.errors import PorticoError
 from portico.search.building import build
 from portico.search.index import Hit, ToolIndex
 from portico.search.near import NearNames
+from portico.search.ranking import LONGEST_QUERY
 from portico.search.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Searcher:
     ) -> list[Hit]:
         """The best tools, of one server or of some; the first search waits for the index."""
         started = perf_counter()
+        query = query[:LONGEST_QUERY]  # more is not read, and must not fill the cache
         catalog = self._catalog or await self._opened()
         space = self._space(catalog)
         asked: _Asked = (query, limit, server, servers, space is not None)

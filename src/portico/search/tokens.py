@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from unicodedata import normalize
 
 LONGEST = 10_000
 """Characters of one text that are read: what is longer no longer describes a tool."""
@@ -30,14 +31,20 @@ _VOWELS = frozenset("aeiouy")
 def terms(text: str) -> list[str]:
     """The terms of a text, in order and with repeats; GitHub is git, hub and github."""
     found: list[str] = []
-    for word in _WORD.findall(text[:LONGEST]):
+    for word in _words(text):
         found += _written(word)
     return found
 
 
 def parts(text: str) -> list[str]:
     """The terms that a text is made of, each once: GitHub is git and hub."""
-    return [*{part: None for word in _WORD.findall(text[:LONGEST]) for part in _parts(word)}]
+    return [*{part: None for word in _words(text) for part in _parts(word)}]
+
+
+def _words(text: str) -> list[str]:
+    text = text[:LONGEST]
+    # The same letter may be written in several ways: wide, joined, or with its accent apart.
+    return _WORD.findall(text if text.isascii() else normalize("NFKC", text))
 
 
 @lru_cache(maxsize=20_000)
