@@ -37,6 +37,7 @@ class Endpoint:
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Begun] = asyncio.Queue()
         self.refuses = False
+        self.fails = False
 
     def quick(self, request: Request, context: Context) -> Response | None:
         return None
@@ -45,6 +46,8 @@ class Endpoint:
         return Response(id=request.id, result=b'{"said":"slow"}')
 
     def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+        if self.fails:
+            raise ValueError("oh no")
         if self.refuses:
             return None
         call = Begun(request, context, reply)
@@ -150,3 +153,13 @@ async def test_a_drain_that_takes_too_long_tells_the_asker() -> None:
         response = await answer
     assert begun.cancelled.is_set()
     assert "error" in response.json()
+
+
+async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
+    endpoint = Endpoint()
+    async with serving(HttpApp(endpoint, limits=Limits(running=1))) as web:
+        endpoint.fails = True
+        assert await web.raw(raw(call(1))) == b""
+        endpoint.fails = False
+        endpoint.refuses = True
+        assert (await web.modern(call(2))).json()["result"] == {"said": "slow"}

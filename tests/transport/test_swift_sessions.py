@@ -48,6 +48,7 @@ class Endpoint:
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Begun] = asyncio.Queue()
         self.handled = 0
+        self.fails = False
         self.version: Any = None
 
     def quick(self, request: Request, context: Context) -> Response | None:
@@ -60,6 +61,8 @@ class Endpoint:
         return Response() if not request.id else None
 
     def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+        if self.fails:
+            raise ValueError("oh no")
         if request.meta.progress_token:
             return None
         call = Begun(request, context, reply)
@@ -426,3 +429,15 @@ async def test_a_large_body_goes_the_usual_way() -> None:
         begun.answer()
         assert b'"said": "hello"' in await wire.response()
         wire.endpoint.handled = 0
+
+
+async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
+    async with talking(limits=Limits(running=1, session_streams=1)) as wire:
+        wire.endpoint.fails = True
+        wire.send(tool_call("a"))
+        assert await asyncio.wait_for(wire.reader.read(), WAIT_S) == b""
+        wire.endpoint.fails = False
+        wire.writer.close()
+        await wire.open()
+        (await wire.begin(tool_call("a"))).answer()
+        assert b'"said": "hello"' in await wire.response()

@@ -11,6 +11,7 @@ from portico.upstream.answers import Answers
 from portico.upstream.connect import connect
 from portico.upstream.http import Url
 from portico.upstream.opening import Limits
+from portico.upstream.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S, legacy, modern, result
 from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server
 
@@ -472,3 +473,58 @@ async def test_a_url_that_is_none_is_said_to_be_and_keeps_its_secrets(url: str) 
     with pytest.raises(TargetError, match="cannot be asked") as caught:
         await connect(Url(url), limits=QUICK)
     assert "secret" not in str(caught.value)
+
+
+class Failing:
+    """A receiver that fails with each message, and keeps what else it is told."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[tuple[bytes, Failure]] = asyncio.Queue()
+
+    def received(self, message: bytes, about: bytes = b"") -> None:
+        raise ValueError("oh no")
+
+    def spoiled(self, remains: bytes, why: str) -> None:
+        raise AssertionError(why)
+
+    def failed(self, id: bytes, failure: Failure) -> None:
+        self.told.put_nowait((id, failure))
+
+    def lost(self, failure: Failure) -> None:
+        self.told.put_nowait((b"", failure))
+
+    def hung_up(self, id: bytes) -> None:
+        raise AssertionError(id)
+
+    def waits(self, id: bytes) -> bool:
+        return True
+
+
+async def test_an_answer_that_cannot_be_taken_in_fails_its_request_at_once() -> None:
+    async def talk(asked: Asked, writer: Writer) -> None:
+        reply(writer, 200, result(asked.message, FINE))
+
+    async with web_server(talk) as server:
+        wire, receiver = Url(server.url).wire(), Failing()
+        await wire.open(receiver)
+        assert wire.send_now(Outgoing(b'{"jsonrpc":"2.0","id":7,"method":"x"}', b"7"))
+        id, failure = await asyncio.wait_for(receiver.told.get(), WAIT_S)
+        await wire.close()
+    assert (id, failure.kind) == (b"7", "failed")
+
+
+async def test_events_that_cannot_be_taken_in_end_the_old_transport_and_are_told() -> None:
+    is_open = asyncio.Event()
+
+    async def talk(asked: Asked, writer: Writer) -> None:
+        stream(writer, event(b"/messages", kind="endpoint"))
+        await is_open.wait()
+        writer.write(event(b"{}"))
+
+    async with web_server(talk) as server:
+        wire, receiver = Url(server.url).older(), Failing()
+        await wire.open(receiver)
+        is_open.set()
+        id, failure = await asyncio.wait_for(receiver.told.get(), WAIT_S)
+        await wire.close()
+    assert (id, failure.kind) == (b"", "failed")

@@ -18,7 +18,7 @@ from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
-from tests.upstream.fakes import Fake, FakeWire, Message, legacy, result
+from tests.upstream.fakes import Fake, FakeWire, Message, error, legacy, result
 
 PATIENT = Patience(failures=2, open_s=0.2)
 
@@ -97,5 +97,48 @@ async def test_a_modern_client_hears_of_a_resource_from_the_process_that_all_cal
         assert "resources/subscribe" in shared.methods()
         session.end()
         await shared.until("resources/unsubscribe")
+    finally:
+        await server.close()
+
+
+def subscribe(uri: str) -> Request:
+    return Request(
+        method="resources/subscribe", id=b"1", params=msgspec.json.encode({"uri": uri}), uri=uri
+    )
+
+
+async def test_who_follows_what_another_is_just_refused_is_asked_for_too() -> None:
+    wire = FakeWire(lambda m: [] if m.get("method") == "resources/subscribe" else noted(m))
+    server = Upstream(Fake([wire]), Plan())
+    calls: list[asyncio.Task[Response]] = []
+    try:
+        for _ in range(2):
+            session = Session(lambda _: None)
+            session.version = Version.V2025_11_25
+            calls.append(
+                asyncio.create_task(server.relay(subscribe("note://a"), Context(session=session)))
+            )
+            await wire.until("resources/subscribe")
+        for number, call in enumerate(calls, 1):
+            wire.deliver(error(await wire.until("resources/subscribe", number), -32002))
+            assert (await call).code == -32002
+        assert not server.status()["connections"][0]["subscriptions"]
+    finally:
+        await server.close()
+
+
+class Broken:
+    """A wire that fails in a way nobody thought of."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ValueError("oh no")
+
+
+async def test_a_start_that_fails_in_an_unknown_way_does_not_stop_the_next() -> None:
+    server = Upstream(Fake([Broken(), FakeWire(noted)]), Plan())
+    try:
+        with pytest.raises(ValueError, match="oh no"):
+            await server.survey()
+        await server.survey()
     finally:
         await server.close()

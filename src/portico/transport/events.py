@@ -63,12 +63,12 @@ class Pulse:
         return slot
 
     def _beat(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        for exchange in tuple(self._slots[number]):
-            exchange.beat(loop)
         self._timer = None
-        if any(self._slots):
+        if any(self._slots):  # set first: one that fails must not end the pulse of all others
             following = (number + 1) % _SLOTS
             self._timer = loop.call_later(self._step_s, self._beat, loop, following)
+        for exchange in tuple(self._slots[number]):
+            exchange.beat(loop)
 
 
 class Exchange:

@@ -127,9 +127,12 @@ class Plain:
             return None
         swift = Swift(line, request.id, self._load, self._pulse)
         context.peer = swift
-        swift.running = express(request, context, swift.reply)
+        try:
+            swift.running = express(request, context, swift.reply)
+        finally:
+            if swift.running is None:
+                swift.gone()  # also if that failed: it takes no place any more
         if swift.running is None:
-            swift.gone()
             return None
         self._load.tasks.add(swift)
         return swift

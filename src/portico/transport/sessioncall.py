@@ -54,10 +54,13 @@ class SessionCall:
             self._running = express(request, context, reply)
             return None if self._running is None else self
 
-        if self._session.connection.run(self._request, context, begun, self.reply):
-            return True
-        self._end(used=False)
-        return False
+        runs = False
+        try:
+            runs = self._session.connection.run(self._request, context, begun, self.reply)
+        finally:
+            if not runs:
+                self._end(used=False)  # also if that failed: it takes no place any more
+        return runs
 
     # The peer, as an endpoint knows it.
 

@@ -132,6 +132,9 @@ class StreamableHttp:
                 receiver.lost(failure)
             else:
                 receiver.failed(message.id, failure)
+        except Exception as error:  # one of ours: whoever waits need not wait for its limit
+            receiver.failed(message.id, web.failure(f"could not be asked: {error!r}"))
+            raise
 
     async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> None:
         """Take in a stream until it ends, or soon after its request has been answered."""

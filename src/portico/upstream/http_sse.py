@@ -98,6 +98,8 @@ class HttpSse:
             failure = web.failure("closed its stream", "closed")
         except Broken as broken:
             failure = broken.failure
+        except Exception as error:  # noqa: BLE001  (one of ours: nobody reads on, and that is told)
+            failure = web.failure(f"could not be heard: {error!r}")
         self._failure = failure
         assert self._endpoint is not None
         assert self._receiver is not None

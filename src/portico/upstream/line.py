@@ -97,6 +97,8 @@ class Line:
         self._listening: asyncio.Task[None] | None = None
         self._reviving: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._following: dict[str, asyncio.Future[None]] = {}
+        """By URI, what is done when the upstream has said whether it will have it."""
         self._idle: asyncio.TimerHandle | None = None
         self._rested = 0.0
         self._closed = False
@@ -166,18 +168,26 @@ class Line:
         if self.instead is not None:
             await self.instead.follow(uri, who)
             return
+        while (settled := self._following.get(uri)) is not None:
+            await asyncio.wait({settled})  # somebody else asks just now, and may be refused
+            leg = await self.leg()
         holders = self.subscriptions.get(uri)
-        if holders is None:
-            self.subscriptions[uri] = holders = {who}
-            try:
-                if not leg.modern:
-                    await self._subscribe(leg, "resources/subscribe", uri)
-                else:
-                    self._listen(leg)
-            except BaseException:
-                self.subscriptions.pop(uri, None)
-                raise
-        holders.add(who)
+        if holders is not None:
+            holders.add(who)
+            return
+        self.subscriptions[uri] = {who}
+        settled = self._following[uri] = asyncio.get_running_loop().create_future()
+        try:
+            if not leg.modern:
+                await self._subscribe(leg, "resources/subscribe", uri)
+            else:
+                self._listen(leg)
+        except BaseException:
+            self.subscriptions.pop(uri, None)
+            raise
+        finally:
+            del self._following[uri]
+            settled.set_result(None)
 
     async def unfollow(self, uri: str, who: object) -> None:
         """Do so no longer, if nobody else wants to."""

@@ -101,7 +101,7 @@ class Web:
         """The whole body, within the limit."""
         return await self._bounded(response, self.site.max_message)
 
-    def failure(self, why: str, kind: str, status: int | None = None) -> Failure:
+    def failure(self, why: str, kind: str = "failed", status: int | None = None) -> Failure:
         """A failure of this site."""
         return Failure(server=self.site.name, why=why, kind=kind, status=status)
 
