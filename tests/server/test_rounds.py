@@ -10,7 +10,7 @@ import pytest
 from portico import ROOTS, AskError, Context, Server, elicitation, sampling
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.providers.rounds import Rounds
+from portico.providers.rounds import Rounds, Suspended
 from tests.support.messages import error, modern, request, result
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -327,3 +327,53 @@ async def test_a_refusal_takes_back_the_questions_beside_it(server: Server) -> N
     answer = await result(server, request("tools/call", {"name": "all_at_once"}), context)
     assert "not now" in answer["content"][0]["text"]
     assert sorted(taken_back) == ["elicitation/create", "roots/list"]
+
+
+async def test_questions_of_a_task_group_make_one_round() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def grouped(context: Context) -> str:
+        """Ask two people at once."""
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(context.elicit("Who?", NAME, key="one"))
+            two = group.create_task(context.elicit("And who?", NAME, key="two"))
+        return f"{one.result().content['name']} and {two.result().content['name']}"
+
+    params = {"name": "grouped"}
+    asked = await result(server, modern("tools/call", params, ABLE))
+    assert list(asked["inputRequests"]) == ["one", "two"]
+    more = {
+        "requestState": asked["requestState"],
+        "inputResponses": {
+            "one": {"action": "accept", "content": {"name": "Ana"}},
+            "two": {"action": "accept", "content": {"name": "Bo"}},
+        },
+    }
+    answer = await result(server, modern("tools/call", {**params, **more}, ABLE))
+    assert answer["content"][0]["text"] == "Ana and Bo"
+
+
+async def test_a_failure_beside_a_question_is_a_failure() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def failing(context: Context) -> str:
+        """Fail and ask in one group."""
+        raise BaseExceptionGroup("both", [Suspended({}), ValueError("no")])
+
+    assert (await result(server, modern("tools/call", {"name": "failing"}, ABLE)))["isError"]
+
+
+async def test_state_that_has_no_json_form_is_named() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def odd(context: Context) -> str:
+        """Keep what cannot be kept."""
+        context.state["file"] = object()
+        return (await context.elicit("Who?", NAME)).action
+
+    answer = await result(server, modern("tools/call", {"name": "odd"}, ABLE))
+    assert answer["isError"]
+    assert "context.state has no JSON form" in answer["content"][0]["text"]

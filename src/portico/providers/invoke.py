@@ -9,7 +9,7 @@ from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
 from portico.providers.ending import ends_call
-from portico.providers.rounds import Suspended
+from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 
 _threads = Threads()
@@ -36,6 +36,8 @@ class Invocation:
             if ends_call(error):
                 context.cancelled = True  # a thread cannot be stopped, but it can look
                 raise
+            if isinstance(error, BaseExceptionGroup) and (round := suspended_in(error)) is not None:
+                raise round from None
             # It would end the event loop, or leave its asker without an answer.
             raise RuntimeError(f"it raised {type(error).__name__}") from error
 

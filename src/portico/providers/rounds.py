@@ -71,6 +71,23 @@ class Suspended(BaseException):
         self.asks = asks
 
 
+def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
+    """The end of a round out of a task group that it passed through, all questions as one; None
+    if something failed in there, too."""
+    rounds, failures = group.split(Suspended)
+    if rounds is None or failures is not None:
+        return None
+    asks: dict[str, Ask] = {}
+    waiting: list[BaseException] = [rounds]
+    while waiting:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting.extend(error.exceptions)
+        elif isinstance(error, Suspended):
+            asks.update(error.asks)
+    return Suspended(asks)
+
+
 class Direct:
     """Asks a legacy client by requests of our own."""
 
@@ -167,12 +184,15 @@ class Rounds:
         from portico.protocol.seal import NONCE_SIZE, binding
 
         kept = {"answers": replay.answers, "state": context.state}
-        state = self._seal.close(
-            kept,
-            binding=binding(request, context.principal),
-            expires=self._clock() + self._ttl_s,
-            nonce=os.urandom(NONCE_SIZE),
-        )
+        try:
+            state = self._seal.close(
+                kept,
+                binding=binding(request, context.principal),
+                expires=self._clock() + self._ttl_s,
+                nonce=os.urandom(NONCE_SIZE),
+            )
+        except (TypeError, ValueError) as error:
+            raise RuntimeError(f"context.state has no JSON form: {error}") from None
         asks = {
             key: {"method": ask.method, "params": _modern_params(ask)}
             for key, ask in suspended.asks.items()
