@@ -71,6 +71,11 @@ def owner_of(folder: str, key: str) -> str:
     return name if is_whole and name.endswith(SUFFIX) else ""
 
 
+def is_known(folder: str, key: str) -> bool:
+    """True if somebody has or had this gateway, and did not leave it in order."""
+    return os.path.exists(_path(folder, key))
+
+
 def _path(folder: str, key: str) -> str:
     return os.path.join(folder, f"serve-{key}.lock")
 

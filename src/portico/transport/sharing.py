@@ -18,7 +18,7 @@ from portico.transport.bridge import Bridge
 from portico.transport.connection import Endpoint
 from portico.transport.control import Control, Deed
 from portico.transport.crossing import HouseCrossing, SocketCrossing
-from portico.transport.ownership import Ownership, owner_of
+from portico.transport.ownership import Ownership, is_known, owner_of
 from portico.transport.pipes import (
     DRAIN_S,
     serve_stdio,
@@ -132,7 +132,7 @@ def _keys(shared: Shared[House]) -> tuple[str, ...]:
     if not account:
         return (shared.key,)
     own = f"{shared.key}-{account}"
-    return (own, shared.key) if owner_of(shared.folder, own) else (shared.key, own)
+    return (own, shared.key) if is_known(shared.folder, own) else (shared.key, own)
 
 
 async def _place_by(
