@@ -28,6 +28,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     """`title`, `description`, `websiteUrl`, `icons`."""
     instructions: str = ""
     extensions: Mapping[str, Any] = {}
+    experimental: Mapping[str, Any] = {}
     ttl_ms: int = 0
     """How long a client may keep a list before it asks again."""
     cache_scope: str = "private"
@@ -152,6 +153,8 @@ class Catalog:
             shown["resources"]["subscribe"] = True
         if "completions" in self.kinds and version >= Version.V2025_03_26:
             shown["completions"] = {}
+        if self._identity.experimental:
+            shown["experimental"] = dict(self._identity.experimental)
         if self._identity.extensions and version.modern:
             shown["extensions"] = dict(self._identity.extensions)
         return shown

@@ -13,7 +13,7 @@ from portico.catalog.union import Union
 from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.endpoint import GatewayEndpoint
-from portico.gateway.member import Heard, Member, Reach
+from portico.gateway.member import GATEWAY, Heard, Member, Reach
 from portico.gateway.witnessed import Witness
 from portico.model.message import Request
 from portico.model.types import Change
@@ -74,10 +74,11 @@ class House:
         witness: Witness,
         expose: str | None = None,
         reach: Reach | None = None,
+        id: str = "",
     ) -> None:
         """`searcher` is made when it is first needed; `expose` overrules the config; `report` and
         `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
-        every call."""
+        every call; by `id` a gateway knows itself."""
         self.config = config
         self._searcher = searcher
         self.failed = failed
@@ -89,6 +90,7 @@ class House:
         self._heard = heard
         self._witness = witness
         self._reach = reach
+        self._id = id
         self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
         self.union = self._merged()
         # Decided once: what a model has read must stay true.
@@ -128,6 +130,7 @@ class House:
             name="portico",
             version=self._version,
             more={"title": "Portico"},
+            experimental={GATEWAY: {"id": self._id}} if self._id else {},
         )
         return GatewayEndpoint(
             self,
@@ -160,6 +163,7 @@ class House:
             report=self._report,
             heard=self._heard,
             reach=self._reach,
+            gateway=self._id,
         )
         member.upstream.watch(lambda change: self._heard_of(member, change))
         return member

@@ -7,6 +7,7 @@ from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
+from portico.gateway.asked import Serving
 from portico.gateway.house import House, Searcher
 from portico.model.errors import PorticoError
 
@@ -23,6 +24,7 @@ def known(config: Config, version: str) -> dict[str, Any]:
         failed=_unheard,
         heard=_unheard,
         witness=_unheard,
+        id=Serving(config, version).key(),
     )
     told = house.status()
     del told["gateway"]["uptime_s"]

@@ -22,6 +22,8 @@ from portico.upstream.views import Memory
 if TYPE_CHECKING:
     from portico.upstream.wire import Address
 
+GATEWAY = "portico/gateway"
+"""The capability by which a gateway says which one it is."""
 _KINDS = ("tools", "resources", "prompts")
 
 Heard = Callable[[str, str], None]
@@ -43,14 +45,17 @@ class Member:
         report: Callable[[str], None],
         heard: Heard,
         reach: "Reach | None" = None,
+        gateway: str = "",
     ) -> None:
-        """`reach` says where it is; by default, where the config does."""
+        """`reach` says where it is; by default, where the config does. `gateway` is whose member
+        it is."""
         self.entry = entry
         self.name = entry.name
         self.problem = ""
         """Why it could not be asked the last time; empty if it could."""
         self.asking = False
         self._name_limit = name_limit
+        self._gateway = gateway
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
         self.upstream = Successor(
@@ -64,7 +69,7 @@ class Member:
     @property
     def share(self) -> Share | None:
         """What it offers, as far as that is known."""
-        catalog = self.upstream.offered()
+        catalog = self._offered()
         if catalog is None:
             return None
         if self._seen is not catalog:
@@ -76,14 +81,27 @@ class Member:
     @property
     def is_pending(self) -> bool:
         """True if it never said what it offers."""
-        return self.upstream.offered() is None
+        return self._offered() is None
+
+    def _offered(self) -> UpstreamCatalog | None:
+        """What it said last; nothing of a server that is this very gateway again."""
+        catalog = self.upstream.offered()
+        return None if catalog is None or self._is_circular(catalog) else catalog
+
+    def _is_circular(self, catalog: UpstreamCatalog) -> bool:
+        said = catalog.facts.introduction
+        if not self._gateway or self._gateway.encode() not in said:
+            return False
+        capabilities = members(members(said).get("capabilities", b""))
+        found = members(members(capabilities.get("experimental", b"")).get(GATEWAY, b""))
+        return _text(found.get("id", b"")) == self._gateway
 
     @property
     def about(self) -> str:
         """What it is for, in the words of the config or its own."""
         if self.entry.description:
             return self.entry.description
-        catalog = self.upstream.offered()
+        catalog = self._offered()
         if catalog is None:
             return self.entry.title
         said = members(catalog.facts.introduction)
@@ -112,6 +130,8 @@ class Member:
         catalog = self.upstream.offered()
         if catalog is None:
             return ""
+        if self._is_circular(catalog):
+            return f"{self.name} is this gateway itself; remove it from the config"
         facts = catalog.facts
         declared = members(members(facts.introduction).get("capabilities", b""))
         missing = [kind for kind in _KINDS if kind in declared and kind not in facts.lists]
@@ -121,7 +141,7 @@ class Member:
 
     def status(self) -> dict[str, Any]:
         """How it fares, for people and programs."""
-        catalog = self.upstream.offered()
+        catalog = self._offered()
         told = self.upstream.status()
         lists = {} if catalog is None else catalog.facts.lists
         age = None if catalog is None else round(max(0.0, time.time() - catalog.facts.taken), 1)

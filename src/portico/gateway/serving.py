@@ -24,8 +24,11 @@ from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.state.report import failed, report
+from portico.upstream.guardian import MARK
 
 Endpoint = GatewayEndpoint | WitnessedMirror
+_DEEPEST = 8
+"""So many gateways may be behind one another."""
 _FROM_START = {
     "gateway": ("expose", "http", "auth", "log", "limits"),
     "search": ("vectors", "model", "rerank"),
@@ -37,6 +40,11 @@ class Served:
     """A gateway from start to end; made inside a running event loop."""
 
     def __init__(self, serving: Serving) -> None:
+        if os.environ.get(MARK, "").count(":") >= _DEEPEST:
+            raise PorticoError(
+                f"Portico starts Portico starts Portico, {_DEEPEST} times: "
+                f"a server of {serving.config.path} leads back to it; remove that one"
+            )
         self._serving = serving
         self.journal: Journal = open_journal(serving.config.gateway.log, report)
         self.metrics = Metrics()
@@ -55,6 +63,7 @@ class Served:
             heard=self.journal.heard,
             witness=self._witnessed,
             expose=serving.expose,
+            id=serving.key(),
         )
         self._mirrors: dict[str, WitnessedMirror] = {}
 
