@@ -218,3 +218,20 @@ def test_an_app_can_be_mounted_without_loading_a_server() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+async def test_an_app_that_was_shut_down_can_be_started_again() -> None:
+    app = Server("x").asgi(hosts=["testserver"])
+
+    for _ in range(2):
+        said: asyncio.Queue[Any] = asyncio.Queue()
+        words: asyncio.Queue[Any] = asyncio.Queue()
+        words.put_nowait({"type": "lifespan.startup"})
+        lifespan = asyncio.create_task(app({"type": "lifespan"}, words.get, said.put))
+        await said.get()
+        async with browsing(app) as client:
+            assert (await client.post("/mcp", json=initialize())).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
+            words.put_nowait({"type": "lifespan.shutdown"})
+            await lifespan
+            assert (await client.get("/readyz")).status_code == 503

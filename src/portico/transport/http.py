@@ -237,6 +237,8 @@ class HttpApp:
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await receive()
+            if self._load.draining:
+                self._load.reopen()  # a test client, or a reload, begins anew with the same app
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self.drain(0)

@@ -91,6 +91,13 @@ class Load:
         self._streams -= 1
         self._look()
 
+    def reopen(self) -> None:
+        """Take work again, on the event loop of now: another lifespan begins."""
+        self.draining = self.gave_up = False
+        self.drain_began = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._look()
+
     def begin_drain(self) -> None:
         """From now on no new work is taken, and whoever waits for it is told."""
         self.draining = True
