@@ -11,6 +11,7 @@ from portico.model.types import Link
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from socket import socket
 
     from portico.gateway.asked import Serving
     from portico.gateway.serving import Served
@@ -100,6 +101,7 @@ def wrap_http(
     door = _Door(address, auth, hosts)
 
     async def serve() -> int:
+        door.bind()
         wrapped = Wrapped(wrapping, alone=False)
         async with wrapped.running():
             await door.serve(wrapped.endpoint, drain_s=drain_s, ready=ready)
@@ -170,6 +172,7 @@ def gateway_http(
     shared = _shared(serving, drain_s, alone)
 
     async def serve() -> int:
+        door.bind()  # before any server is started
         stop = asyncio.Event()
         async with hosted(shared, stop) as served:
             await door.serve(
@@ -205,6 +208,18 @@ class _Door:
         # Whoever binds to an address means to be reached by it.
         named = [host] if host not in (*_LOOPBACK, *_ANYWHERE) else []
         self._hosts = [*named, *hosts]
+        self._sockets: list[socket] = []
+
+    def bind(self) -> None:
+        """Have the address; UsageError if it cannot be had."""
+        from portico.transport.web import bind
+
+        try:
+            self._sockets = bind(self._host, self._port)
+        except OSError as error:
+            raise UsageError(
+                f"cannot serve at {self._address}: {error.strerror or error}"
+            ) from None
 
     async def serve(
         self,
@@ -229,6 +244,8 @@ class _Door:
             if self._host in _ANYWHERE and not self._hosts:
                 _warn("others get in by a name that --allow-host gives; there is none")
 
+        if not self._sockets:
+            self.bind()
         app = Doors(
             endpoint,
             find or _nowhere,
@@ -237,12 +254,7 @@ class _Door:
             pages=pages,
             limits=Limits(**(limits or {})),
         )
-        try:
-            await over_http(app, self._host, self._port, drain_s=drain_s, ready=told, stop=stop)
-        except OSError as error:
-            raise UsageError(
-                f"cannot serve at {self._address}: {error.strerror or error}"
-            ) from None
+        await over_http(app, sockets=self._sockets, drain_s=drain_s, ready=told, stop=stop)
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """A config that cannot be used ends `portico serve` at once, and stderr says where and why."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,16 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], words: str)
     assert code in (1, 2), said
     assert words in said
     assert "Traceback" not in said
+
+
+def test_an_address_that_somebody_has_is_refused_before_any_server_is_started(
+    tmp_path: Path,
+) -> None:
+    book = tmp_path / "book"
+    config = tmp_path / "portico.toml"
+    config.write_text(f'[servers.a]\ncommand = "touch"\nargs = ["{book}"]\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused(tmp_path / "home", config, "--http", str(port))
+    assert (code, said) == (2, f"portico: cannot serve at {port}: Address already in use\n")
+    assert not book.exists()

@@ -25,13 +25,15 @@ async def serve_http(
     drain_s: float = DRAIN_S,
     ready: Callable[[int], None] | None = None,
     stop: asyncio.Event | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT comes or `stop` is set, then let running calls finish.
 
     `ready` is told the port once clients can connect. A second signal ends the process at once.
-    An address that cannot be had is an OSError, before anything is served.
+    An address that cannot be had is an OSError, before anything is served. `sockets` are what
+    `bind` gave, if it was called already.
     """
-    sockets = bind(host, port)
+    sockets = sockets or bind(host, port)
     stop = stop or asyncio.Event()
     server = _Server(_config(app), sockets, ready)
     with _stopped_by_signals(stop):
