@@ -18,7 +18,7 @@ from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
-from tests.upstream.fakes import Fake, FakeWire, Message, error, legacy, result
+from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, result
 
 PATIENT = Patience(failures=2, open_s=0.2)
 
@@ -140,5 +140,40 @@ async def test_a_start_that_fails_in_an_unknown_way_does_not_stop_the_next() -> 
         with pytest.raises(ValueError, match="oh no"):
             await server.survey()
         await server.survey()
+    finally:
+        await server.close()
+
+
+def logging(message: Message) -> list[Message]:
+    if message.get("method") in ("logging/setLevel", "tools/call"):
+        return [result(message, {})]
+    return legacy(message, logging={})
+
+
+def with_roots() -> Context:
+    session = Session(lambda _: None)
+    session.version = Version.V2025_11_25
+    session.capabilities, session.client_info = {"roots": {}}, {"name": "test"}
+    return Context(session=session)
+
+
+async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was() -> None:
+    wires = [FakeWire(logging) for _ in range(3)]
+    first, second, third = wires
+    server = Upstream(Fake([*wires]), Plan(max_children=1, idle_s=0.5))
+    one, other = with_roots(), with_roots()
+    try:
+        await server.set_level("error", call("pid"), one)
+        await server.relay(call("pid"), one)
+        with pytest.raises(McpError, match="of their own already"):
+            await server.relay(call("pid"), other)
+        for context, wire in ((other, second), (one, third)):
+            async with asyncio.timeout(WAIT_S):
+                while not wires[wires.index(wire) - 1].closed:  # noqa: ASYNC110  (it shows only there)
+                    await asyncio.sleep(0.01)
+            await server.relay(call("pid"), context)
+        assert "logging/setLevel" in first.methods()
+        assert "logging/setLevel" not in second.methods()
+        assert "logging/setLevel" in third.methods()
     finally:
         await server.close()

@@ -114,6 +114,12 @@ class Line:
         """True if it is being opened just now."""
         return self._opening is not None
 
+    @property
+    def is_needless(self) -> bool:
+        """True if nothing of it runs, and nobody would miss it."""
+        idle = self.open_leg is None and self._opening is None
+        return idle and not self.busy and not self.subscriptions
+
     async def leg(self) -> Leg:
         """The open conversation, begun if need be; raises TargetError."""
         leg = self.open_leg

@@ -185,6 +185,8 @@ class Lines:
             owner=caller,
             view=view,
         )
+        if caller is not None:
+            line.level = caller.level  # it may have told an earlier one
         if self.speaks.get(era):
             line.era = era
         else:
@@ -194,8 +196,11 @@ class Lines:
     def _check_room(self) -> None:
         if len(self._own) + len(self._lent) + len(self._free) < self._plan.max_children:
             return
-        if self._free:
-            self._drop(self._free.pop(0))
+        # Who has come to rest makes room: a client that only left its session open begins anew.
+        needless = (line for line in self._own.values() if line.is_needless)
+        spare = next(iter(self._free), None) or next(needless, None)
+        if spare is not None:
+            self._drop(spare)
             return
         name = self._address.name
         raise TargetError(
