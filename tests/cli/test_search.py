@@ -107,6 +107,19 @@ def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Pat
         assert ran.stderr.startswith(f"asking gone for the first time ...\n{why}")
 
 
+def test_a_search_waits_for_vectors_and_says_why_there_are_none(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    config = str(prepared(tmp_path, "[search]\nvectors = true\n"))
+    portico(tmp_path, "describe", "maths__add", "--config", config)
+    ran = portico(tmp_path, "search", "plus", "--limit", "1", "--config", config)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("maths__add\n")
+    config = str(prepared(tmp_path, '[search]\nvectors = true\nmodel = "nowhere"\n'))
+    ran = portico(tmp_path, "search", "plus", "--limit", "1", "--config", config)
+    assert ran.returncode == 1
+    assert "portico: search goes on without vectors: " in ran.stderr
+
+
 @pytest.mark.parametrize("words", [[""], [" ", "\t"]])
 def test_nothing_to_search_for_is_wrong_usage(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,9 @@
 """`portico search`: find tools among those of all configured servers."""
 
 import argparse
+import asyncio
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +13,12 @@ from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 
 if TYPE_CHECKING:
+    from portico.upstream.client import Client
     from portico.upstream.wire import Address
+
+_VECTORS_S = 5.0
+"""How long a person may wait for vectors: loading takes one, embedding thousands takes minutes."""
+_LOOK_S = 0.05
 
 
 def main(argv: list[str]) -> int:
@@ -32,6 +39,8 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
     async with await open_client(address, options) as client:
         await learn(client, *([options.server] if options.server else ()))
         result = await ask(client, "search_tools", **arguments)
+        if await _joined(client):
+            result = await ask(client, "search_tools", **arguments)
         found = result.get("structuredContent") or {}
         tools = [tool for one in found.get("results", ()) for tool in one.get("tools", ())]
         if options.json:
@@ -42,6 +51,32 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
             Screen(sys.stderr).say(f"portico: {result['content'][0]['text']}")
         sys.stdout.flush()  # the gateway may take its time to leave
     return 0 if tools else 1
+
+
+async def _joined(client: "Client") -> bool:
+    """True if vectors, which the config wants and the search above could not wait for, are there
+    now; a gateway that only we have started would never come to use them."""
+    err = Screen(sys.stderr)
+    vectors = await _vectors(client)
+    if vectors.get("ready", True):
+        return False
+    deadline = time.monotonic() + _VECTORS_S
+    while not vectors["ready"] and not vectors.get("failed") and time.monotonic() < deadline:
+        await asyncio.sleep(_LOOK_S)
+        vectors = await _vectors(client)
+    if vectors.get("failed"):
+        err.say(f"portico: search goes on without vectors: {vectors['failed']}", "yellow")
+    elif not vectors["ready"]:
+        made = f"{vectors['made']} of {vectors['of']}"
+        err.say(f"portico: only words were compared, {made} vectors are made yet", "yellow")
+    return bool(vectors["ready"])
+
+
+async def _vectors(client: "Client") -> dict[str, Any]:
+    """How they fare; empty without any."""
+    status = (await ask(client, "gateway_status")).get("structuredContent") or {}
+    search = (status.get("gateway") or {}).get("search") or {}
+    return search.get("vectors") or {}
 
 
 def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
