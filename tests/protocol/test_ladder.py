@@ -163,3 +163,23 @@ def test_versions_are_ordered_by_time() -> None:
     texts = [version.text for version in Version]
     assert texts == sorted(texts)
     assert [version.modern for version in Version] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("more", [{}, META])
+@pytest.mark.parametrize(
+    ("token", "kept"), [("t", b'"t"'), (7, b"7"), (-1.5, b"-1.5"), ("", b'""'), (None, b"")]
+)
+def test_progress_is_named_by_a_string_or_a_number_and_by_null_not_at_all(
+    token: Any, kept: bytes, more: dict[str, Any]
+) -> None:
+    request = read(message(_meta={**more, "progressToken": token}), LATEST_LEGACY)
+    assert isinstance(request, Request)
+    assert request.meta.progress_token == kept
+
+
+@pytest.mark.parametrize("more", [{}, META])
+@pytest.mark.parametrize("token", [{}, [], True, {"a": 1}])
+def test_progress_that_is_named_by_anything_else_is_invalid(
+    token: Any, more: dict[str, Any]
+) -> None:
+    assert code_of(read(message(_meta={**more, "progressToken": token}), LATEST_LEGACY)) == -32602

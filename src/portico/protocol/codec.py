@@ -35,7 +35,9 @@ class _Salvage(Struct, gc=False):
     id: Raw = NO_RAW
 
 
-class _WireMeta(Struct, gc=False):
+class WireMeta(Struct, gc=False):
+    """What a message says of its sender and its progress, as it came."""
+
     version: str | UnsetType = field(default=UNSET, name="io.modelcontextprotocol/protocolVersion")
     client_capabilities: Raw = field(
         default=NO_RAW, name="io.modelcontextprotocol/clientCapabilities"
@@ -48,7 +50,7 @@ class _WireMeta(Struct, gc=False):
 class _AnyParams(Struct, gc=False):
     """What every request may say, whatever its method."""
 
-    meta: _WireMeta | UnsetType = field(default=UNSET, name="_meta")
+    meta: WireMeta | UnsetType = field(default=UNSET, name="_meta")
 
 
 class WireParams(_AnyParams, gc=False):

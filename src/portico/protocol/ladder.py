@@ -21,7 +21,14 @@ from portico.model.message import Meta, Request
 from portico.model.offer import HeaderParam
 from portico.model.session import LOG_LEVELS
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
-from portico.protocol.codec import Envelope, WireParams, any_params_of, is_id, params_of
+from portico.protocol.codec import (
+    Envelope,
+    WireMeta,
+    WireParams,
+    any_params_of,
+    is_id,
+    params_of,
+)
 from portico.protocol.methods import KNOWN, MODERN_ONLY, TABLE
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -70,6 +77,8 @@ def admit(
                 params = WireParams(meta=any_params_of(raw).meta)
         except msgspec.DecodeError as error:
             return Rejection(INVALID_PARAMS, f"params of {envelope.method}: {error}")
+        if params.meta is not UNSET and not _is_token(bytes(params.meta.progress_token)):
+            return Rejection(INVALID_PARAMS, "_meta.progressToken must be a string or a number")
 
     # 3. The era: what the body says, then the header, then the method's own name.
     request = Request(
@@ -120,8 +129,8 @@ def _legacy(
             f"per-request _meta of {MODERN[-1].text}",
         )
     request.version = assumed
-    if params.meta is not UNSET and params.meta.progress_token:
-        request.meta = Meta(progress_token=bytes(params.meta.progress_token))
+    if params.meta is not UNSET and (token := _token(params.meta)):
+        request.meta = Meta(progress_token=token)
     return request
 
 
@@ -168,7 +177,7 @@ def _modern(
         bytes(meta.client_capabilities),
         bytes(meta.client_info),
         meta.log_level,
-        bytes(meta.progress_token),
+        _token(meta),
     )
 
     # 7M. The routing headers repeat the body.
@@ -177,6 +186,16 @@ def _modern(
         if wrong is not None:
             return wrong
     return request
+
+
+def _is_token(raw: bytes) -> bool:
+    """True for what may name a progress: a string or a number; null names none."""
+    return raw in (b"", b"null") or raw[0] in b'"-0123456789'
+
+
+def _token(meta: WireMeta) -> bytes:
+    token = bytes(meta.progress_token)
+    return b"" if token == b"null" else token
 
 
 def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | None:
