@@ -59,6 +59,11 @@ def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[s
     assert f"usage: portico {name}" in capsys.readouterr().out
 
 
+def test_help_with_a_command_is_that_commands_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "search"]) == 0
+    assert "usage: portico search" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["call", "inspect"])
 def test_wrong_usage_of_a_command_is_two(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2

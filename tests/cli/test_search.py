@@ -134,6 +134,7 @@ def test_nothing_to_search_for_is_wrong_usage(
         (["http://127.0.0.1:1/mcp"], "which TOOL of http://127.0.0.1:1/mcp?"),
         (["python"], "which TOOL of python?"),
         (["server.py", '{"a": 1}'], "which TOOL of server.py?"),
+        (["", "{}"], "TOOL is empty"),
         (["a", "b", "c", "d"], "more than TARGET TOOL JSON"),
         (["maths__add", "--env", "A=b"], "are for a TARGET"),
         (["http://127.0.0.1:1/mcp", "add", "--config", "x"], "not for a TARGET"),

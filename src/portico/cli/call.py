@@ -94,6 +94,8 @@ def _sort(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     elif len(words) == 2 and "__" in first and not _is_target(first):
         words = [None, *words]
     options.target, options.tool, options.arguments = (*words, None)[:3]
+    if not options.tool.strip():
+        parser.error("TOOL is empty; `portico search` finds some")
 
 
 def _check_text(parser: argparse.ArgumentParser, *words: str) -> None:

@@ -45,6 +45,8 @@ def _run(arguments: list[str]) -> int:
         print(_help(), file=sys.stderr)
         return USAGE
     name, *rest = arguments
+    if name == "help" and rest and rest[0] in COMMANDS:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(_help())
         return 0
