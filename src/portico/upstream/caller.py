@@ -1,6 +1,7 @@
 """A client, as the calls it has under way at an upstream know it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,8 @@ from portico.protocol.eras import Sender
 
 _TALKS_BACK = ("roots", "sampling", "elicitation")
 _SHORT = 1024
+MOST_WAITING = 16 * 1024 * 1024
+"""How many bytes may wait for one slow asker; past that, what has waited longest is forgotten."""
 
 
 class Caller:
@@ -100,7 +103,8 @@ class Outbox:
 
     def __init__(self, peer: Peer | None) -> None:
         self.peer = peer
-        self._waiting: list[bytes] = []  # an empty one hangs up
+        self._waiting: deque[bytes] = deque()  # an empty one hangs up
+        self._size = 0
         self._sending: asyncio.Task[None] | None = None
 
     @property
@@ -113,6 +117,10 @@ class Outbox:
         if self.peer is None:
             return
         self._waiting.append(message)
+        self._size += len(message)
+        while self._size > MOST_WAITING and len(self._waiting) > 1:
+            # To have the upstream wait would stop everybody else who shares it.
+            self._size -= len(self._waiting.popleft())
         if self._sending is None:
             self._sending = asyncio.create_task(self._pump(self.peer))
 
@@ -128,13 +136,15 @@ class Outbox:
     async def _pump(self, peer: Peer) -> None:
         try:
             while self._waiting:
-                message = self._waiting.pop(0)
+                message = self._waiting.popleft()
+                self._size -= len(message)
                 if message:
                     await peer.notify(message)
                 elif (close := getattr(peer, "close_stream", None)) is not None:
                     await close()
         except OSError:
             self._waiting.clear()  # the client is gone
+            self._size = 0
         finally:
             self._sending = None
 

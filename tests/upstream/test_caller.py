@@ -1,0 +1,47 @@
+"""What waits for an asker: in order, and no more than it may."""
+
+import asyncio
+
+from portico.upstream.caller import MOST_WAITING, Outbox
+
+_PART = MOST_WAITING // 8
+
+
+class SlowReader:
+    """Takes one message, and the next when it is told to."""
+
+    def __init__(self) -> None:
+        self.reads = asyncio.Event()
+        self.heard: list[bytes] = []
+
+    async def notify(self, message: bytes) -> None:
+        self.heard.append(message)
+        await self.reads.wait()
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        raise AssertionError(method)
+
+    async def closed(self) -> None:
+        raise AssertionError
+
+
+async def test_what_a_slow_asker_is_to_be_told_is_bounded_and_the_latest_is_kept() -> None:
+    reader = SlowReader()
+    outbox = Outbox(reader)
+    for number in range(100):
+        outbox.send(b"%d" % number + b" " * _PART)
+        await asyncio.sleep(0)
+    reader.reads.set()
+    await outbox.flush()
+    heard = [int(message) for message in reader.heard]
+    assert heard[0] == 0
+    assert heard[1:] == list(range(93, 100))
+
+
+async def test_one_message_larger_than_all_that_may_wait_is_told_all_the_same() -> None:
+    reader = SlowReader()
+    reader.reads.set()
+    outbox = Outbox(reader)
+    outbox.send(b"x" * (MOST_WAITING + 1))
+    await outbox.flush()
+    assert len(reader.heard) == 1
