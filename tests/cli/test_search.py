@@ -93,6 +93,16 @@ def test_a_gateway_that_is_configured_for_http_is_asked_all_the_same(tmp_path: P
     assert ran.stdout == "3\n", ran.stderr
 
 
+def test_a_configured_server_taken_for_a_command_is_pointed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
+    config = prepared(tmp_path / "config")
+    assert config == tmp_path / "config" / "portico.toml"
+    assert main(["call", "maths", "add", '{"a": 1}']) == 1
+    assert "it is `portico call maths__add`" in capsys.readouterr().err
+
+
 def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Path) -> None:
     prepared(tmp_path, '[servers.gone]\ncommand = "no-such-program"\n')
     config = ("--config", str(tmp_path / "portico.toml"))

@@ -53,6 +53,23 @@ def test_a_command_is_added_with_all_that_was_said(
     assert read(config).servers["github"].env == {"GITHUB_TOKEN": "s3cret", "B": "2"}
 
 
+def test_a_file_that_is_only_found_from_here_is_pointed_out(
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weather.py").write_text("")
+    assert main(["servers", "add", "a", "--", "portico", "run", "weather.py"]) == 0
+    said = "portico: weather.py is looked for where a gateway happens to be started; "
+    assert capsys.readouterr().err.startswith(said)
+    assert main(["servers", "add", "b", "--cwd", ".", "--", "portico", "run", "weather.py"]) == 0
+    assert main(["servers", "add", "c", "--", "x", str(tmp_path / "weather.py"), "nowhere"]) == 0
+    assert main(["servers", "add", "d", "http://127.0.0.1/mcp"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_url_is_added_switched_on_and_removed(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
-from portico.model.errors import McpError, PorticoError
+from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -41,7 +41,13 @@ def main(argv: list[str]) -> int:
     else:
         address = address_of(parser, options)
     given = _given(parser, options.arguments)
-    return run(_call(address, options, given))
+    try:
+        return run(_call(address, options, given))
+    except TargetError as error:
+        if error.kind == "start" and gateway.has(options.target):
+            name = f"{options.target}__{options.tool}"
+            raise _Said(f"{error}; of the configured server, it is `portico call {name}`") from None
+        raise
 
 
 async def _call(address: "Address", options: argparse.Namespace, given: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from portico.cli.render import Screen
 from portico.cli.words import seconds
 from portico.config.paths import config_file
+from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -44,6 +45,16 @@ def address_of(options: argparse.Namespace) -> "Address":
     # -P: what lies in the working folder is not ours to import.
     command = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--no-refresh")
     return Command((*command, "--config", config.path), title="the gateway")
+
+
+def has(server: str | None) -> bool:
+    """True if the config at the default place has a server of this name."""
+    from portico.config.read import read
+
+    try:
+        return server in read(config_file(), only=()).servers
+    except ConfigError:
+        return False
 
 
 async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -36,7 +37,19 @@ def main(options: argparse.Namespace) -> int:
         Screen(sys.stdout).json(msgspec.json.encode(told))
     else:
         Screen(sys.stdout).say(said)
+    if options.do == "add" and (here := _meant_here(options)):
+        Screen(sys.stderr).say(
+            f"portico: {here} is looked for where a gateway happens to be started; "
+            "give its whole path, or `--cwd .`"
+        )
     return 0
+
+
+def _meant_here(options: argparse.Namespace) -> str:
+    """The first word of a command that names what lies in the working folder, if it is relative."""
+    words = [] if options.cwd or len(options.words) > 1 else options.target
+    near = (word for word in words if not word.startswith(("/", "~", "$", "-")))
+    return next((word for word in near if os.path.exists(word) and not shutil.which(word)), "")
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
