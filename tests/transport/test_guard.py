@@ -326,3 +326,9 @@ def test_what_no_origin_header_could_say_is_refused_at_once(origin: str) -> None
 def test_a_text_where_a_list_of_hosts_belongs_is_refused() -> None:
     with pytest.raises(RegistrationError, match="hosts must be a list"):
         Guard(Limits(), hosts="a.test")
+
+
+@pytest.mark.parametrize("token", ["", " ", "a b", "secret\n"])
+def test_a_token_that_would_let_in_all_or_nobody_is_refused_at_once(token: str) -> None:
+    with pytest.raises(RegistrationError, match="token must be one word"):
+        Guard(Limits(), token=token)

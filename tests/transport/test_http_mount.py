@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from portico import Only, Server
+from portico import Only, RegistrationError, Server
 from portico.transport.limits import Limits
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import Stage, staged
@@ -235,3 +235,17 @@ async def test_an_app_that_was_shut_down_can_be_started_again() -> None:
             words.put_nowait({"type": "lifespan.shutdown"})
             await lifespan
             assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_a_principal_is_text_that_a_plain_function_gives() -> None:
+    async def later(scope: Any) -> str:
+        return "ana"
+
+    with pytest.raises(RegistrationError, match="principal must be a plain function"):
+        Server("x").asgi(principal=later)
+    with pytest.raises(RegistrationError, match="data must be a plain function"):
+        Server("x").asgi(data=later)
+    nobody: Any = lambda scope: None  # noqa: E731  (what a dict's get gives)
+    async with browsing(Server("x").asgi(hosts=None, principal=nobody)) as client:
+        with pytest.raises(TypeError, match="principal must be text, not NoneType"):
+            await client.post("/mcp", json=initialize())

@@ -73,6 +73,9 @@ class Guard:
         A host without a port is also allowed with the port we listen on.
         """
         self._limits = limits
+        if token is not None and (not token or token != "".join(token.split())):
+            # Such as an unset variable, or a file's last line: it would let in all, or nobody.
+            raise RegistrationError("token must be one word, or None for none")
         self._token = None if token is None else token.encode()
         self._hosts = None if hosts is None else tuple(map(_spelled, _listed(hosts, "hosts")))
         self._origins = (

@@ -1,10 +1,11 @@
 """The HTTP edge as one ASGI app: both eras on one endpoint, the old SSE transport beside it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import iscoroutinefunction
 from typing import Any
 
 from portico.model.context import LOCAL, Context
-from portico.model.errors import PARSE_ERROR
+from portico.model.errors import PARSE_ERROR, RegistrationError
 from portico.model.message import Request
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import Refused, read
@@ -79,6 +80,9 @@ class HttpApp:
         self.limits = limits or Limits()
         self._guard = Guard(self.limits, token=token, hosts=hosts, origins=origins)
         self._endpoint = endpoint
+        for name, given in (("principal", principal), ("data", data)):
+            if iscoroutinefunction(given):
+                raise RegistrationError(f"{name} must be a plain function of the scope, not async")
         self._principal = principal
         self._data = data
         self.target = path.encode()
@@ -254,7 +258,10 @@ class HttpApp:
 
     def _principal_of(self, scope: Scope) -> str:
         principal = self._principal
-        return principal if isinstance(principal, str) else principal(scope)
+        found = principal if isinstance(principal, str) else principal(scope)
+        if not isinstance(found, str):
+            raise TypeError(f"principal must be text, not {type(found).__name__}")
+        return found
 
     def _data_of(self, scope: Scope) -> Any:
         return self._data(scope) if callable(self._data) else self._data
