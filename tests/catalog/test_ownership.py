@@ -5,7 +5,10 @@ from hypothesis import strategies as st
 
 from portico.catalog.ownership import Owned, Ownership
 
-_URIS = st.sampled_from(["file:///a", "file:///b%20c", "memo://x?y=1#z", "data:,{}", "git://é/1"])
+_OURS = ["portico://a/file%3A%2F%2F%2Fa", "portico://b/data:,{}", "portico://elsewhere/x"]
+_URIS = st.sampled_from(
+    ["file:///a", "file:///b%20c", "memo://x?y=1#z", "data:,{}", "git://é/1", *_OURS]
+)
 _LISTS = st.lists(_URIS, unique=True, max_size=4)
 
 
@@ -51,6 +54,14 @@ def test_a_second_template_can_still_be_filled_in() -> None:
     shown = owners.shown("b", "file:///{name}")
     assert shown == "portico://b/file:///{name}"
     assert owners.read(shown.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
+
+
+def test_what_another_portico_shows_under_a_name_that_is_here_too_stays_its_own() -> None:
+    theirs = "portico://git/repo%3A%2F%2Fx"
+    owners = Ownership([Owned("git", ["repo://x"], []), Owned("portico", ["repo://x", theirs], [])])
+    shown = owners.shown("portico", theirs)
+    assert owners.read(shown) == ("portico", theirs)
+    assert owners.read(theirs) == ("git", "repo://x")
 
 
 def test_a_portico_uri_of_no_server_is_nobodys() -> None:

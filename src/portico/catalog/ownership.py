@@ -88,7 +88,7 @@ class Ownership:
 
     def shown(self, server: str, uri: str) -> str:
         """How a URI of this server's is shown to clients."""
-        if uri not in self.shadowed.get(server, ()):
+        if uri not in self.shadowed.get(server, ()) and self._named(uri) is None:
             owner = self.owner(uri)
             if owner is None or owner == server:
                 return uri
@@ -100,11 +100,21 @@ class Ownership:
 
     def read(self, shown: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has; no server if nobody owns it."""
-        if shown.startswith(SCHEME):
-            server, slash, rest = shown[len(SCHEME) :].partition("/")
-            if slash and server in self._servers:
-                from urllib.parse import unquote
+        named = self._named(shown)
+        if named is not None:
+            from urllib.parse import unquote
 
-                # An escaped URI has no colon; one made from a template has that of its scheme.
-                return server, rest if ":" in rest else unquote(rest)
+            server, rest = named
+            # An escaped URI has no colon; one made from a template has that of its scheme.
+            return server, rest if ":" in rest else unquote(rest)
         return self.owner(shown), shown
+
+    def _named(self, uri: str) -> tuple[str, str] | None:
+        """The server that a URI of our own making names, and the rest of it.
+
+        A server may list such a URI itself, as another Portico does; it must not be taken for ours.
+        """
+        if not uri.startswith(SCHEME):
+            return None
+        server, slash, rest = uri[len(SCHEME) :].partition("/")
+        return (server, rest) if slash and server in self._servers else None
