@@ -154,6 +154,14 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "result-1.bin").exists()
 
 
+def test_what_takes_its_time_is_said_on_a_terminal_only() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        Screen(stream).wait_for("asking \x1b[2Jfiles")
+    assert "asking \\u001b[2Jfiles ..." in terminal.getvalue()
+    assert file.getvalue() == ""
+
+
 def test_progress_stays_within_a_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     terminal = Terminal()

@@ -100,6 +100,12 @@ class Screen:
         for row in rows:
             self.say("  " + "  ".join(cell for cell in row if cell))
 
+    def wait_for(self, what: str) -> None:
+        """Say on a terminal what takes its time; elsewhere nobody waits."""
+        if self.is_terminal:
+            self.say(f"{what} ...", "dim")
+            self.stream.flush()
+
     def check_reader(self) -> None:
         """BrokenPipeError if whoever reads has left; a write would only tell once there is news."""
         ears = select.poll()

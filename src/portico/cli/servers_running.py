@@ -43,6 +43,7 @@ def main(options: argparse.Namespace) -> int:
         _check_any(running)
         chosen = _chosen(running, options.name)
         by_name = options.name is not None
+        Screen(sys.stderr).wait_for(f"asking {', '.join(one.called for one in chosen)}")
         return _report(_refreshed(folder, chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
     running = _running(folder)

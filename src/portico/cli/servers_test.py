@@ -42,6 +42,7 @@ def main(options: argparse.Namespace) -> int:
 
 async def _try_all(path: str, names: list[str], options: argparse.Namespace) -> int:
     turn = asyncio.Semaphore(_AT_ONCE)
+    Screen(sys.stderr).wait_for(f"starting {', '.join(names)}")
 
     async def tried(name: str) -> dict[str, Any]:
         async with turn:
