@@ -528,3 +528,22 @@ async def test_events_that_cannot_be_taken_in_end_the_old_transport_and_are_told
         id, failure = await asyncio.wait_for(receiver.told.get(), WAIT_S)
         await wire.close()
     assert (id, failure.kind) == (b"", "failed")
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_a_server_that_does_not_accept_a_notice_is_not_waited_for_without_end(
+    older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.upstream.web.ACCEPT_S", 0.2)
+
+    async def talk(asked: Asked, writer: Writer) -> None:
+        if asked.verb == "GET":
+            stream(writer, event(b"/messages", kind="endpoint"))
+        await asyncio.sleep(WAIT_S)
+
+    async with web_server(talk) as server:
+        wire = Url(server.url).older() if older else Url(server.url).wire()
+        await wire.open(Failing())
+        with pytest.raises(TargetError, match=r"did not accept a message within 0\.2 s"):
+            await wire.send(Outgoing(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}'))
+        await wire.close()

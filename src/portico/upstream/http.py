@@ -61,8 +61,7 @@ class StreamableHttp:
             return
         web, _ = self._open_parts()
         try:
-            async with web.send("POST", web.url, self._headers(message), message.data) as response:
-                await web.body(response)
+            await web.tell(web.url, self._headers(message), message.data)
         except Broken as broken:
             raise broken.failure.error() from None
 

@@ -56,10 +56,13 @@ class HttpSse:
         headers = {"content-type": "application/json"}
         if self._version is not None:
             headers[VERSION_HEADER] = self._version.text
+        url = self._endpoint.result()
         try:
-            async with self._web.send(
-                "POST", self._endpoint.result(), headers, message.data
-            ) as response:
+            if not message.id:
+                await self._web.tell(url, headers, message.data)
+                return
+            # Some answer the POST only when they answer the call: whoever asks has a limit.
+            async with self._web.send("POST", url, headers, message.data) as response:
                 await self._web.body(response)
         except Broken as broken:
             raise broken.failure.error() from None

@@ -1,5 +1,6 @@
 """HTTP as both HTTP wires need it: one origin, bounded sizes, no surprises."""
 
+import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from portico.upstream.sse import TooLong
 from portico.upstream.wire import MAX_MESSAGE, Failure
 
 CONNECT_S = 10.0
+ACCEPT_S = 30.0
+"""How long a server may take to accept what it need not answer."""
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
 _NO_HEADERS: Mapping[str, str] = {}
@@ -96,6 +99,18 @@ class Web:
             except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
                 raise Broken(self.failure(_network(error), "network")) from None
         raise Broken(self.failure("redirects in circles", "http"))
+
+    async def tell(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
+        """Post what nobody answers; raises Broken, also if it is not accepted in time."""
+        try:
+            async with (
+                asyncio.timeout(ACCEPT_S),
+                self.send("POST", url, headers, content) as response,
+            ):
+                await self.body(response)
+        except TimeoutError:
+            why = f"did not accept a message within {ACCEPT_S:g} s"
+            raise Broken(self.failure(why, "timeout")) from None
 
     async def body(self, response: httpx2.Response) -> bytes:
         """The whole body, within the limit."""
