@@ -1,8 +1,10 @@
 """A changed config file is taken over while calls run; a broken one changes nothing."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -113,6 +115,25 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
         assert await asyncio.wait_for(applied.get(), 10) == "back"
     finally:
         await watched.close()
+
+
+async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_stay() -> None:
+    world = World({"one": speaking("one")})
+    async with house(world, config("one"), expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        await client.said("one__say")
+        before = ref(gateway.members["one"].upstream)
+        changed = Entry(name="one", command="one", description="in other words")
+        await gateway.apply(config(servers={"one": changed}))
+        assert await client.said("one__say") == "one"
+
+        def is_gone() -> bool:
+            gc.collect()
+            return before() is None
+
+        await until(is_gone)
 
 
 async def followed(client: Client, uri: str) -> "asyncio.Task[Any]":

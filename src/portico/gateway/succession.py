@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -11,8 +12,8 @@ from portico.upstream.upstream import Upstream
 
 _FOLLOW, _UNFOLLOW, _LEVEL = "resources/subscribe", "resources/unsubscribe", "logging/setLevel"
 
-Told = dict[tuple[str, str], tuple[Request, Context, str]]
-"""By method and URI, what a client has asked for, and the log level where it is one."""
+Told = dict[tuple[str, str], tuple[Request, str, str]]
+"""By method and URI, what a client has asked for, as whom, and the log level where it is one."""
 
 
 class Successor(Upstream):
@@ -21,7 +22,7 @@ class Successor(Upstream):
     def __init__(self, *where: Any, **how: Any) -> None:
         """The same as any upstream."""
         super().__init__(*where, **how)
-        self._told: dict[Session, Told] = {}
+        self._told: WeakKeyDictionary[Session, Told] = WeakKeyDictionary()
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError if there is none."""
@@ -43,21 +44,20 @@ class Successor(Upstream):
 
     async def succeed(self, before: "Successor") -> None:
         """Go on with what clients have told the one before."""
-        for told in tuple(before._told.values()):
-            for request, context, level in tuple(told.values()):
+        for session, told in tuple(before._told.items()):
+            for request, principal, level in tuple(told.values()):
+                context = Context(principal=principal, session=session, version=request.version)
                 with suppress(McpError):  # it may not have any more what the other one had
                     if request.method == _LEVEL:
                         await self.set_level(level, request, context)
                     else:
                         await self.relay(request, context)
 
-    def _note(self, session: Session, request: Request, context: Context, level: str = "") -> None:
-        later = Context(principal=context.principal, session=session, version=context.version)
-        told = self._told.get(session)
-        if told is None:
-            told = self._told[session] = {}
-            session.when_over(lambda: self._forget(session))
-        told[request.method, request.uri] = (request, later, level)
+    async def close(self) -> None:
+        """End all conversations, and leave nothing with clients that go on."""
+        await super().close()
+        self._callers.forget()
 
-    def _forget(self, session: Session) -> None:
-        self._told.pop(session, None)
+    def _note(self, session: Session, request: Request, context: Context, level: str = "") -> None:
+        told = self._told.setdefault(session, {})
+        told[request.method, request.uri] = (request, context.principal, level)

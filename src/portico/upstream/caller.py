@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -54,6 +55,14 @@ class Caller:
 class Callers:
     """Knows the clients by their sessions."""
 
+    def __init__(self) -> None:
+        self._sessions: WeakSet[Session] = WeakSet()
+
+    def forget(self) -> None:
+        """Leave nothing of ours with sessions that go on."""
+        for session in self._sessions:
+            session.notes.pop(self, None)
+
     def of(self, request: Request, context: Context) -> Caller:
         """Who asks. A modern request says itself what its client can do."""
         session = context.session
@@ -64,6 +73,7 @@ class Callers:
             caller: Caller | None = session.notes.get(self)
             if caller is None:
                 caller = session.notes[self] = Caller(session, {}, {})
+                self._sessions.add(session)
             # Only a handshake tells: a modern client says it with each request.
             if session.client_info and caller.info is not session.client_info:
                 caller.learn(session.capabilities, session.client_info)
@@ -76,6 +86,7 @@ class Callers:
         if caller is None or caller.capabilities != capabilities:
             level = "" if caller is None else caller.level
             caller = session.notes[self] = Caller(session, capabilities, info)
+            self._sessions.add(session)
             caller.level = level
         return caller
 
