@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from portico import Context, MissingCapability, Request, Response, Server, ToolResult, Version
+from portico.model.message import NOTHING
 from portico.model.session import Session
 from portico.model.types import Handler
 from tests.support.messages import (
@@ -225,3 +226,18 @@ async def test_what_a_handler_left_running_is_not_heard_after_the_answer(version
     answered.set()
     await asyncio.gather(*left, return_exceptions=True)
     assert len(client.heard) == 1
+
+
+@pytest.mark.parametrize("returned", [None, {"result": {}}, NOTHING])
+async def test_a_link_that_hands_no_answer_back_is_an_internal_error(returned: Any) -> None:
+    def forgetful(next: Handler) -> Handler:
+        async def handle(request: Request, context: Context) -> Response:
+            await next(request, context)
+            return returned  # type: ignore[no-any-return]
+
+        return handle
+
+    door = Server("t").endpoint([forgetful])
+    answer = await door.handle(Request(method="ping", id=b"1"), Context())
+    assert answer.decode()["error"] == {"code": -32603, "message": "internal error"}
+    assert (await door.handle(Request(method="notifications/x"), Context())).is_nothing

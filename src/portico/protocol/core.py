@@ -229,7 +229,7 @@ async def respond(
 ) -> Response:
     """Run a handler so that whatever it raises becomes the answer to its own request only."""
     try:
-        response = await handler(request, context)
+        response = _whole(await handler(request, context), request)
     except McpError as error:
         response = mcp_error_response(request.id, error)
     except RecursionError:
@@ -242,6 +242,15 @@ async def respond(
         report(request, error)
         response = error_response(request.id, INTERNAL_ERROR, "internal error")
     return response if request.id else NOTHING
+
+
+def _whole(response: Any, request: Request) -> Response:
+    """An answer, if it is one: a link may have forgotten to hand it back."""
+    if not isinstance(response, Response):
+        raise TypeError(f"a link or provider returned {type(response).__name__}, no Response")
+    if request.id and response.is_nothing:
+        raise TypeError("a link or provider answered a request with nothing")
+    return response
 
 
 def mcp_error_response(id: bytes, error: McpError) -> Response:
