@@ -150,6 +150,8 @@ class Server(Registration):
     async def handle(self, request: Request | Message, context: Context | None = None) -> Response:
         """Answer one message: no I/O, so it fits any web framework, Lambda or test."""
         context = context or Context()
+        if context.headers:
+            context.headers = {name.lower(): value for name, value in context.headers.items()}
         endpoint = self._default or self.endpoint()
         if not isinstance(request, Request):
             try:

@@ -166,3 +166,18 @@ async def test_bad_metadata_is_invalid_params(server: Server) -> None:
         meta = {**modern_meta(), f"io.modelcontextprotocol/{key}": value}
         message = request("tools/list", {"_meta": meta})
         assert (await error(server, message))["code"] == -32602
+
+
+async def test_headers_may_be_spelled_as_they_came() -> None:
+    server = Server("t", capabilities=["tools"])
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list", "Host": "a.test"}
+    assert (await result(server, modern("tools/list"), Context(headers=headers)))["tools"] == []
+
+
+async def test_a_version_may_be_given_as_text_but_must_be_one() -> None:
+    server = Server("t", capabilities=["completions"])
+    early = await result(server, initialize("2024-11-05"), Context(version="2024-11-05"))
+    assert early["protocolVersion"] == "2024-11-05"
+    assert Context(version="2025-06-18").version is Version.V2025_06_18
+    with pytest.raises(ValueError, match="'2025-06-19' is no protocol version; one of 2024-11-05"):
+        Context(version="2025-06-19")

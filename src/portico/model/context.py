@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from portico.model.message import Meta, Request
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.version import Version
+from portico.model.version import Version, version_of
 
 LOCAL = "local"
 """The one principal there is until clients have identities."""
@@ -98,7 +98,7 @@ class Context:
         session: Session | None = None,
         deadline: float | None = None,
         peer: Peer | None = None,
-        version: Version | None = None,
+        version: Version | str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.principal = principal
@@ -107,7 +107,7 @@ class Context:
         self.deadline = deadline
         """When the answer is no use any more, by the event loop's clock; None for never."""
         self.peer = peer
-        self.version = version
+        self.version = version_of(version) if isinstance(version, str) else version
         """The version to assume for a request that names none and has no session."""
         self.headers = headers
         """The HTTP headers to hold against the body; None where there are none (stdio)."""

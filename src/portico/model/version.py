@@ -27,6 +27,14 @@ LATEST_LEGACY = LEGACY[-1]
 BY_TEXT = {version.text: version for version in Version}
 
 
+def version_of(text: str) -> Version:
+    """The version that is spelled so; ValueError for one that there is not."""
+    version = BY_TEXT.get(text)
+    if version is None:
+        raise ValueError(f"{text!r} is no protocol version; one of {', '.join(BY_TEXT)}")
+    return version
+
+
 def negotiate(asked: str) -> Version:
     """The version for an `initialize` that asked for this one (lifecycle, version negotiation).
 
