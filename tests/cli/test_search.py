@@ -48,6 +48,8 @@ def test_a_tool_is_described_whole_and_one_that_is_not_there_is_named(folder: Pa
     assert ran.stdout.startswith("maths__add  (add of maths)\nAdd two numbers.\n")
     assert '"inputSchema"' in ran.stdout
     assert "there is no tool 'maths__sub'" in ran.stderr
+    ran = portico(folder, "describe", *["maths__add"] * 50, "--json", *config)
+    assert len(json.loads(ran.stdout)) == 50
     ran = portico(folder, "describe", "maths__add", "--json", *config)
     assert json.loads(ran.stdout)[0]["definition"]["description"] == "Add two numbers."
 
@@ -91,6 +93,31 @@ def test_a_gateway_that_is_configured_for_http_is_asked_all_the_same(tmp_path: P
     config = prepared(tmp_path, '[gateway]\nhttp = "127.0.0.1:1"\n')
     ran = portico(tmp_path, "call", "maths__add", '{"a": 2}', "--config", str(config))
     assert ran.stdout == "3\n", ran.stderr
+
+
+def test_a_tool_that_is_newer_than_what_is_stored_is_asked_for(tmp_path: Path) -> None:
+    config = str(prepared(tmp_path))
+    assert portico(tmp_path, "describe", "maths__add", "--config", config).returncode == 0
+    source = (tmp_path / "maths.py").read_text()
+    (tmp_path / "maths.py").write_text(source.replace("def add(", "def plus("))
+    ran = portico(tmp_path, "call", "maths__plus", '{"a": 2}', "--config", config)
+    assert (ran.returncode, ran.stdout) == (0, "3\n")
+    ran = portico(tmp_path, "call", "maths__add", '{"a": 2}', "--config", config)
+    assert "there is no tool 'maths__add'" in ran.stderr
+
+
+def test_without_a_gateway_a_refresh_starts_the_servers_for_as_long(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    prepared(tmp_path / "home" / "config", '[servers.gone]\ncommand = "no-such-program"\n')
+    ran = portico(tmp_path, "servers", "refresh")
+    assert ran.returncode == 1
+    assert ran.stdout.startswith("maths  idle  3 tools")
+    assert ran.stderr.startswith("portico: gone cannot start: ")
+    (told,) = json.loads(portico(tmp_path, "servers", "refresh", "maths", "--json").stdout)
+    assert (told["ok"], told["tools"]) == (True, 3)
+    ran = portico(tmp_path, "servers", "refresh", "nobody")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "there is no server 'nobody'" in ran.stderr
 
 
 def test_a_configured_server_taken_for_a_command_is_pointed_out(

@@ -109,7 +109,7 @@ def test_a_server_that_cannot_be_refreshed_fails_the_command(home: Path, words: 
         words.unlink()  # from now on it dies of every list
         failed = servers(home, "refresh")
         assert failed.returncode == 1
-        assert failed.stderr.startswith("portico: shelf: ")
+        assert failed.stderr.startswith("portico: shelf exited with code 1; ")
 
 
 def test_the_hangup_signal_refreshes(home: Path, words: Path) -> None:

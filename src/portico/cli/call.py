@@ -64,7 +64,7 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
         if options.target is None:
-            await gateway.learn(client, options.tool.partition("__")[0])
+            await gateway.know(client, options.tool)
         call = await _asked(client, options, given)
         try:
             raw = await client.request_raw("tools/call", call, progress=ticker.show)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.gateway import add_options, address_of, ask, check_name, learn
+from portico.cli.gateway import add_options, address_of, ask, check_name, know
 from portico.cli.inspect import parameters
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
@@ -14,6 +14,9 @@ from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.upstream.wire import Address
+
+_MOST = 20
+"""That the gateway describes at once."""
 
 
 def main(argv: list[str]) -> int:
@@ -24,13 +27,14 @@ def main(argv: list[str]) -> int:
 
 async def _describe(address: "Address", options: argparse.Namespace) -> int:
     async with await open_client(address, options) as client:
-        await learn(client, *(name.partition("__")[0] for name in options.name))
+        await know(client, *options.name)
         try:
-            result = await ask(client, "describe_tool", names=options.name)
+            several = [options.name[at : at + _MOST] for at in range(0, len(options.name), _MOST)]
+            results = [await ask(client, "describe_tool", names=names) for names in several]
         except PorticoError:
             await check_name(client, options.name[0])
             raise
-        tools = (result.get("structuredContent") or {}).get("tools", [])
+        tools = [tool for result in results for tool in result["structuredContent"]["tools"]]
         if options.json:
             Screen(sys.stdout).json(msgspec.json.encode(tools))
         else:

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
+from portico.catalog.names import SEPARATOR
 from portico.cli.render import Screen
 from portico.cli.words import seconds
 from portico.config.paths import config_file
@@ -82,6 +83,19 @@ async def learn(client: "Client", *wanted: str) -> None:
         failed += [one for told in answers for one in _servers(told) if one.get("error")]
     for one in failed:
         err.say(f"portico: {one['error']}", "yellow")
+
+
+async def know(client: "Client", *tools: str) -> None:
+    """Have the servers of tools that are not known asked: what is known of them may be old."""
+    await learn(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
+    asked = (client.call_tool("describe_tool", {"name": tool}) for tool in tools)
+    told = zip(tools, await asyncio.gather(*asked), strict=True)
+    owners = {tool.partition(SEPARATOR)[0] for tool, one in told if one.get("isError") is True}
+    if not owners:
+        return
+    status = _servers(await ask(client, "gateway_status"))
+    old = [one["server"] for one in status if one["server"] in owners and not one["pending"]]
+    await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in old))
 
 
 def _servers(told: dict[str, Any]) -> list[dict[str, Any]]:

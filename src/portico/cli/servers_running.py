@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from portico.cli.render import Screen, counted
 from portico.cli.running import all_told, nothing
+from portico.cli.target import open_client, run
 from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
-from portico.transport.control import ask
+from portico.transport.control import ask as ask_socket
 
 _REFRESH_S = 90.0
 
@@ -40,6 +41,8 @@ def main(options: argparse.Namespace) -> int:
     if options.do == "refresh":
         within_s = options.timeout or _REFRESH_S
         running = _running(folder)
+        if not running and os.path.lexists(config_file()):
+            return run(_asked_once(options))
         _check_any(running)
         chosen = _chosen(running, options.name)
         by_name = options.name is not None
@@ -163,11 +166,24 @@ def _refreshed(
     for group in groups.values():
         first = group[0]
         which = {"server": first.called} if first.of_gateway and by_name else {}
-        told = ask(folder, first.socket, "refresh", within_s, **which)
+        told = ask_socket(folder, first.socket, "refresh", within_s, **which)
         told = told or {"ok": False, "error": "it has ended"}
         parts = {part.called: part.told for part in _parted(first.socket, told)}
         found += [_after(one, parts.get(one.called, told)) for one in group]
     return found
+
+
+async def _asked_once(options: argparse.Namespace) -> int:
+    """None runs: a gateway asks the configured servers, and ends; what they say is kept."""
+    from portico.cli.gateway import address_of, ask
+
+    options.era, options.token = "auto", ""
+    which = {} if options.name is None else {"server": options.name}
+    Screen(sys.stderr).wait_for(f"asking {options.name or 'all servers'}")
+    async with await open_client(address_of(options), options) as client:
+        told = (await ask(client, "refresh_tools", **which))["structuredContent"]
+    rows = [Running("", {**one, "ok": not one["error"]}) for one in told["servers"]]
+    return _report(rows, options.json)
 
 
 def _after(one: Running, told: dict[str, Any]) -> Running:
@@ -187,7 +203,10 @@ def _report(rows: list[Running], as_json: bool) -> int:
                 Screen(sys.stdout).say(_line(one))
     failed = [one for one in rows if not one.told["ok"]]
     for one in failed:
-        Screen(sys.stderr).say(f"portico: {one.called}: {one.told.get('error')}")
+        why = str(one.told.get("error"))
+        # Many errors of servers begin with their names.
+        said = why if why.startswith(f"{one.called} ") else f"{one.called}: {why}"
+        Screen(sys.stderr).say(f"portico: {said}")
     return 1 if failed else 0
 
 
@@ -199,7 +218,9 @@ def _line(one: Running) -> str:
         if not told["enabled"]:
             parts.append("disabled")
     if "pid" in told:
-        parts += [f"pid {told['pid']}", _states(told), _lists(told)]
+        parts.append(f"pid {told['pid']}")
+    if "pid" in told or "lists" in told:
+        parts += [_states(told), _lists(told)]
     elif told.get("enabled"):
         parts.append("not running")
     if told.get("error"):
