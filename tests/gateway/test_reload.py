@@ -81,6 +81,14 @@ def told() -> list[str]:
     return []
 
 
+async def test_what_is_pinned_and_no_tool_is_told_of(told: list[str]) -> None:
+    world = World({"one": speaking("one")}, down={"two"})
+    pinned = Gateway(pinned=("one__say", "one__hodl", "two__say"))
+    async with house(world, config("one", "two", gateway=pinned), report=told.append) as gateway:
+        await gateway.refresh(gateway.members)
+    assert told[1:] == ["gateway.pinned: one has no tool 'one__hodl'; did you mean one__hold?"]
+
+
 async def test_a_broken_file_is_reported_and_the_old_config_stays(
     tmp_path: Path, told: list[str]
 ) -> None:

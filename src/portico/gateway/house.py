@@ -179,6 +179,7 @@ class House:
         chosen = [self.members[name] for name in servers if name in self.members]
         await asyncio.gather(*(self._survey(member) for member in chosen))
         self._changed()
+        self._check_pinned({member.name for member in chosen})
         if self._announcing is not None and not self._asking():
             self._announce_in(ANNOUNCE_S)
 
@@ -186,6 +187,16 @@ class House:
         await member.survey()
         if member.problem and self.members.get(member.name) is member:
             self._report(member.problem)
+
+    def _check_pinned(self, servers: set[str]) -> None:
+        """Tell of what is pinned and is no tool of these servers."""
+        for name in self.config.gateway.pinned:
+            server = name.partition(SEPARATOR)[0]
+            known = server in servers and server in self.union.shares
+            if known and self.union.tool(name) is None:
+                near = self.near(name, 1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                self._report(f"gateway.pinned: {server} has no tool {name!r}{meant}")
 
     def _heard_of(self, member: Member, change: Change) -> None:
         if self.members.get(member.name) is not member:
