@@ -3,9 +3,10 @@
 from base64 import b64decode
 from typing import Any
 
+import msgspec
 import pytest
 
-from portico import Contents, Context, Image, Message, Server
+from portico import Contents, Context, Image, Message, RegistrationError, Server
 from tests.support.messages import LEGACY, MODERN, at, error, modern, request, result
 
 
@@ -233,3 +234,40 @@ async def test_a_resource_read_by_its_name_has_its_name_mirrored(server: Server)
     assert read["contents"][0]["uri"] == "config://app"
     headers["mcp-name"] = "logo"
     assert (await error(server, named, Context(headers=headers)))["code"] == -32020
+
+
+@pytest.mark.parametrize("uri", ["note://x", "note://{x}"])
+async def test_a_resource_takes_what_a_tool_takes(uri: str) -> None:
+    server = Server("t")
+
+    @server.resource(uri, title="A note", meta={"a": 1}, annotations={"priority": 1})
+    def note(x: str = "") -> str:
+        """A note."""
+        return x
+
+    (item,) = (*server.catalog().offer.resources, *server.catalog().offer.templates)
+    shown = msgspec.json.decode(item.modern)
+    assert (shown["title"], shown["_meta"]) == ("A note", {"a": 1})
+    assert shown["annotations"] == {"priority": 1}
+
+
+async def test_a_completion_comes_once_and_goes_again(server: Server) -> None:
+    params = {
+        "ref": {"type": "ref/prompt", "name": "review"},
+        "argument": {"name": "style", "value": "k"},
+    }
+
+    async def values() -> list[str]:
+        answer = await result(server, request("completion/complete", params))
+        found: list[str] = answer["completion"]["values"]
+        return found
+
+    assert await values() == ["kind", "keen"]
+    with pytest.raises(RegistrationError, match="registered already"):
+        server.completion("review", "style")(lambda value: [])
+    server.remove_completion("review", "style")
+    assert await values() == []
+    with pytest.raises(RegistrationError, match="no completion of 'style' of 'review'"):
+        server.remove_completion("review", "style")
+    server.completion("review", "style")(lambda value: ["new"])
+    assert await values() == ["new"]

@@ -127,9 +127,13 @@ class Registration:
         title: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
+        meta: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Callable[[F], F]:
-        """Register a function that reads a resource, or with `{variables}` a template of them."""
+        """Register a function that reads a resource, or with `{variables}` a template of them.
+
+        `more` are further fields of the definition: `annotations`, `icons`, `size`.
+        """
 
         if not isinstance(uri, str):
             raise RegistrationError("resource: it needs a URI: @server.resource('notes://all')")
@@ -142,6 +146,8 @@ class Registration:
             definition = {**derived.definition, **{k: v for k, v in given.items() if v}, **more}
             if mime_type:
                 definition["mimeType"] = mime_type
+            if meta is not None:
+                definition["_meta"] = dict(meta)
             self._add_resource(uri, definition, Invocation(function, derived.bind))
             return function
 
@@ -168,7 +174,13 @@ class Registration:
         """Register a function that completes an argument of a prompt or template."""
 
         def decorate(function: F) -> F:
-            self._functions.completers[reference, argument] = Completer(function)
+            completer = Completer(function)
+            with self._lock:
+                known = self._functions.completers
+                if (reference, argument) in known:
+                    what = f"a completion of {argument!r} of {reference!r}"
+                    raise RegistrationError(f"{what} is registered already; remove it first")
+                self._functions.completers = {**known, (reference, argument): completer}
             self._functions.changed("prompts")
             return function
 
@@ -194,6 +206,15 @@ class Registration:
     def remove_prompt(self, name: str) -> None:
         """Offer a prompt no more; clients are told."""
         self._remove("prompts", name)
+
+    def remove_completion(self, reference: str, argument: str) -> None:
+        """Complete an argument no more."""
+        with self._lock:
+            left = dict(self._functions.completers)
+            if left.pop((reference, argument), None) is None:
+                raise RegistrationError(f"no completion of {argument!r} of {reference!r} is there")
+            self._functions.completers = left
+        self._functions.changed("prompts")
 
     def _add_resource(self, uri: str, definition: dict[str, Any], invoke: Invocation) -> None:
         entry: Resource | Template
