@@ -377,3 +377,16 @@ async def test_state_that_has_no_json_form_is_named() -> None:
     answer = await result(server, modern("tools/call", {"name": "odd"}, ABLE))
     assert answer["isError"]
     assert "context.state has no JSON form" in answer["content"][0]["text"]
+
+
+async def test_a_form_without_fields_asks_for_no_more_than_a_yes() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def sure(context: Context) -> str:
+        """Ask whether to go on."""
+        return (await context.elicit("Sure?", {})).action
+
+    asked = await result(server, modern("tools/call", {"name": "sure"}, ABLE))
+    (question,) = asked["inputRequests"].values()
+    assert question["params"]["requestedSchema"] == {"type": "object", "properties": {}}

@@ -270,7 +270,9 @@ class Context:
 
 def elicitation(message: str, schema: Mapping[str, Any]) -> Ask:
     """A form for a person: a flat object schema of primitive fields."""
-    params = {"message": message, "requestedSchema": dict(schema)}
+    # An empty schema asks for no more than a yes; the wire wants it spelled out.
+    form = {"type": "object", "properties": {}, **schema}
+    params = {"message": message, "requestedSchema": form}
     return Ask("elicitation/create", params, "elicitation", "form")
 
 
