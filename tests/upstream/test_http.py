@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -547,3 +548,68 @@ async def test_a_server_that_does_not_accept_a_notice_is_not_waited_for_without_
         with pytest.raises(TargetError, match=r"did not accept a message within 0\.2 s"):
             await wire.send(Outgoing(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}'))
         await wire.close()
+
+
+PRIMING = b"id: 1\nretry: 20\ndata: \n\n"
+
+
+def chunked(writer: Writer, data: bytes) -> None:
+    """The beginning of a stream whose end would be told."""
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    writer.write(head + b"%x\r\n%b\r\n" % (len(data), data))
+
+
+@pytest.mark.parametrize("begin", [stream, chunked])
+@pytest.mark.parametrize("kept", [0, 4, 6, 12, 30])
+async def test_a_stream_that_is_cut_within_an_event_is_taken_up_before_it(
+    begin: Callable[[Writer, bytes], None], kept: int
+) -> None:
+    answers: list[bytes] = []
+    resumed: list[str] = []
+
+    async def call(asked: Asked, writer: Writer) -> None:
+        answers.append(event(result(asked.message, FINE), id="2"))
+        begin(writer, PRIMING + answers[0][:kept])
+        await writer.drain()
+        writer.close()
+
+    async def get(asked: Asked, writer: Writer) -> None:
+        if "last-event-id" not in asked.headers:
+            reply(writer, 405)
+            return
+        resumed.append(asked.headers["last-event-id"])
+        stream(writer, answers[0])
+        writer.close()
+
+    async with (
+        web_server(legacy_server(call, get)) as server,
+        await connect(Url(server.url), limits=QUICK) as client,
+    ):
+        assert await client.call_tool("t") == FINE
+    assert resumed == ["1"]
+
+
+async def test_a_server_is_listened_to_again_however_often_that_is_cut() -> None:
+    heard = asyncio.Semaphore(0)
+    gets = 0
+
+    async def get(asked: Asked, writer: Writer) -> None:
+        nonlocal gets
+        gets += 1
+        if gets % 2:
+            writer.transport.abort()
+            return
+        stream(writer, b"retry: 10\n", event({"jsonrpc": "2.0", "method": "notifications/message"}))
+        await writer.drain()
+        heard.release()
+        writer.close()
+
+    async with (
+        web_server(legacy_server(refuse, get)) as server,
+        await connect(Url(server.url), limits=QUICK),
+        asyncio.timeout(WAIT_S),
+    ):
+        for _ in range(5):
+            await heard.acquire()

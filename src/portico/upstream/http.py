@@ -18,6 +18,7 @@ _JSON = {**_ACCEPT, "content-type": "application/json"}
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
 _MAX_IDLE_RESUMES = 3
+_SERVER_FAULT = 500
 _LINGER_S = 1.0
 """How long a stream may take to end after its answer, so that its connection can be used again."""
 
@@ -113,14 +114,14 @@ class StreamableHttp:
                 self._remember_session(web, response)
                 if is_stream(response):
                     reader = EventReader(self._site.max_message)
-                    await self._read(response, reader, message.id)
+                    is_whole = await self._read(response, reader, message.id)
                 else:
                     body = await web.body(response)
                     if body.strip():
                         receiver.received(body, message.id)
                     reader = None
             if reader is not None and not (self._version and self._version.modern):
-                await self._resume(reader, message.id)
+                await self._resume(reader, message.id, is_whole)
             receiver.failed(message.id, web.failure("ended its answer before its result", "closed"))
         except Broken as broken:
             failure = broken.failure
@@ -135,11 +136,13 @@ class StreamableHttp:
             receiver.failed(message.id, web.failure(f"could not be asked: {error!r}"))
             raise
 
-    async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> None:
-        """Take in a stream until it ends, or soon after its request has been answered."""
+    async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> bool:
+        """Take in a stream until it ends, or soon after its request has been answered; False if it
+        was cut, but can be taken up where it was."""
         web, receiver = self._open_parts()
         web.check_plain(response)
-        with contextlib.suppress(TimeoutError):
+        reader.begin()
+        try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in response.aiter_raw():
                     for event in reader.feed(chunk):
@@ -147,37 +150,51 @@ class StreamableHttp:
                             receiver.received(event.data, id)
                     if id and limit.when() is None and not receiver.waits(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
+        except TimeoutError:
+            pass
+        except httpx2.TransportError:
+            if not reader.last_id or (self._version and self._version.modern):
+                raise
+            return False
+        return True
 
-    async def _resume(self, reader: EventReader, id: bytes) -> None:
-        """Go on with a legacy stream whose server closed the connection to be polled."""
+    async def _resume(self, reader: EventReader, id: bytes, is_whole: bool) -> None:
+        """Go on with a legacy stream that was cut, or whose server closed it to be polled."""
         web, receiver = self._open_parts()
         idle = 0
         while reader.last_id and receiver.waits(id) and idle < _MAX_IDLE_RESUMES:
-            receiver.hung_up(id)
-            await asyncio.sleep(_delay_s(reader))
+            if is_whole:
+                receiver.hung_up(id)
+            if is_whole or idle:  # a server that is gone must be known to be at once
+                await asyncio.sleep(_delay_s(reader))
             before = reader.last_id
             headers = {**self._common(), **_ACCEPT, "last-event-id": reader.last_id}
             async with web.send("GET", web.url, headers) as response:
-                await self._read(response, reader, id)
+                is_whole = await self._read(response, reader, id)
             idle = idle + 1 if reader.last_id == before else 0
 
     async def _listen(self) -> None:
-        """Keep a legacy server's own stream open; one that offers none says 405."""
+        """Keep a legacy server's own stream open, as often as it is cut; who has none says so."""
         web, _ = self._open_parts()
         reader = EventReader(self._site.max_message)
-        idle = 0
-        with contextlib.suppress(Broken):
-            while idle < _MAX_IDLE_RESUMES:
-                headers = {**self._common(), "accept": "text/event-stream"}
-                before = reader.last_id
-                if before:
-                    headers["last-event-id"] = before
+        barren = 0
+        while True:
+            headers = {**self._common(), "accept": "text/event-stream"}
+            if reader.last_id:
+                headers["last-event-id"] = reader.last_id
+            before = reader.count
+            try:
                 async with web.send("GET", web.url, headers) as response:
                     if not is_stream(response):
                         return
                     await self._read(response, reader, b"")
-                idle = idle + 1 if reader.last_id == before else 0
-                await asyncio.sleep(_delay_s(reader))
+            except Broken as broken:
+                if broken.failure.status is not None and broken.failure.status < _SERVER_FAULT:
+                    return  # 405: it offers none; others: it offers none to us
+            # Longer and longer, as long as nothing comes of it.
+            pause = _delay_s(reader) * 2 ** min(barren, 10)
+            barren = 0 if reader.count > before else barren + 1
+            await asyncio.sleep(min(pause, _MAX_RETRY_S))
 
     def _headers(self, message: Outgoing) -> dict[str, str]:
         return {**self._common(), **_JSON, **message.headers}

@@ -25,11 +25,24 @@ class EventReader:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.last_id = ""
+        """The id of the last event that came whole."""
+        self.count = 0
+        """How many events came."""
         self.retry_ms: int | None = None
+        self._id = ""
         self._tail: list[bytes] = []
         self._tail_size = 0
         self._data: list[bytes] = []
         self._held = 0
+        self._kind = ""
+        self._after_return = False
+
+    def begin(self) -> None:
+        """Another connection goes on with the stream: what the one before cut off is void."""
+        self._id = self.last_id
+        self._tail.clear()
+        self._data.clear()
+        self._tail_size = self._held = 0
         self._kind = ""
         self._after_return = False
 
@@ -64,15 +77,19 @@ class EventReader:
             self._held += len(value)
         elif name == b"event":
             self._kind = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
-            self.last_id = value.decode(errors="replace")
+        elif name == b"id" and value.isascii() and (id := value.decode()).isprintable():
+            self._id = id  # any other could not be named in a header
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self.retry_ms = int(value)
         return None
 
     def _dispatch(self) -> Event | None:
+        self.last_id = self._id
         data, kind = b"\n".join(self._data), self._kind
         self._data = []
         self._held = 0
         self._kind = ""
-        return Event(data, kind or "message", self.last_id) if data else None
+        if not data:
+            return None
+        self.count += 1
+        return Event(data, kind or "message", self.last_id)
