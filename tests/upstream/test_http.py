@@ -613,3 +613,20 @@ async def test_a_server_is_listened_to_again_however_often_that_is_cut() -> None
     ):
         for _ in range(5):
             await heard.acquire()
+
+
+async def test_a_stream_that_is_cut_and_cannot_be_taken_up_fails_at_once_with_both_reasons() -> (
+    None
+):
+    async def call(asked: Asked, writer: Writer) -> None:
+        chunked(writer, PRIMING)
+        await writer.drain()
+        writer.transport.abort()
+
+    async with (
+        web_server(legacy_server(call)) as server,
+        await connect(Url(server.url), limits=QUICK) as client,
+    ):
+        with pytest.raises(TargetError, match="broke the connection, then answered HTTP 405") as it:
+            await client.call_tool("t")
+    assert it.value.kind == "network"

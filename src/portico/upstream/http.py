@@ -169,8 +169,14 @@ class StreamableHttp:
                 await asyncio.sleep(_delay_s(reader))
             before = reader.last_id
             headers = {**self._common(), **_ACCEPT, "last-event-id": reader.last_id}
-            async with web.send("GET", web.url, headers) as response:
-                is_whole = await self._read(response, reader, id)
+            try:
+                async with web.send("GET", web.url, headers) as response:
+                    is_whole = await self._read(response, reader, id)
+            except Broken as broken:
+                if is_whole:
+                    raise
+                why = f"broke the connection, then {broken.failure.why}"
+                raise Broken(web.failure(why, "network")) from None
             idle = idle + 1 if reader.last_id == before else 0
 
     async def _listen(self) -> None:
