@@ -76,6 +76,21 @@ async def test_clients_are_told_of_what_is_newly_pinned_or_grouped() -> None:
         assert "two" in await some.said("gateway_status")
 
 
+async def test_other_words_for_a_server_are_taken_over_without_starting_it_again() -> None:
+    world = World({"one": speaking("one")})
+    async with house(world, config("one"), expose="search") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        assert "one__say" not in await client.said("search_tools", query="zebra")
+        words = Entry(name="one", command="one", description="Speaks up", tags=("zebra",))
+        await gateway.apply(config(servers={"one": words}))
+        assert "one__say" in await client.said("search_tools", query="zebra")
+        await until(lambda: "tools/list_changed" in str(client.heard))
+        assert "Speaks up" in str(await client.result("tools/list"))
+        assert world.opened == ["one"]
+
+
 @pytest.fixture
 def told() -> list[str]:
     return []
@@ -133,7 +148,7 @@ async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_st
         await client.hello()
         await client.said("one__say")
         before = ref(gateway.members["one"].upstream)
-        changed = Entry(name="one", command="one", description="in other words")
+        changed = Entry(name="one", command="one", max_in_flight=9)
         await gateway.apply(config(servers={"one": changed}))
         assert await client.said("one__say") == "one"
 
@@ -172,7 +187,7 @@ async def test_who_follows_a_resource_hears_of_it_from_the_server_that_takes_its
         client = Client(gateway.endpoint(), version)
         listening = await followed(client, "note://a")
         await until(follows)
-        changed = Entry(name="notes", command="notes", description="in other words")
+        changed = Entry(name="notes", command="notes", max_in_flight=9)
         await gateway.apply(config(servers={"notes": changed}))
         await until(follows)
         notes.resource_updated("note://a")

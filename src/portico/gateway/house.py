@@ -237,8 +237,8 @@ class House:
             endpoint.announce()
 
     async def apply(self, config: Config) -> None:
-        """Go on with another config. Servers that are in both as they were go on undisturbed;
-        those that left finish the calls they have."""
+        """Go on with another config. Servers that are in both as they were, whatever is said of
+        them, go on undisturbed; those that left finish the calls they have."""
         wanted = _enabled(config)
         renamed = config.gateway.name_limit != self.config.gateway.name_limit
         self.config = config
@@ -246,7 +246,7 @@ class House:
         kept = {
             name: member
             for name, member in before.items()
-            if wanted.get(name) == member.entry and not renamed
+            if not renamed and name in wanted and member.takes(wanted[name])
         }
         self.members = {
             name: kept.get(name) or self._member(entry) for name, entry in wanted.items()

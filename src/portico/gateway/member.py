@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GATEWAY = "portico/gateway"
 """The capability by which a gateway says which one it is."""
 _KINDS = ("tools", "resources", "prompts")
+_WORDS = ("title", "description", "tags")
 
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
@@ -65,6 +66,14 @@ class Member:
             key=lambda view: _key(entry, secret, view),
             report=report,
         )
+
+    def takes(self, entry: Server) -> bool:
+        """Go on with another entry, if only the words for people and models are others in it."""
+        words = {key: getattr(self.entry, key) for key in _WORDS}
+        if msgspec.structs.replace(entry, **words) != self.entry:
+            return False
+        self.entry = entry
+        return True
 
     @property
     def share(self) -> Share | None:
