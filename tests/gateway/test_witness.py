@@ -71,7 +71,7 @@ async def test_each_way_in_which_a_call_can_end_is_told_once() -> None:
         ("alpha", "fail", "tool-error"),
         ("", "gateway_status", "ok"),
         ("", "execute_tool", "tool-error"),
-        ("", "execute_tool", "tool-error"),
+        ("alpha", "add", "tool-error"),
     ]
 
 

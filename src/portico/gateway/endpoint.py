@@ -273,7 +273,8 @@ class GatewayEndpoint:
             if isinstance(error, UnknownTool):
                 error = self.desk.unknown(error.name)
             response = _said(request, context, mistaken(error))
-            self._witness(request, context, "", request.name, response, began)
+            server, tool = _meant(request, error)
+            self._witness(request, context, server, tool, response, began)
             return response
         if found is None:
             return terminus(request)
@@ -351,6 +352,14 @@ class GatewayEndpoint:
             context.server_info = self.catalog().identity
             return response if failure is None else _failed(request, context, failure)
         return self._outward(context, server, response)
+
+
+def _meant(request: Request, mistake: Mistake) -> tuple[str, str]:
+    """Whose tool was called by mistake: ours, unless it is known."""
+    if mistake.place is None:
+        return "", request.name
+    share, tool = mistake.place
+    return share.server, tool
 
 
 def _plain(context: Context) -> Context:

@@ -16,6 +16,9 @@ _MAX_SHAPE = 1_500
 class Mistake(PorticoError):
     """What is wrong with a call, in words that tell a model how to make it right."""
 
+    place: Place | None = None
+    """The tool that it was a call of, if there is one."""
+
 
 class _Wanted(Struct, forbid_unknown_fields=True):
     name: str = ""
@@ -76,10 +79,14 @@ def executed(request: Request, union: Union) -> tuple[Place, Request]:
     arguments = bytes(wanted.arguments)
     if arguments[:1] != b"{":
         arguments = _unwrapped(arguments)
-    _check(place, wanted.name, arguments)
     timeout = wanted.timeout_s or 0.0
-    if timeout < 0:
-        raise Mistake("execute_tool: timeout_s must be more than 0")
+    try:
+        _check(place, wanted.name, arguments)
+        if timeout < 0:
+            raise Mistake("execute_tool: timeout_s must be more than 0")
+    except Mistake as mistake:
+        mistake.place = place
+        raise
     name = encode(tool)
     if more is None:
         params = b'{"name":%b,"arguments":%b}' % (name, arguments)
