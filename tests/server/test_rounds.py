@@ -390,3 +390,20 @@ async def test_a_form_without_fields_asks_for_no_more_than_a_yes() -> None:
     asked = await result(server, modern("tools/call", {"name": "sure"}, ABLE))
     (question,) = asked["inputRequests"].values()
     assert question["params"]["requestedSchema"] == {"type": "object", "properties": {}}
+
+
+async def test_a_plain_function_may_set_its_state_as_a_whole() -> None:
+    server = Server("t")
+
+    @server.tool
+    def counted(context: Context) -> str:
+        """Count the runs."""
+        context.state = {"runs": context.state.get("runs", 0) + 1}
+        answer: Any = context.elicit("Sure?", {}, key="sure")
+        return f"{answer.action} after {context.state['runs']}"
+
+    params = {"name": "counted"}
+    asked = await result(server, modern("tools/call", params, ABLE))
+    more = {"requestState": asked["requestState"], "inputResponses": {"sure": {"action": "accept"}}}
+    answer = await result(server, modern("tools/call", {**params, **more}, ABLE))
+    assert answer["content"][0]["text"] == "accept after 2"

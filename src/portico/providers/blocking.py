@@ -14,9 +14,15 @@ _CALLS = frozenset(
 class BlockingContext:
     """Stands for a context in a thread; its calls wait for the event loop to do them."""
 
+    __slots__ = ("_context", "_loop")
+
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        self._context = context
-        self._loop = loop
+        object.__setattr__(self, "_context", context)
+        object.__setattr__(self, "_loop", loop)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # `context.state = ...` is the call's own, and travels with its rounds.
+        setattr(self._context, name, value)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._context, name)
