@@ -13,12 +13,12 @@ from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream.child import Command
-from portico.upstream.line import Plan
+from portico.upstream.line import LISTEN, Plan
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
-from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, result
+from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result
 
 PATIENT = Patience(failures=2, open_s=0.2)
 
@@ -175,5 +175,17 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
         assert "logging/setLevel" in first.methods()
         assert "logging/setLevel" not in second.methods()
         assert "logging/setLevel" in third.methods()
+    finally:
+        await server.close()
+
+
+async def test_a_server_too_busy_to_be_listened_to_is_asked_again() -> None:
+    wire = FakeWire(
+        lambda m: [error(m, -32603)] if m.get("method") == LISTEN else modern(m, tools={}) or []
+    )
+    server = Upstream(Fake([wire]), Plan(era="modern"))
+    try:
+        await server.survey()
+        await wire.until(LISTEN, times=2)
     finally:
         await server.close()

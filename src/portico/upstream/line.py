@@ -8,7 +8,13 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    McpError,
+    TargetError,
+)
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
 from portico.upstream.caller import Caller
@@ -22,6 +28,8 @@ from portico.upstream.wire import Address, Failure
 
 LISTEN = "subscriptions/listen"
 _RELISTEN_S = 1.0
+_LONGEST_S = 30.0
+_NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
 _AT_REST = (State.CONNECTED, State.IDLE)
@@ -331,15 +339,20 @@ class Line:
         headers = {}
         if leg.exchange.wire.mirrors:
             headers = mirrored_headers(LISTEN, {}, leg.server.version)
+        pause = _RELISTEN_S
         while not leg.exchange.is_over():
             try:
                 await leg.request(LISTEN, params, timeout=FOREVER, headers=headers)
-            except McpError:
-                return  # it has no such thing
+                pause = _RELISTEN_S
+            except McpError as error:
+                if error.code in _NO_SUCH_THING:
+                    return
+                pause = min(2 * pause, _LONGEST_S)  # it may be too busy just now
             except TargetError:
                 if leg.exchange.is_over():
                     return
-            await asyncio.sleep(_RELISTEN_S)
+                pause = min(2 * pause, _LONGEST_S)
+            await asyncio.sleep(pause)
 
     def _refused(self, why: str) -> None:
         self._happens(Event.REFUSED)
