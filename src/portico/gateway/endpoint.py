@@ -3,52 +3,35 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.snapshot import Catalog, Identity
+from portico.catalog.snapshot import Identity
 from portico.catalog.union import Place, Union
 from portico.chain.fold import terminus
-from portico.config.schema import Config
 from portico.gateway import metatools
+from portico.gateway.answers import failed, own_failure, said
 from portico.gateway.desk import Desk, mistaken
 from portico.gateway.desk import House as DeskHouse
+from portico.gateway.front import Front
+from portico.gateway.front import House as FrontHouse
 from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, referring
-from portico.gateway.member import Member
 from portico.gateway.mentions import MARK, Mentions
 from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import NOTHING, Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Change
-from portico.protocol.codec import encode
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
-from portico.protocol.results import error_result, identified
-from portico.state.hub import ChangeHub
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
-_KINDS = ("tools", "resources", "prompts")
-_ERROR_KEY = "portico/error"
 _LEVEL_S = 2.0
 """How long servers may take to hear which log messages a client wants."""
-_CONFIGURED = ("start", "network", "refused")
-"""Kinds of failures that a wrong entry of the config may be behind."""
-
-INSTRUCTIONS = (
-    "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
-    "need, then execute_tool with its name and arguments; describe_tool tells all about one."
-)
 
 
-class House(DeskHouse, Protocol):
+class House(DeskHouse, FrontHouse, Protocol):
     """What an endpoint knows of the gateway."""
-
-    config: Config
-    union: Union
-    members: dict[str, Member]
 
     def failed(self, request: Request, error: BaseException) -> None:
         """Tell the operator where we failed ourselves."""
@@ -69,12 +52,6 @@ class _Level(Struct):
     level: str = ""
 
 
-class _Error(Struct):
-    code: int = 0
-    message: str = ""
-    data: Any = None
-
-
 class GatewayEndpoint:
     """Serves several upstreams as one."""
 
@@ -91,102 +68,19 @@ class GatewayEndpoint:
         """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
         few words what is behind; `servers` names those of a group."""
         self._house = house
-        self._identity = identity
-        self._searches = searches
-        self._told = told
         self._witness = witness
-        self._group = servers
-        self._seen: tuple[Union, Config, Union] | None = None
-        self._catalog: tuple[Union, Config, Catalog] | None = None
-        self._announced: Offer | None = None
-        self._numbers = 0
         self._mentions = Mentions()
-        self.hub = ChangeHub()
-        self.desk = Desk(house, lambda: self.union, self.servers)
-        self._core = Core(self.catalog, self._beyond, self.hub)
+        front = self.front = Front(house, identity, searches=searches, told=told, servers=servers)
+        self.desk = Desk(house, lambda: front.union, front.servers)
+        self._core = Core(front.catalog, self._beyond, front.hub)
         self._core.door = self._follow
-
-    # What it offers.
-
-    def servers(self) -> Sequence[str]:
-        """The servers it leads to, in order."""
-        if self._group is None:
-            return list(self._house.members)
-        return [name for name in self._group() if name in self._house.members]
-
-    @property
-    def union(self) -> Union:
-        """All that these offer now."""
-        whole = self._house.union
-        if self._group is None:
-            return whole
-        config = self._house.config
-        if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
-            self._seen = (whole, config, whole.only(frozenset(self.servers())))
-        return self._seen[2]
-
-    def catalog(self) -> Catalog:
-        """The snapshot of now."""
-        union, config = self.union, self._house.config
-        known = self._catalog
-        if known is None or known[0] is not union or known[1] is not config:
-            self._numbers += 1
-            behind = self._told(union, self.servers())
-            offer = self._offer(union, config, behind)
-            identity = self._identity
-            if self._searches:
-                words = f"{INSTRUCTIONS} Servers: {behind}"
-                identity = msgspec.structs.replace(identity, instructions=words)
-            known = self._catalog = (union, config, Catalog(identity, offer, self._numbers))
-            if self._announced is None:
-                self._announced = offer
-        return known[2]
-
-    def _offer(self, union: Union, config: Config, behind: str) -> Offer:
-        if self._searches:
-            limit = config.search.default_limit
-            tools = metatools.meta_tools(behind, union.tool_count, limit)
-            tools += union.tool_items(config.gateway.pinned)
-        else:
-            tools = union.tool_items()
-        return Offer(
-            tools=tools,
-            resources=union.resource_items("resources"),
-            templates=union.resource_items("templates"),
-            prompts=union.prompt_items(),
-            completions=True,
-            subscriptions=True,
-            # What a server brings later could not be declared any more then.
-            capabilities=frozenset(_KINDS),
-        )
-
-    def announce(self) -> None:
-        """Tell clients which lists are really others than they were when last told."""
-        before = self._announced
-        if before is None:
-            return  # nobody has ever asked
-        now = self._announced = self.catalog().offer
-        for kind in _KINDS:
-            changed = getattr(now, kind) != getattr(before, kind)
-            if changed or (kind == "resources" and now.templates != before.templates):
-                self.hub.publish(Change(kind))
-
-    def updated(self, server: str, change: Change) -> None:
-        """A resource of a server has changed."""
-        if server not in self.union.shares:
-            return
-        shown = self.union.ownership.shown(server, change.uri)
-        params = change.params if shown == change.uri else encode({"uri": shown})
-        self.hub.publish(Change("resources", shown, params))
-
-    # What it answers.
 
     def quick(self, request: Request, context: Context) -> Response | None:
         """The answer if it needs no waiting: what is static."""
         if request.id:
             return self._core.quick(request, context)
         if request.method not in _OURS:
-            for name in self.servers():
+            for name in self.front.servers():
                 self._house.members[name].upstream.notice(request, context)
         return NOTHING
 
@@ -232,7 +126,7 @@ class GatewayEndpoint:
 
     async def _set_level(self, level: str, request: Request, context: Context) -> None:
         """Tell all servers, without waiting for one that does not answer."""
-        upstreams = [self._house.members[name].upstream for name in self.servers()]
+        upstreams = [self._house.members[name].upstream for name in self.front.servers()]
         telling = [
             asyncio.ensure_future(upstream.set_level(level, request, context))
             for upstream in upstreams
@@ -263,7 +157,7 @@ class GatewayEndpoint:
                 result = await self.desk.answer(request, context)
             except Mistake as error:
                 result = mistaken(error)
-            response = _said(request, context, result)
+            response = said(request, context, result)
             self._witness(request, context, "", request.name, response, began)
             return response
         began = perf_counter()
@@ -272,7 +166,7 @@ class GatewayEndpoint:
         except Mistake as error:
             if isinstance(error, UnknownTool):
                 error = self.desk.unknown(error.name)
-            response = _said(request, context, mistaken(error))
+            response = said(request, context, mistaken(error))
             server, tool = _meant(request, error)
             self._witness(request, context, server, tool, response, began)
             return response
@@ -284,7 +178,7 @@ class GatewayEndpoint:
         except McpError as error:
             if request.name != metatools.EXECUTE:
                 raise
-            return _failed(request, context, error)
+            return failed(request, context, error)
 
     async def _pass_on(
         self, request: Request, context: Context, server: str, inner: Request
@@ -308,14 +202,14 @@ class GatewayEndpoint:
     def _inner(self, request: Request) -> tuple[Place, Request] | None:
         """Whose tool is called, and the call as its server gets it; raises Mistake."""
         if request.name == metatools.EXECUTE:
-            return executed(request, self.union)
-        place = self.union.tool(request.name)
+            return executed(request, self.front.union)
+        place = self.front.union.tool(request.name)
         return None if place is None else (place, called(request, place[1]))
 
     def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Whose prompt or resource is asked for, and the request as its server gets it."""
         if request.method == "prompts/get":
-            place = self.union.prompt(request.name)
+            place = self.front.union.prompt(request.name)
             return None if place is None else (place[0].server, called(request, place[1]))
         if request.method == "completion/complete":
             return self._find_reference(request, context)
@@ -327,7 +221,7 @@ class GatewayEndpoint:
     def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
         reference = decode_params(request, _Complete).ref
         if reference.type == "ref/prompt":
-            place = self.union.prompt(reference.name)
+            place = self.front.union.prompt(reference.name)
             if place is None:
                 return None
             return place[0].server, referring(request, "name", place[1])
@@ -335,22 +229,22 @@ class GatewayEndpoint:
         return None if server is None else (server, referring(request, "uri", uri))
 
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
-        server, own = self.union.resource(uri)
+        server, own = self.front.union.resource(uri)
         return server or self._mentions.owner(uri, context), own
 
     def _outward(self, context: Context, server: str, response: Response) -> Response:
         if response.result.find(MARK) < 0:
             return response
-        return self._mentions.noted(response, server, self.union.ownership, context)
+        return self._mentions.noted(response, server, self.front.union.ownership, context)
 
     def _shown(
         self, request: Request, context: Context, server: str, response: Response
     ) -> Response:
         """The answer to a call by its short way, as the client gets it."""
         if response.error and request.name == metatools.EXECUTE:
-            failure = _failure(response, server)
-            context.server_info = self.catalog().identity
-            return response if failure is None else _failed(request, context, failure)
+            failure = own_failure(response, server)
+            context.server_info = self.front.catalog().identity
+            return response if failure is None else failed(request, context, failure)
         return self._outward(context, server, response)
 
 
@@ -365,26 +259,3 @@ def _meant(request: Request, mistake: Mistake) -> tuple[str, str]:
 def _plain(context: Context) -> Context:
     """For a server's own call the headers are made anew: they were about ours."""
     return context if context.headers is None else context.inward()
-
-
-def _failure(response: Response, server: str) -> McpError | None:
-    """Our own failure to have the call answered; None if the server itself answered so."""
-    error = msgspec.json.decode(response.error, type=_Error)
-    data = error.data
-    ours = isinstance(data, dict) and data.get("server") == server and "kind" in data
-    return McpError(error.message, error.code, data) if ours else None
-
-
-def _failed(request: Request, context: Context, error: McpError) -> Response:
-    """A model that asked through a tool reads what a tool says."""
-    data = error.data if isinstance(error.data, dict) else {}
-    words = error.message
-    if data.get("kind") in _CONFIGURED:
-        words += f"; see its entry in the config, and `portico servers test {data.get('server')}`"
-    return _said(request, context, {**error_result(words), "_meta": {_ERROR_KEY: error.data}})
-
-
-def _said(request: Request, context: Context, result: dict[str, Any]) -> Response:
-    if request.version.modern:
-        result = identified(result, context.server_info)
-    return Response(id=request.id, result=encode(result))

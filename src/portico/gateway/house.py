@@ -203,7 +203,7 @@ class House:
             return  # it has left the config
         if change.uri:
             for endpoint in self._endpoints.values():
-                endpoint.updated(member.name, change)
+                endpoint.front.updated(member.name, change)
         else:
             member.problem = member.missing()
             self._changed()
@@ -234,7 +234,7 @@ class House:
     def _announce(self) -> None:
         self._announcing = None
         for endpoint in self._endpoints.values():
-            endpoint.announce()
+            endpoint.front.announce()
 
     async def apply(self, config: Config) -> None:
         """Go on with another config. Servers that are in both as they were, whatever is said of
