@@ -178,6 +178,7 @@ def gateway_http(
             await door.serve(
                 served.endpoint,
                 served.door,
+                watch=served.when_moved,
                 pages={"/metrics": served.measured},
                 limits=serving.config.gateway.limits,
                 drain_s=drain_s,
@@ -226,13 +227,15 @@ class _Door:
         endpoint: "Endpoint",
         find: "Callable[[str], Endpoint | None] | None" = None,
         *,
+        watch: Callable[[Callable[[], None]], None] | None = None,
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         drain_s: float,
         ready: Callable[[str, str | None], None] | None,
         stop: asyncio.Event | None = None,
     ) -> None:
-        """Serve until SIGTERM comes; `find` gives the endpoints at further paths."""
+        """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
+        given what to call when they may be others."""
         from portico.transport.doors import Doors
         from portico.transport.limits import Limits
         from portico.transport.web import serve_http as over_http
@@ -254,6 +257,8 @@ class _Door:
             pages=pages,
             limits=Limits(**(limits or {})),
         )
+        if watch is not None:
+            watch(app.tidy)
         await over_http(app, sockets=self._sockets, drain_s=drain_s, ready=told, stop=stop)
 
 

@@ -1,8 +1,10 @@
 """A running gateway follows its config file and signals, and drops no call on the way."""
 
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from tests.rigs.running import bad, shelf
 from tests.serve.gateway import Entry, Gateway, Pipes, command, result_of, text_in, written
 from tests.support.running import WAIT_S
+from tests.support.web import HEADERS, listen, mirrored
 from tests.wrap.faults import alive, descendants, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-reload")]
@@ -165,6 +168,19 @@ def test_a_client_is_told_of_what_a_new_file_brings(place: Place) -> None:
         while gateway.receive().get("method") != "notifications/tools/list_changed":
             pass
         assert "two__second" in gateway.tools()
+
+
+def test_who_listens_at_the_door_of_a_server_that_is_replaced_is_let_go(place: Place) -> None:
+    with Gateway(place.home, place.config) as served:
+        listening = HTTPConnection("127.0.0.1", served.port, timeout=WAIT_S)
+        message = listen(toolsListChanged=True)
+        headers = {**HEADERS, **mirrored(message)}
+        listening.request("POST", "/servers/one/mcp", json.dumps(message), headers)
+        stream = listening.getresponse()
+        assert b"acknowledged" in stream.readline() + stream.readline()
+        place.write(one=place.shelf("other", "words"))
+        assert b'"result"' in stream.read()
+        listening.close()
 
 
 SLOW = {"name": "slow__slow", "arguments": {"ms": 1500}}

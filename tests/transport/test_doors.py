@@ -33,11 +33,12 @@ async def test_behind_a_door_that_is_replaced_calls_finish_and_streams_end() -> 
             held = asyncio.create_task(site.post(tool_call("wait"), headers, DOOR))
             await soon(house.stage.entered)
             house.behind = Stage().server.endpoint()
+            house.app.tidy()
+            await asyncio.wait_for(stream.events(), WAIT_S)
             unknown = await site.post(request("ping"), headers, DOOR)
             # Its client begins a new session, as it is told to.
             assert unknown.status_code == 404
             assert (await site.post(initialize(), path=DOOR)).status_code == 200
-            await asyncio.wait_for(stream.events(), WAIT_S)
         house.stage.go_on.set()
         assert "waited" in (await held).text
 

@@ -66,6 +66,7 @@ class Served:
             id=serving.key(),
         )
         self._mirrors: dict[str, WitnessedMirror] = {}
+        self._moved: list[Callable[[], None]] = []
 
     @property
     def endpoint(self) -> GatewayEndpoint:
@@ -100,6 +101,10 @@ class Served:
             case ["", "groups", name, "mcp"] if name in self.house.config.groups:
                 return self.house.endpoint(name)
         return None
+
+    def when_moved(self, act: Callable[[], None]) -> None:
+        """Have this done whenever doors may lead elsewhere."""
+        self._moved.append(act)
 
     @property
     def deeds(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
@@ -148,6 +153,8 @@ class Served:
         ]
         if waits:
             self.tell(f"{', '.join(waits)}: what is new counts from the next start")
+        for act in self._moved:
+            asyncio.get_running_loop().call_soon(act)  # which is before new servers have answered
         await self.house.apply(config)
 
     def _warn(self, config: Config) -> None:

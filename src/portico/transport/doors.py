@@ -52,6 +52,11 @@ class Doors(HttpApp):
                 app.begin_drain()
         return known[1]
 
+    def tidy(self) -> None:
+        """See which doors lead elsewhere now, or nowhere, before anybody comes to them."""
+        for path in tuple(self._doors):
+            self._door(path)
+
     def _retire(self, door: HttpApp) -> None:
         """End what waits behind a door for news that cannot come, and let its calls finish."""
         self._retired[door] = retiring = asyncio.ensure_future(door.drain(_RETIRE_S))
