@@ -316,3 +316,42 @@ def test_a_server_on_all_addresses_says_one_that_works_and_who_is_let_in(
         assert process.wait(60) == 0
     assert answer["result"]["tools"]
     assert "--allow-host" in hint
+
+
+FAILING = """
+from portico import Server
+server = Server("failing")
+
+@server.tool
+async def fail() -> str:
+    \"\"\"Fail.\"\"\"
+    raise ValueError("by design " + 5000 * "x")
+"""
+
+
+def test_a_client_that_does_not_read_what_is_logged_is_served_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING)
+    command = [sys.executable, "-m", "portico", "run", str(file)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(100):  # more than a pipe holds
+            process.stdin.write(json.dumps(called("fail", number)).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["result"]["isError"]
+        process.stdin.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert b"ValueError: by design" in process.stderr.read()
+
+
+def test_a_file_may_arrange_its_own_log(tmp_path: Path) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text("import logging\nlogging.basicConfig(format='OWN %(message)s')\n" + FAILING)
+    ran = run(file, send=(called("fail"),))
+    assert answers(ran)[1]["result"]["isError"]
+    assert ran.stderr.count("OWN tools/call fail failed") == 1
+    assert ran.stderr.count("ValueError: by design") == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ from portico import (
     ToolError,
     ToolResult,
 )
+from portico.providers import invoke
+from portico.providers.threads import Threads
 from tests.support.messages import LEGACY, MODERN, at, call, error, modern, request, result
 
 DEFINED = [
@@ -438,3 +441,27 @@ def test_a_server_refuses_what_clients_could_make_no_sense_of(
 ) -> None:
     with pytest.raises(RegistrationError, match=words):
         Server("t", **wrong)
+
+
+async def test_too_many_plain_functions_are_told_and_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(invoke, "_threads", Threads(1))
+    server = Server("t")
+    began, over = threading.Event(), threading.Event()
+
+    @server.tool
+    def long() -> str:
+        """Take a while."""
+        began.set()
+        over.wait()
+        return "done"
+
+    first = asyncio.create_task(call(server, "long"))
+    await asyncio.to_thread(began.wait)
+    told = await call(server, "long")
+    over.set()
+    assert text_of(await first) == "done"
+    assert told["isError"]
+    assert "1 plain functions are running already" in text_of(told)
+    assert caplog.records == []

@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
+from portico.cli.stderr import log_to_stderr
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def main(argv: list[str]) -> int:
         print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
         _print_trace(error)
         return 1
+    log_to_stderr()
     if options.http is None:
         from portico.app import serve_stdio
 

@@ -12,13 +12,15 @@ from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from portico.model.errors import ToolError
+
 MOST_THREADS = 512
 IDLE_S = 10.0
 
 _Job = tuple["asyncio.Future[Any]", Variables, Callable[[], Any]]
 
 
-class ThreadsExhausted(RuntimeError):
+class ThreadsExhausted(ToolError):
     """As many plain functions run as there may be threads."""
 
 
@@ -39,7 +41,8 @@ class Threads:
             start = not self._idle
             if start:
                 if self._count >= self._most:
-                    raise ThreadsExhausted(f"{self._most} plain functions are running already")
+                    words = f"{self._most} plain functions are running already"
+                    raise ThreadsExhausted(f"{words}: try again when some are done")
                 self._count += 1
             else:
                 self._idle -= 1
