@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
+from portico.model.message import Request
+from portico.model.session import Session
+from portico.model.version import Version
 from portico.upstream.answers import Answers
 from portico.upstream.connect import connect
 from portico.upstream.http import Url
+from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
+from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S, legacy, modern, result
 from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server
@@ -630,3 +636,39 @@ async def test_a_stream_that_is_cut_and_cannot_be_taken_up_fails_at_once_with_bo
         with pytest.raises(TargetError, match="broke the connection, then answered HTTP 405") as it:
             await client.call_tool("t")
     assert it.value.kind == "network"
+
+
+async def test_a_call_under_way_when_another_meets_the_lost_session_runs_only_once() -> None:
+    ran: list[str] = []
+    began, forgotten = asyncio.Event(), asyncio.Event()
+
+    async def call(asked: Asked, writer: Writer) -> None:
+        name = asked.message["params"]["name"]
+        if name == "second" and not forgotten.is_set():
+            forgotten.set()
+            reply(writer, 404)
+            return
+        ran.append(name)
+        if name == "first":
+            began.set()
+            await forgotten.wait()
+        reply(writer, 200, result(asked.message, FINE))
+
+    def asked_for(name: str) -> Request:
+        params = f'{{"name":"{name}"}}'.encode()
+        return Request(method="tools/call", id=b"1", params=params, name=name)
+
+    async with web_server(legacy_server(call)) as server:
+        upstream = Upstream(Url(server.url), Plan())
+        session = Session(lambda _: None)
+        session.version = Version.V2025_11_25
+        try:
+            first = asyncio.create_task(
+                upstream.relay(asked_for("first"), Context(session=session))
+            )
+            await asyncio.wait_for(began.wait(), WAIT_S)
+            second = await upstream.relay(asked_for("second"), Context(session=session))
+            assert [second.decode()["result"], (await first).decode()["result"]] == [FINE, FINE]
+        finally:
+            await upstream.close()
+    assert ran == ["first", "second"]

@@ -19,6 +19,8 @@ _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
 _MAX_IDLE_RESUMES = 3
 _SERVER_FAULT = 500
+_HEAR_S = 0.5
+"""How long others may take to hear that their session is gone, once one has heard it."""
 _LINGER_S = 1.0
 """How long a stream may take to end after its answer, so that its connection can be used again."""
 
@@ -47,6 +49,8 @@ class StreamableHttp:
         self._receiver: Receiver | None = None
         self._requests: dict[bytes, asyncio.Task[None]] = {}
         self._listener: asyncio.Task[None] | None = None
+        self._parting: asyncio.Task[None] | None = None
+        self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
         self._session = ""
         self._version: Version | None = None
         self._closing = False
@@ -70,6 +74,9 @@ class StreamableHttp:
         """Begin a request; its answer is awaited behind."""
         if not message.id:
             return False
+        if self._parting is not None:
+            self._unheard.append(message.id)
+            return True
         task = asyncio.create_task(self._request(message))
         self._requests[message.id] = task
         task.add_done_callback(lambda _: self._requests.pop(message.id, None))
@@ -92,7 +99,8 @@ class StreamableHttp:
         if self._web is None or self._closing:
             return
         self._closing = True
-        tasks = [*self._requests.values(), *([self._listener] if self._listener else [])]
+        behind = (self._listener, self._parting)
+        tasks = [*self._requests.values(), *(task for task in behind if task is not None)]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -126,15 +134,29 @@ class StreamableHttp:
         except Broken as broken:
             failure = broken.failure
             if failure.status == 404 and self._session and SESSION_HEADER in sent:
-                # The server has forgotten the session, and with it all that was said in it.
-                failure = web.failure("has ended the session (HTTP 404)", "session", 404)
-                receiver.failed(message.id, failure)
-                receiver.lost(failure)
+                self._forgotten(message.id)
             else:
                 receiver.failed(message.id, failure)
         except Exception as error:  # one of ours: whoever waits need not wait for its limit
             receiver.failed(message.id, web.failure(f"could not be asked: {error!r}"))
             raise
+
+    def _forgotten(self, id: bytes) -> None:
+        """The server has forgotten the session: this request has not run."""
+        self._unheard.append(id)
+        if self._parting is None:
+            self._parting = asyncio.create_task(self._part())
+
+    async def _part(self) -> None:
+        """Begin anew with what has not run; the rest may be half done, and is not repeated."""
+        web, receiver = self._open_parts()
+        others = {task for id, task in self._requests.items() if id not in self._unheard}
+        if others:
+            await asyncio.wait(others, timeout=_HEAR_S)
+        why = "has ended the session (HTTP 404)"
+        for id in self._unheard:
+            receiver.failed(id, web.failure(why, "session", 404))
+        receiver.lost(web.failure(why, "closed", 404))
 
     async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> bool:
         """Take in a stream until it ends, or soon after its request has been answered; False if it
