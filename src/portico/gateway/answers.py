@@ -24,7 +24,10 @@ class _Error(Struct):
 
 def own_failure(response: Response, server: str) -> McpError | None:
     """Our own failure to have the call answered; None if the server itself answered so."""
-    error = msgspec.json.decode(response.error, type=_Error)
+    try:
+        error = msgspec.json.decode(response.error, type=_Error)
+    except msgspec.DecodeError:
+        return None  # a number that no float holds, say: none of ours has one
     data = error.data
     ours = isinstance(data, dict) and data.get("server") == server and "kind" in data
     return McpError(error.message, error.code, data) if ours else None
