@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
+from portico.state.report import report
+from portico.state.stderr import STDERR
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -245,7 +246,7 @@ class _Door:
             shown = f"[{host}]" if ":" in host else host
             (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
             if self._host in _ANYWHERE and not self._hosts:
-                _warn("others get in by a name that --allow-host gives; there is none")
+                report("others get in by a name that --allow-host gives; there is none")
 
         if not self._sockets:
             self.bind()
@@ -274,22 +275,16 @@ def _nowhere(path: str) -> None:
     return None
 
 
-def _warn(words: str) -> None:
-    sys.stderr.write(f"portico: {words}\n")
-    sys.stderr.flush()
-
-
 def _say(url: str, token: str | None) -> None:
     """Tell the person at the terminal where to go; the token itself stays in its file."""
-    sys.stderr.write(f"portico: serving {url}{'' if token is None else ' (bearer token wanted)'}\n")
-    sys.stderr.flush()
+    report(f"serving {url}{'' if token is None else ' (bearer token wanted)'}")
 
 
 def _said(failure: McpError | None) -> int:
     """Tell the person at the terminal why there was nothing to serve; the exit code."""
     if failure is None:
         return 0
-    sys.stderr.write(f"portico: {failure.message}\n")
+    report(failure.message)
     return 1
 
 
@@ -309,7 +304,7 @@ async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:
     for task in left:
         task.cancel()
     if left and (await asyncio.wait(left, timeout=_LEAVE_S))[1]:
-        sys.stderr.write("portico: a handler does not stop; leaving without it\n")
-        sys.stderr.flush()
+        report("a handler does not stop; leaving without it")
+        STDERR.flush()
         os._exit(0)
     return outcome

@@ -6,7 +6,6 @@ Nothing here raises: a catalog that cannot be read or kept is asked for anew.
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ from portico.catalog.document import (
     written,
 )
 from portico.catalog.facts import Facts
+from portico.state.report import report as to_operator
 
 _KEPT_ASIDE = 3
 _STALE_S = 3600
@@ -29,10 +29,6 @@ _STALE_S = 3600
 _OTHERS_WRITE = 0o022
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"portico: {text}\n")
 
 
 class Store:
@@ -46,7 +42,7 @@ class Store:
         folder: str | os.PathLike[str],
         *,
         clock: Callable[[], float] = time.time,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = to_operator,
     ) -> None:
         self._folder = os.fspath(folder)
         self._clock = clock

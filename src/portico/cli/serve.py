@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from portico.cli.stderr import log_to_stderr
+
 if TYPE_CHECKING:
     from portico.config.schema import Config
     from portico.gateway.asked import Serving
@@ -17,6 +19,7 @@ def main(argv: list[str]) -> int:
         from portico.transport.pipes import take_stdout
 
         out = take_stdout()
+    log_to_stderr()
     serving = _serving(options)
     gateway = serving.config.gateway
     http = options.http

@@ -4,6 +4,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from portico.cli.stderr import log_to_stderr
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -54,6 +56,7 @@ class _Options:
 def main(argv: list[str]) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _options(argv)
+    log_to_stderr()
     if options.http is None:
         # What an import of ours might print must not reach the client.
         from portico.transport.pipes import take_stdout
@@ -122,9 +125,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
             Url(url, title=options.name or "", headers=headers),
             lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
         )
+    from portico.state.stderr import STDERR
     from portico.upstream.child import Command
     from portico.upstream.environment import clean, meaningful
-    from portico.upstream.overheard import Echo
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
@@ -139,7 +142,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         title=options.name or title(target),
         env=given,
         environment=environment,
-        overheard=Echo(2).say,
+        overheard=STDERR.say,
     )
     return command, key
 

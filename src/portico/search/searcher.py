@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +16,7 @@ from portico.search.index import Hit, ToolIndex
 from portico.search.near import NearNames
 from portico.search.ranking import LONGEST_QUERY
 from portico.search.shelf import Shelf
+from portico.state.report import report as to_operator
 
 if TYPE_CHECKING:
     from portico.config.schema import Search
@@ -43,10 +43,6 @@ class _Catalog:
     """What a reranker is shown of each tool; empty without one."""
 
 
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"portico: {text}\n")
-
-
 class Searcher:
     """Searches one catalog at a time; only `use` and `close` change anything."""
 
@@ -56,7 +52,7 @@ class Searcher:
         vectors: "Vectors | None" = None,
         reranker: "Reranker | None" = None,
         store: str | os.PathLike[str] | None = None,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = to_operator,
     ) -> None:
         self._vectors = vectors
         self._reranker = reranker
@@ -74,7 +70,7 @@ class Searcher:
 
     @classmethod
     def configured(
-        cls, search: "Search", folder: str, report: Callable[[str], None] = _to_stderr
+        cls, search: "Search", folder: str, report: Callable[[str], None] = to_operator
     ) -> "Searcher":
         """As the config says, with its files in this folder."""
         vectors = reranker = None

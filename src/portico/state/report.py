@@ -1,14 +1,12 @@
 """Tells the operator, never the client: on stderr."""
 
-import sys
-
 from portico.model.message import Request
+from portico.state.stderr import STDERR
 
 
 def report(words: str) -> None:
     """Tell the operator."""
-    sys.stderr.write(f"portico: {words}\n")
-    sys.stderr.flush()
+    STDERR.say(f"portico: {words}")
 
 
 def failed(request: Request, error: BaseException) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from portico.state.report import report
 from portico.transport.connection import Endpoint
 from portico.transport.stdio import MAX_LINE, StdioServer
 
@@ -215,7 +216,7 @@ class PipeWriter:
             self._empty.clear()
         self._waiting.append(memoryview(b"".join(parts))[-left:])
         if self.unwritten > MOST_UNREAD:
-            sys.stderr.write("portico: the client has stopped reading; giving up on it\n")
+            report("the client has stopped reading; giving up on it")
             self._lose()
         elif self.unwritten > HIGH_WATER:
             self._talker.pause()
@@ -285,7 +286,7 @@ class FileWriter:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            sys.stderr.write(f"portico: answers cannot be written: {error.strerror}\n")
+            report(f"answers cannot be written: {error.strerror}")
             self._lost = True
             self._on_loss()
 

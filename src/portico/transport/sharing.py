@@ -6,13 +6,13 @@ clients notice nothing but the calls that were under way.
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from portico.state.report import report as to_operator
 from portico.transport.attach import ATTACH, Attached, Guests, Unfit, Wants, attach, first_of
 from portico.transport.bridge import Bridge
 from portico.transport.connection import Endpoint
@@ -50,11 +50,6 @@ class House(Protocol):
         ...
 
 
-def _to_stderr(words: str) -> None:
-    sys.stderr.write(f"portico: {words}\n")
-    sys.stderr.flush()
-
-
 def _anybody() -> str:
     return ""
 
@@ -79,7 +74,7 @@ class Shared(Struct, Generic[H_co], frozen=True):
     """How our own client would like to be served."""
     max_line: int = MAX_LINE
     drain_s: float = DRAIN_S
-    report: Callable[[str], None] = _to_stderr
+    report: Callable[[str], None] = to_operator
 
 
 async def serve_shared(

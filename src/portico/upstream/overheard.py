@@ -1,8 +1,5 @@
 """What a child says on stderr, passed on as it comes: bounded, and without its secrets."""
 
-import os
-import threading
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
@@ -42,33 +39,3 @@ class Overheard:
             self._untold += 1
         else:
             self._tell(self._ring.hide(line.decode(errors="replace")))
-
-
-class Echo:
-    """Writes lines to a descriptor that may not be read: by a thread, and no more than it takes."""
-
-    def __init__(self, fd: int, most: int = 1000) -> None:
-        self._fd = fd
-        self._waiting: deque[str] = deque(maxlen=most)
-        self._woken = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def say(self, line: str) -> None:
-        """Write a line as soon as the reader lets us; the oldest is forgotten first."""
-        self._waiting.append(line)
-        self._woken.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            self._woken.wait()
-            self._woken.clear()
-            while self._waiting:
-                data = memoryview(self._waiting.popleft().encode(errors="replace") + b"\n")
-                try:
-                    while data:
-                        data = data[os.write(self._fd, data) :]
-                except OSError:
-                    self._waiting.clear()  # nobody reads it any more
