@@ -140,13 +140,19 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
         await watched.close()
 
 
+async def one_note() -> str:
+    return "a"
+
+
 async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_stay() -> None:
-    world = World({"one": speaking("one")})
-    async with house(world, config("one"), expose="all") as gateway:
+    one = speaking("one")
+    one.resource("note://a")(one_note)
+    async with house(World({"one": one}), config("one"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
         await client.said("one__say")
+        await client.result("resources/subscribe", {"uri": "note://a"})
         before = ref(gateway.members["one"].upstream)
         changed = Entry(name="one", command="one", max_in_flight=9)
         await gateway.apply(config(servers={"one": changed}))

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from portico.model.errors import McpError, TargetError
-from portico.upstream.exchange import Exchange
+from portico.upstream.exchange import MAX_ASKED, Exchange
 from portico.upstream.wire import Failure
+from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 
 LOST = Failure(server="fake", why="exited with code 1", kind="exited", exit_code=1, stderr="oh no")
@@ -233,6 +234,37 @@ async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
     await wire.until("answer")
     wire.deliver(result({"id": 1}, "done"))
     assert await call == b'"done"'
+
+
+async def test_a_call_runs_out_in_its_own_time_after_a_question_was_answered_late() -> None:
+    thought = asyncio.Event()
+
+    async def think(_: str, __: bytes, about: bytes) -> bytes:
+        await thought.wait()
+        return b"{}"
+
+    wire = FakeWire(lambda _: None)
+    call = asked(await opened(wire, think), timeout=0.1)
+    await wire.until("work")
+    wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"})
+    await asyncio.wait({call}, timeout=0.3)
+    thought.set()
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(TargetError, match="did not answer work"):
+            await call
+
+
+async def test_an_upstream_has_only_so_many_questions_open() -> None:
+    async def think(_: str, __: bytes, about: bytes) -> bytes:
+        await asyncio.Event().wait()
+        return b"{}"
+
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire, think)
+    for number in range(MAX_ASKED + 5):
+        wire.deliver({"jsonrpc": "2.0", "id": number, "method": "elicitation/create"})
+    await until(lambda: exchange.strays == 5)
+    await exchange.close()
 
 
 async def test_a_question_can_be_taken_back() -> None:

@@ -1,6 +1,5 @@
 """The doorway to one upstream: its static answers from the catalog, all else passed through."""
 
-import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -14,7 +13,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import Core, respond
 from portico.protocol.methods import LISTS, TABLE, Kind
-from portico.upstream.express import Express
+from portico.upstream.express import Express, awaited
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
 
@@ -77,20 +76,10 @@ class MirrorEndpoint:
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-
-        def reply(response: Response) -> None:
-            if not answer.done():  # it may be cancelled, and not know it yet
-                answer.set_result(response)
-
-        express = self.express(request, context, reply)
-        if express is None:
-            return await respond(self._answer, request, context, self._report)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            express.cancel()
-            raise
+        response = await awaited(self.express, request, context)
+        if response is None:
+            response = await respond(self._answer, request, context, self._report)
+        return response
 
     async def _answer(self, request: Request, context: Context) -> Response:
         if request.method == "initialize":

@@ -24,6 +24,7 @@ from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
+from portico.upstream.express import awaited
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _LEVEL_S = 2.0
@@ -108,15 +109,10 @@ class GatewayEndpoint:
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        express = self.express(request, context, answer.set_result)
-        if express is None:
-            return await respond(self._answer, request, context, self._house.failed)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            express.cancel()
-            raise
+        response = await awaited(self.express, request, context)
+        if response is None:
+            response = await respond(self._answer, request, context, self._house.failed)
+        return response
 
     async def _answer(self, request: Request, context: Context) -> Response:
         response = await self._core.answer(request, context)

@@ -41,17 +41,22 @@ class Session:
         """Puts a question that belongs to no call, where the transport can carry one."""
         self.notes: dict[object, Any] = {}
         """What those who serve it know of it, each under a key of its own."""
-        self._parting: list[Callable[[], None]] | None = []
+        self._parting: dict[object, Callable[[], None]] | None = {}
 
-    def when_over(self, act: Callable[[], None]) -> None:
-        """Have this done when the session ends; at once if it has ended."""
+    def when_over(self, who: object, act: Callable[[], None]) -> None:
+        """Have this done for someone when the session ends; at once if it has ended."""
         if self._parting is None:
             act()
         else:
-            self._parting.append(act)
+            self._parting[who] = act
+
+    def let_go(self, who: object) -> None:
+        """Whoever wanted something done when the session ends wants it no longer."""
+        if self._parting is not None:
+            self._parting.pop(who, None)
 
     def end(self) -> None:
         """The transport says that the client is gone for good."""
-        parting, self._parting = self._parting or [], None
-        for act in parting:
+        parting, self._parting = self._parting or {}, None
+        for act in parting.values():
             act()

@@ -61,7 +61,9 @@ class _Selector(selectors.DefaultSelector):
                     continue  # taken away by the one before
                 try:
                     reader()
-                except Exception as error:  # noqa: BLE001  (as the loop does with its callbacks)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001  (as the loop does with its callbacks)
                     self._complain(reader, error)
             if self.stirred:
                 return []
@@ -76,7 +78,7 @@ class _Selector(selectors.DefaultSelector):
             self._epoll.close()
         super().close()
 
-    def _complain(self, reader: Callable[[], object], error: Exception) -> None:
+    def _complain(self, reader: Callable[[], object], error: BaseException) -> None:
         assert self.failed is not None
         self.failed({"message": f"exception in reader {reader!r}", "exception": error})
 

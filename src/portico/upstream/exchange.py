@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
 from portico.upstream.pending import FOREVER, Finished, Pending, Progress
@@ -18,6 +18,9 @@ from portico.upstream.wire import Failure, Outgoing, Wire
 MAX_GARBAGE_LINES = 1000
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 """What an upstream may write that is no message, between two that are."""
+
+MAX_ASKED = 1000
+"""How many of its own requests an upstream may have open."""
 
 _LAST_WORD_S = 0.5
 _BOM = b"\xef\xbb\xbf"
@@ -299,6 +302,11 @@ class Exchange:
         if self.modern or not is_id(id) or id in self._asked:
             self.strays += 1  # a modern client never writes a response (2026-07-28, transports)
             return
+        if len(self._asked) >= MAX_ASKED:
+            self.strays += 1
+            why = f"{MAX_ASKED} questions wait for their answers already"
+            self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
+            return
         task = self._spawn(self._answer(id, method, params, about))
         self._asked[id] = task
         task.add_done_callback(lambda _: self._answered_upstream(id))
@@ -312,6 +320,10 @@ class Exchange:
         # Nothing says which call a question belongs to, so none runs out while we think.
         for pending in self._pending.values():
             pending.extend(self._loop.time(), our_turn=bool(self._asked))
+        # Where it had all the time there is, the clock may ring far too late for it now.
+        due = min((pending.deadline for pending in self._pending.values()), default=FOREVER)
+        if due < self._rings_at:
+            self._ring_at(due)
 
     async def _answer(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         try:

@@ -7,9 +7,11 @@ through `Relay.answer`, and so does a call that may be begun again after its ups
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
-from portico.model.message import Response
+from portico.model.message import Request, Response
 from portico.protocol.core import mcp_error_response
 from portico.upstream.caller import Call
 from portico.upstream.gate import Gate
@@ -23,6 +25,14 @@ Back = Callable[[Call, Leg, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
 Again = Callable[[Call, TargetError], Awaitable[Response] | None]
 """Begins a failed call again the long way, if that can do no harm."""
+
+
+class Begun(Protocol):
+    """A call on its short way."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        ...
 
 
 class Express:
@@ -125,6 +135,26 @@ class Express:
         except TargetError as error:
             response = mcp_error_response(self._call.request.id, failed(error))
         reply(response)
+
+
+async def awaited(
+    begin: Callable[[Request, Context, Reply], "Begun | None"], request: Request, context: Context
+) -> Response | None:
+    """The answer to a call by its short way; None if it has to go the long one."""
+    answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def reply(response: Response) -> None:
+        if not answer.done():  # it may be cancelled, and not know it yet
+            answer.set_result(response)
+
+    begun = begin(request, context, reply)
+    if begun is None:
+        return None
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        begun.cancel()
+        raise
 
 
 def failed(error: TargetError) -> McpError:

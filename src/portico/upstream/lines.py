@@ -82,7 +82,7 @@ class Lines:
             if line is None:
                 self._check_room()
                 line = self._own[caller.session] = self._new(LEGACY, caller, view)
-                caller.session.when_over(lambda: self._drop(line))
+                caller.session.when_over(line, lambda: self._drop(line))
             return line
         found = next((free for free in self._free if free.view == view), None)
         if found is not None:
@@ -170,6 +170,8 @@ class Lines:
     async def close(self) -> None:
         """Close all, at the same time."""
         lines = tuple(self)
+        for session, line in self._own.items():
+            session.let_go(line)
         if lines:
             await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
         if self._closing:
@@ -221,6 +223,7 @@ class Lines:
         for session, own in tuple(self._own.items()):
             if own is line:
                 del self._own[session]
+                session.let_go(line)
         self._lent.discard(line)
         self._surplus.discard(line)
         if line in self._free:

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from portico.catalog.upstream import UpstreamCatalog
 from portico.model.context import Context
 from portico.model.errors import InvalidParams, McpError, TargetError
 from portico.model.message import Request, Response
-from portico.model.session import LOG_LEVELS
+from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Change
 from portico.upstream.caller import Caller, Callers
 from portico.upstream.express import Express, Reply, failed
@@ -57,9 +57,9 @@ class Upstream:
         )
         self._relay = Relay(self.name, plan, self._lines, self._breaker, self._views.tool)
         self._levels: WeakKeyDictionary[Caller, str] = WeakKeyDictionary()
+        self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self._background: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     # What is known of it.
 
@@ -213,14 +213,18 @@ class Upstream:
                 await line.unfollow(request.uri, session)
             else:
                 await line.follow(request.uri, session)
-                session.when_over(lambda: self._unfollow(line, request.uri, session))
+                self._followers.add(session)
+                session.when_over(self, lambda: self._leave(session))
         except ServerError as error:
             return Response(id=request.id, error=error.raw, code=error.code)
         return Response(id=request.id, result=b"{}")
 
-    def _unfollow(self, line: Line, uri: str, session: object) -> None:
-        if not self._closed:
-            self._spawn(line.unfollow(uri, session))
+    def _leave(self, session: Session) -> None:
+        """Follow nothing any more for a client that is gone."""
+        for line in self._lines:
+            for uri, holders in tuple(line.subscriptions.items()):
+                if session in holders:
+                    self._spawn(line.unfollow(uri, session))
 
     async def set_level(self, level: str, request: Request, context: Context) -> None:
         """A client wants log messages from this level on."""
@@ -276,8 +280,9 @@ class Upstream:
 
     async def close(self) -> None:
         """End all conversations, and whatever was started for them."""
-        self._closed = True
         self._relay.close()
+        for session in tuple(self._followers):
+            session.let_go(self)
         for task in tuple(self._background):
             task.cancel()
         if self._background:
