@@ -152,9 +152,9 @@ def raw(gateway: Pipes, tool: str, arguments: str) -> dict[str, Any]:
     gateway.write(
         f'{{"jsonrpc":"2.0","id":"raw","method":"tools/call","params":{params}}}\n'.encode()
     )
-    # What is nested too deep to be read has no id to answer to.
     while "method" in (answer := gateway.receive()):
         continue
+    assert answer["id"] == "raw"
     return answer
 
 

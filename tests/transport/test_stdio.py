@@ -187,9 +187,25 @@ async def test_a_line_over_the_limit_is_refused_and_the_next_one_is_read(server:
     await wire.next()
     wire.server.received(b"x" * 5000)
     wire.server.received(b"x" * 5000 + b"\n")
-    assert (await wire.next())["error"]["code"] == -32600
+    refused = await wire.next()
+    assert refused["error"]["code"] == -32600
+    assert "id" not in refused
     wire.send(request("ping", id=1))
     assert (await wire.next())["id"] == 1
+
+
+@pytest.mark.parametrize("order", [("jsonrpc", "id", "method", "params"), None])
+async def test_a_request_over_the_limit_is_refused_by_its_id(
+    server: Server, order: tuple[str, ...] | None
+) -> None:
+    wire = Wire(server, max_line=1000)
+    wire.send(initialize())
+    await wire.next()
+    message = request("tools/call", {"name": "echo", "arguments": {"id": 9, "x": "y" * 5000}}, "a")
+    keys = order or ("method", "params", "jsonrpc", "id")
+    wire.send({key: message[key] for key in keys})
+    refused = await wire.next()
+    assert (refused["id"], refused["error"]["code"]) == ("a", -32600)
 
 
 async def test_a_drain_lets_running_calls_finish_and_takes_no_new_ones(server: Server) -> None:
@@ -214,7 +230,10 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     wire = Wire(server)
     wire.send(initialize(), request("tools/call", CALL, 1))
     await server.started.wait()  # type: ignore[attr-defined]
+    await wire.next()
     await asyncio.wait_for(wire.server.drain(0.01), 5)
+    told = await wire.next()
+    assert (told["id"], told["error"]["message"]) == (1, "the server is shutting down")
     await server.stopped.wait()  # type: ignore[attr-defined]
     await wire.server.connection.idle()
     assert wire.server.connection.running == 0

@@ -38,14 +38,45 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def address_of(options: argparse.Namespace) -> "Address":
-    """How to reach the gateway of the config; ConfigError if there is none, or it is wrong."""
+    """How to reach the gateway of the config; ConfigError if there is none, or it is wrong.
+
+    Who lacks a value that the config takes from elsewhere may still ask one that runs.
+    """
     from portico.config.read import read
     from portico.upstream.child import Command
 
-    config = read(options.config or config_file())
+    path = options.config or config_file()
+    try:
+        config = read(path)
+    except ConfigError as error:
+        return _running(path, error)
     # -P: what lies in the working folder is not ours to import.
     command = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--no-refresh")
     return Command((*command, "--config", config.path), title="the gateway")
+
+
+def _running(path: str, error: ConfigError) -> "Address":
+    """The gateway that has the values that we lack; the error if there is none, or more is wrong
+    with the config than that."""
+    from portico import __version__
+    from portico.cli.running import owners
+    from portico.config.read import read
+    from portico.transport.visit import Owner
+
+    try:
+        config = read(path, only=())
+    except ConfigError:
+        raise error from None
+    folder, found = owners(config.path)
+    if not found:
+        raise error
+    if len(found) > 1:
+        processes = " and ".join(f"process {name.partition('.')[0]}" for name in found)
+        raise PorticoError(
+            f"{error}\n{processes} serve this config with different accounts: "
+            "set the above as it is for the one that you mean"
+        )
+    return Owner(folder, found[0], __version__)
 
 
 def has(server: str | None) -> bool:

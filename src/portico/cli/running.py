@@ -96,6 +96,21 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
         return found, str(error)
 
 
+def owners(config: str) -> tuple[str, list[str]]:
+    """Where control sockets are, and which of them lead to a gateway of this config's, of any
+    account."""
+    from portico.gateway.asked import key_of
+    from portico.transport.ownership import owners_of
+
+    folder = os.path.join(state_folder(), "control")
+    told = [
+        (name, ask(folder, name, "status", _STATUS_S)) for name in owners_of(folder, key_of(config))
+    ]
+    # A number may be another process's by now; one that has just begun does not say its config.
+    lives = [name for name, one in told if one is not None and one.get("config", config) == config]
+    return folder, sorted(lives, key=lambda name: int(name.partition(".")[0]))
+
+
 def nothing(path: str) -> str:
     """What to say where there is neither a config nor anything that runs."""
     return f"nothing runs, and there is no config at {path}; `portico servers add` makes one"

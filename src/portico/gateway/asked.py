@@ -44,13 +44,18 @@ class Serving(Struct, frozen=True):
 
     def key(self) -> str:
         """The name of this gateway among others: processes with the same one share it."""
-        return _digest(self.config.path, self.group or "")
+        return key_of(self.config.path, self.group)
 
     def account(self) -> str:
         """What the config takes from the environment, told by nobody: another token is another
         account. Empty if it takes nothing."""
         taken = [(name, os.environ.get(name, "")) for name in sorted(self.config.variables)]
         return _digest(*map(repr, taken)) if taken else ""
+
+
+def key_of(path: str, group: str | None = None) -> str:
+    """The name of the gateway of a config, for those who know no more of it than where it is."""
+    return _digest(path, group or "")
 
 
 def within(config: Config, group: str) -> Config:

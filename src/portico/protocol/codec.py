@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
 from portico.model.message import Response
 from portico.model.version import Version
+from portico.protocol.salvage import id_at_an_end
 
 NO_RAW = Raw(b"")  # `Raw | None` cannot hold an object, so "absent" is an empty Raw.
 MAX_NESTING = 128
@@ -99,7 +100,7 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
     except msgspec.DecodeError as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}", _id_despite_surrogates(data)) from None
     except RecursionError:
-        raise Malformed(INVALID_REQUEST, "nested too deeply") from None
+        raise Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data)) from None
 
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
@@ -179,8 +180,10 @@ def _salvaged_id(data: bytes) -> bytes:
     """The id of a message that is wrong in some other way; empty if there is none to be read."""
     try:
         id = bytes(_salvage(data).id)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return b""
+    except RecursionError:
+        return id_at_an_end(data)
     return id if is_id(id) else b""
 
 

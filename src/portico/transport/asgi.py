@@ -9,6 +9,7 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
 from portico.model.message import Response
 from portico.protocol.codec import error_response
+from portico.transport.connection import stopped
 from portico.transport.limits import Limits
 
 Scope = MutableMapping[str, Any]
@@ -55,11 +56,6 @@ def busy(id: bytes, why: str = "too many calls are running") -> Response:
 def shutting_down(id: bytes = b"") -> Reply:
     """503 for new work while we drain; this connection takes no more."""
     return Reply(503, stopped(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
-
-
-def stopped(id: bytes) -> Response:
-    """The answer to a call that a drain did not wait for."""
-    return error_response(id, INTERNAL_ERROR, "the server is shutting down")
 
 
 async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -> None:

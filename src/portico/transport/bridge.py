@@ -246,7 +246,7 @@ class Bridge:
     def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if line is None:
-                self._reply(too_long(self._lines.limit, self._noted.version))
+                self._reply(too_long(self._lines, self._noted.version))
             elif line and not line.isspace():
                 self._from_client(line)
         self._ease()

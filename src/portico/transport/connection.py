@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.model.context import Context
-from portico.model.errors import INVALID_REQUEST, AskError
+from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.protocol.codec import encode, error_response, notification
@@ -180,6 +180,15 @@ class Connection:
                 self._at_rest = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._at_rest)
 
+    def abandon(self) -> list[bytes]:
+        """Cancel all calls, none of which is answered any more; the ids of those."""
+        ids = list(self._running)
+        self._unwanted.update(
+            running for running in self._running.values() if isinstance(running, asyncio.Task)
+        )
+        self.close()
+        return ids
+
     def close(self) -> None:
         """Cancel all calls and give up on all questions."""
         for key, running in tuple(self._running.items()):
@@ -216,6 +225,11 @@ def id_key(raw: bytes) -> bytes:
         return encode(msgspec.json.decode(raw))
     except msgspec.DecodeError:
         return raw
+
+
+def stopped(id: bytes) -> Response:
+    """The answer to a call that comes while we drain, or that a drain did not wait for."""
+    return error_response(id, INTERNAL_ERROR, "the server is shutting down", {"kind": "closed"})
 
 
 def in_flight(id: bytes) -> Response:

@@ -19,10 +19,9 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
-    stopped,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Endpoint, Express
+from portico.transport.connection import Endpoint, Express, stopped
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id

@@ -21,9 +21,8 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
-    stopped,
 )
-from portico.transport.connection import Endpoint
+from portico.transport.connection import Endpoint, stopped
 from portico.transport.events import Exchange, Pulse, event
 from portico.transport.limits import Load
 

@@ -12,6 +12,7 @@ from typing import Self
 from portico.catalog.disk import make_private
 from portico.transport.sockets import SUFFIX
 
+_SERVE, _LOCK = "serve-", ".lock"
 _MAX_NAME = 100
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
@@ -71,13 +72,24 @@ def owner_of(folder: str, key: str) -> str:
     return name if is_whole and name.endswith(SUFFIX) else ""
 
 
+def owners_of(folder: str, key: str) -> list[str]:
+    """The same for all accounts that have a gateway of this name; some may have ended."""
+    try:
+        locks = [name for name in sorted(os.listdir(folder)) if name.endswith(_LOCK)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    keys = [name.removeprefix(_SERVE).removesuffix(_LOCK) for name in locks]
+    found = (owner_of(folder, one) for one in keys if one == key or one.startswith(f"{key}-"))
+    return [name for name in found if name]
+
+
 def is_known(folder: str, key: str) -> bool:
     """True if somebody has or had this gateway, and did not leave it in order."""
     return os.path.exists(_path(folder, key))
 
 
 def _path(folder: str, key: str) -> str:
-    return os.path.join(folder, f"serve-{key}.lock")
+    return os.path.join(folder, f"{_SERVE}{key}{_LOCK}")
 
 
 def _is_at(path: str, fd: int) -> bool:

@@ -7,8 +7,7 @@ from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.version import Version
-from portico.transport.asgi import stopped
-from portico.transport.connection import Express, Reply, Running
+from portico.transport.connection import Express, Reply, Running, stopped
 from portico.transport.events import Pulse
 from portico.transport.limits import Load
 from portico.transport.replay import Stream

@@ -19,10 +19,9 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
     shutting_down,
-    stopped,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint
+from portico.transport.connection import Connection, Endpoint, stopped
 from portico.transport.events import Exchange, Pulse, event
 from portico.transport.limits import Limits, Load
 from portico.transport.sessions import Notices

@@ -13,8 +13,9 @@ from portico.protocol.again import Again
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.protocol.salvage import id_at_an_end
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint, Express
+from portico.transport.connection import Connection, Endpoint, Express, stopped
 
 MAX_LINE = 4 * 1024 * 1024
 MOST_RUNNING = 1000
@@ -57,7 +58,7 @@ class StdioServer:
     def take_line(self, line: bytes | None) -> None:
         """Take in one line; None stands for one that was too long."""
         if line is None:
-            self._reply(too_long(self._lines.limit, self.session.version))
+            self._reply(too_long(self._lines, self.session.version))
         elif line and not line.isspace():
             self._take(self._again.read(line, self.session.version))
 
@@ -70,13 +71,15 @@ class StdioServer:
         self.session.end()
 
     async def drain(self, within_s: float) -> None:
-        """Take no new work, end streams, and let running calls finish for so long."""
+        """Take no new work, end streams, and let running calls finish for so long; who asked for
+        those that do not is told."""
         self._draining = True
         self._over.set()
         try:
             await asyncio.wait_for(self.connection.idle(), within_s)
         except TimeoutError:
-            self.connection.close()
+            for id in self.connection.abandon():
+                self._reply(stopped(id))
 
     def pause(self) -> None:
         """The reader is slow: handlers that talk wait."""
@@ -127,7 +130,7 @@ class StdioServer:
             self.connection.cancel(request)
             return
         if self._draining and request.id:
-            self._reply(error_response(request.id, INTERNAL_ERROR, "the server is shutting down"))
+            self._reply(stopped(request.id))
             return
         response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
         if response is None and self.connection.running >= MOST_RUNNING:
@@ -166,7 +169,8 @@ class StdioServer:
             self._write((one_line(message), b"\n"))
 
 
-def too_long(limit: int, version: Version | None) -> Response:
-    """The answer to a line that nobody has read to its end."""
-    words = f"a line longer than {limit} bytes"
-    return error_response(b"", INVALID_REQUEST, words, version=version or LATEST_LEGACY)
+def too_long(lines: LineReader, version: Version | None) -> Response:
+    """The answer to a line that nobody has kept."""
+    words = f"a line longer than {lines.limit} bytes"
+    id = id_at_an_end(lines.ends)
+    return error_response(id, INVALID_REQUEST, words, version=version or LATEST_LEGACY)
