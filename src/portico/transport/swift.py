@@ -6,8 +6,8 @@ from typing import Protocol
 
 from portico.model.errors import AskError
 from portico.model.message import Response
-from portico.transport.asgi import Receive, Scope, Send, stopped
-from portico.transport.connection import Running
+from portico.transport.asgi import Receive, Scope, Send
+from portico.transport.connection import Running, stopped
 from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
 
