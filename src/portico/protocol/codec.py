@@ -8,7 +8,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
 from portico.model.message import Response
 from portico.model.version import Version
-from portico.protocol.salvage import id_at_an_end
 
 NO_RAW = Raw(b"")  # `Raw | None` cannot hold an object, so "absent" is an empty Raw.
 MAX_NESTING = 128
@@ -101,6 +100,13 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}", _id_despite_surrogates(data)) from None
     except RecursionError:
         raise Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data)) from None
+
+
+def id_at_an_end(data: bytes) -> bytes:
+    """The id of a request that cannot be read, if its first or last bytes tell it for certain."""
+    from portico.protocol.salvage import id_at_an_end as found  # seldom needed, slow to load
+
+    return found(data)
 
 
 def _decode(data: bytes) -> Envelope | list[bytes]:

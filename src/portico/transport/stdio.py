@@ -10,10 +10,9 @@ from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.again import Again
-from portico.protocol.codec import error_response
+from portico.protocol.codec import error_response, id_at_an_end
 from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import CR, LF, LineReader, one_line
-from portico.protocol.salvage import id_at_an_end
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint, Express, stopped
 
