@@ -1,8 +1,7 @@
 """What a log may say of a call: who, what and how it went, and never a value."""
 
 import time
-from functools import lru_cache
-from itertools import islice
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -24,8 +23,12 @@ class _Result(Struct):
     isError: bool = False  # noqa: N815  (a field of the wire)
 
 
-class _Params(Struct):
+class _Params(Struct, frozen=True):
     arguments: Any = None
+
+
+class _Within(Struct):
+    arguments: _Params = _Params()
 
 
 class _Info(Struct):
@@ -34,18 +37,24 @@ class _Info(Struct):
 
 _read_result = msgspec.json.Decoder(_Result).decode
 _read_params = msgspec.json.Decoder(_Params).decode
+_read_within = msgspec.json.Decoder(_Within).decode
 _read_info = msgspec.json.Decoder(_Info).decode
 
 
 def stamp(now: float) -> str:
     """A moment as logs write it, in UTC."""
     second = int(now)
-    return "%s.%03dZ" % (_second(second), (now - second) * 1e3)  # noqa: UP031  (half the time)
+    return _second(second) + _thousandths()[int((now - second) * 1e3)]
 
 
 @lru_cache(maxsize=2)
 def _second(now: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+
+
+@cache
+def _thousandths() -> tuple[str, ...]:
+    return tuple(f".{number:03}Z" for number in range(1000))
 
 
 def outcome(request: Request, response: Response | None) -> str:
@@ -87,14 +96,15 @@ def plain(uri: str) -> str:
     return f"{path}?..." if mark else path
 
 
-def arguments(params: bytes, within: str = "") -> str:
-    """The shape of a call's arguments; of those `within` one of them, where a call is in a call."""
+def arguments(params: bytes, within: bool = False) -> str:
+    """The shape of a call's arguments; `within` them of those of the call that they are."""
     try:
-        given = _read_params(params or b"{}").arguments
-        if within and isinstance(given, dict):
-            given = given.get(within)
+        if within:
+            given = _read_within(params or b"{}").arguments.arguments
             if isinstance(given, str):  # some models write the object as a string
                 given = msgspec.json.decode(given)
+        else:
+            given = _read_params(params or b"{}").arguments
     except (msgspec.DecodeError, RecursionError):
         return "?"
     return shape(given) if given is not None else ""
@@ -105,12 +115,13 @@ def shape(value: Any, depth: int = 0) -> str:
     if isinstance(value, dict):
         if depth >= _MOST_DEPTH:
             return f"object[{len(value)}]"
+        few = len(value) <= _MOST_KEYS
         fields = [
             f"{_key(key) if len(key) <= _MOST_KEY else '?'}:"
             f"{_TYPES.get(type(of)) or shape(of, depth + 1)}"
-            for key, of in islice(value.items(), _MOST_KEYS)
+            for key, of in (value.items() if few else list(value.items())[:_MOST_KEYS])
         ]
-        return f"{{{','.join([*fields, '...'] if len(value) > _MOST_KEYS else fields)}}}"
+        return f"{{{','.join(fields)}}}" if few else f"{{{','.join(fields)},...}}"
     if isinstance(value, list):
         kinds = {shape(of, depth + 1) for of in value[:_MOST_KEYS]}
         kind = kinds.pop() if len(kinds) == 1 else "any"

@@ -214,8 +214,7 @@ def _told(call: _Call) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
-        within = "arguments" if call.asked == metatools.EXECUTE else ""
-        shape = callwords.arguments(call.params, within)
+        shape = callwords.arguments(call.params, within=call.asked == metatools.EXECUTE)
     return _CallLine(
         time=callwords.stamp(call.at),
         client=callwords.client(call.meta, call.session),
@@ -223,7 +222,7 @@ def _told(call: _Call) -> _CallLine:
         tool=callwords.plain(call.name)[: callwords.MOST_WORD],
         method=call.method,
         outcome=call.outcome,
-        ms=round(call.took_s * 1e3, 1),
+        ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,
     )
 

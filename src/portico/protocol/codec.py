@@ -95,7 +95,10 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
     if len(data) > MAX_NESTING and data.count(b"{") + data.count(b"[") > MAX_NESTING:
         _check_depth(data)
     try:
-        return _decode(data)
+        return _envelope(data) if data[:1] == b"{" else _decode(data)
+    except msgspec.ValidationError as error:
+        # It stopped at the first field that is wrong; what follows may not even be JSON.
+        raise _no_message(data, error) from None
     except msgspec.DecodeError as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}", _id_despite_surrogates(data)) from None
     except RecursionError:
@@ -110,15 +113,20 @@ def id_at_an_end(data: bytes) -> bytes:
 
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
+    if data.lstrip(b" \t\r\n").startswith(b"["):
+        return [bytes(member) for member in _members(data)]
+    return _envelope(data)
+
+
+def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
+    """What is wrong with JSON that is no message, or no JSON either."""
     try:
-        if not data.startswith(b"{") and data.lstrip(b" \t\r\n").startswith(b"["):
-            return [bytes(member) for member in _members(data)]
-        return _envelope(data)
-    except msgspec.ValidationError as error:
-        # It stopped at the first field that is wrong; what follows may not even be JSON.
         _anything(data)
-        words = f"not a JSON-RPC message: {error}"
-        raise Malformed(INVALID_REQUEST, words, _salvaged_id(data)) from None
+    except msgspec.DecodeError as worse:
+        return Malformed(PARSE_ERROR, f"not JSON: {worse}", _id_despite_surrogates(data))
+    except RecursionError:
+        return Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data))
+    return Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged_id(data))
 
 
 def is_id(raw: bytes) -> bool:
