@@ -1,0 +1,48 @@
+"""How servers at a URL talk, but for the calls that are a test's own."""
+
+import asyncio
+
+from portico.upstream.opening import Limits
+from tests.upstream.fakes import WAIT_S, legacy, modern, result
+from tests.upstream.web_server import Asked, Talk, reply
+
+Writer = asyncio.StreamWriter
+QUICK = Limits(init_s=WAIT_S, list_s=WAIT_S, call_s=WAIT_S)
+FINE = {"content": [{"type": "text", "text": "fine"}]}
+
+
+def modern_server(call: Talk) -> Talk:
+    """Answers discovery and lists; calls are the test's own."""
+
+    async def talk(asked: Asked, writer: Writer) -> None:
+        if asked.method == "tools/call":
+            await call(asked, writer)
+        elif asked.method == "tools/list":
+            reply(writer, 200, result(asked.message, {"tools": []}))
+        else:
+            reply(writer, 200, modern(asked.message, tools={})[0])
+
+    return talk
+
+
+def legacy_server(call: Talk, get: Talk | None = None) -> Talk:
+    """A server with sessions; calls, and the stream of its own, are the test's own."""
+
+    async def talk(asked: Asked, writer: Writer) -> None:
+        if asked.method == "initialize":
+            reply(writer, 200, legacy(asked.message, tools={})[0], mcp_session_id="s1")
+        elif asked.method == "server/discover":
+            reply(writer, 400, b"Bad Request: no session", "text/plain")
+        elif asked.verb == "GET":
+            await get(asked, writer) if get is not None else reply(writer, 405)
+        elif asked.method == "tools/call":
+            await call(asked, writer)
+        else:
+            reply(writer, 202)
+
+    return talk
+
+
+async def refuse(asked: Asked, writer: Writer) -> None:
+    """Answers nothing."""
+    reply(writer, 500)
