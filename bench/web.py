@@ -20,7 +20,7 @@ _SCRIPT = Path(__file__).with_name("wrk.lua")
 _START_S = 60.0
 
 ID = 100
-"""The first of the ids that wrk.lua uses: one in flight may not be used again in its session."""
+"""The id of requests that are sent one at a time; wrk.lua puts others in its place."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,9 @@ class WebServer:
         cpu_s = self.process.cpu_s() - before
         outcome = json.loads(run.stdout.strip().rpartition(b"\n")[2])
         requests = int(outcome["requests"])
-        if outcome["errors"] or not requests:
-            raise WrongAnswer(f"{outcome['errors']} errors in {requests} requests")
+        errors = [f"{count} {kind}" for kind, count in outcome["errors"].items() if count]
+        if errors or not requests:
+            raise WrongAnswer(f"{', '.join(errors) or 'no'} errors in {requests} requests")
         self._check_sizes(post, outcome["bytes"], requests, connections)
         return Load(requests, outcome["duration_us"] / 1e6, cpu_s / requests * 1e6)
 

@@ -1,12 +1,12 @@
 -- One request under ever new ids, given by the environment; the outcome as one line of JSON.
--- Ids have the same width, so all requests and all answers have the same size.
--- With sessions each request is of another one, and has an id of more digits: one that still waits
--- must not be used again, and among many clients one may wait long.
-local given, first, count = 100, 100, 64
+-- Ids have the same width, so all requests and all answers have the same size. There are many: one
+-- that still waits must not be used again in its session, and one whose connection is accepted
+-- last, or that is one among many clients, waits while hundreds that came later are answered.
+-- With sessions each request is of another one.
+local given, first, count = 100, 1000, 8960
 local sessions = {}
 for session in string.gmatch(os.getenv("BENCH_SESSIONS") or "", "[^\n]+") do
   sessions[#sessions + 1] = session
-  first, count = 1000, 8960
 end
 local body = os.getenv("BENCH_BODY")
 local ready, turn = {}, 0
@@ -34,7 +34,8 @@ end
 done = function(summary)
   local e = summary.errors
   io.write(string.format(
-    '\n{"requests":%d,"bytes":%d,"duration_us":%d,"errors":%d}\n',
+    '\n{"requests":%d,"bytes":%d,"duration_us":%d,'
+      .. '"errors":{"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d}}\n',
     summary.requests, summary.bytes, summary.duration,
-    e.connect + e.read + e.write + e.status + e.timeout))
+    e.connect, e.read, e.write, e.status, e.timeout))
 end
