@@ -99,6 +99,8 @@ def _options(argv: list[str]) -> _Options:
 def _parser() -> "argparse.ArgumentParser":
     import argparse
 
+    from portico.cli.door import add_door
+
     parser = argparse.ArgumentParser(
         prog="portico run",
         description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
@@ -113,29 +115,6 @@ def _parser() -> "argparse.ArgumentParser":
     parser.add_argument(
         "--handlers", metavar="FILE", help="Python file with the functions for a definitions file"
     )
-    parser.add_argument("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
-    parser.add_argument(
-        "--auth",
-        choices=("token", "none"),
-        help="want the bearer token (default), or none: on loopback only",
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="HOST[:PORT]",
-        help="a further Host to answer to, for example behind a proxy; repeatable",
-    )
+    add_door(parser.add_argument)
     parser.add_argument("--name", help="what to call the server; by default as it calls itself")
-    parser.add_argument(
-        "--drain",
-        type=_seconds,
-        metavar="SECONDS",
-        help="how long running calls may take after SIGTERM (default 30)",
-    )
     return parser
-
-
-def _seconds(text: str) -> float:
-    from portico.cli.words import seconds
-
-    return 0.0 if text == "0" else seconds(text)

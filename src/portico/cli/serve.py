@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from portico.cli.door import add_door
 from portico.cli.stderr import log_to_stderr
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Serve until the client leaves or a signal comes."""
-    options = _options(argv)
+    options = _parser().parse_args(argv)
     out = None
     if options.http is None:
         # What an import of ours might print must not reach the client.
@@ -40,14 +41,6 @@ def main(argv: list[str]) -> int:
         drain_s=drain_s,
         alone=options.alone,
     )
-
-
-def _options(argv: list[str]) -> argparse.Namespace:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.drain is not None and not 0 <= options.drain < float("inf"):
-        parser.error("--drain is a number of seconds, at least 0")
-    return options
 
 
 def _serving(options: argparse.Namespace) -> "Serving":
@@ -93,20 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         help="show tools to search with, or all tools; auto searches from 30 tools on",
     )
     over = parser.add_mutually_exclusive_group().add_argument
-    over("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
     over("--stdio", action="store_true", help="serve stdio, even if the config says HTTP")
-    add(
-        "--auth",
-        choices=("token", "none"),
-        help="want the bearer token (default), or none: on loopback only",
-    )
-    add(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="HOST[:PORT]",
-        help="a further Host to answer to, for example behind a proxy; repeatable",
-    )
+    add_door(add, http=over)
     add(
         "--alone",
         action="store_true",
@@ -118,5 +99,4 @@ def _parser() -> argparse.ArgumentParser:
         action="store_false",
         help="do not ask the servers at the start, only when they are used",
     )
-    add("--drain", type=float, metavar="S", help="for running calls after SIGTERM (default 30)")
     return parser

@@ -194,7 +194,7 @@ def _parsed(argv: list[str]) -> _Options:
         parser.error("--env and --clean-env are for commands; a URL takes --header")
     if command and options.header:
         parser.error("--header is for URLs; a command takes --env")
-    for name, least in (("instances", 1), ("max_in_flight", 1), ("queue", 0), ("drain", 0)):
+    for name, least in (("instances", 1), ("max_in_flight", 1), ("queue", 0)):
         if not getattr(options, name) >= least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}")
     options.target = options.target or command
@@ -204,6 +204,8 @@ def _parsed(argv: list[str]) -> _Options:
 def _parser() -> "argparse.ArgumentParser":
     import argparse
 
+    from portico.cli.door import add_door
+
     parser = argparse.ArgumentParser(
         prog="portico wrap",
         usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
@@ -212,18 +214,7 @@ def _parser() -> "argparse.ArgumentParser":
     )
     add = parser.add_argument
     add("target", nargs="*", metavar="URL", help="a server at a URL, instead of `-- COMMAND`")
-    add("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
-    add(
-        "--auth",
-        choices=("token", "none"),
-        help="want the bearer token (default), or none: on loopback only",
-    )
-    add(
-        "--allow-host",
-        action="append",
-        metavar="HOST[:PORT]",
-        help="a further Host to answer to, for example behind a proxy; repeatable",
-    )
+    add_door(add)
     add("--name", help="what to call the server in messages")
     _add_limits(add)
     _add_server(add)
@@ -285,4 +276,3 @@ def _add_server(add: "Callable[..., object]") -> None:
     add("--env", type=pair, action="append", metavar="K=V", help="add to its environment")
     add("--header", type=header, action="append", metavar="'K: V'", help="send with every request")
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
-    add("--drain", type=float, metavar="S", help="for running calls after SIGTERM (default 30)")

@@ -1,0 +1,40 @@
+"""The options of every command that serves: where, who may come in, and how it ends."""
+
+import argparse
+from collections.abc import Callable
+
+Add = Callable[..., object]
+"""The `add_argument` of a parser, or of a group in one."""
+
+
+def add_door(add: Add, *, http: Add | None = None) -> None:
+    """Add them; `http` adds the address, where that excludes something else."""
+    (http or add)("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    add(
+        "--auth",
+        choices=("token", "none"),
+        help="want the bearer token (default), or none: on loopback only",
+    )
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a further Host to answer to, for example behind a proxy; repeatable",
+    )
+    add(
+        "--drain",
+        type=_patience,
+        metavar="S",
+        help="how long running calls may take after SIGTERM (default 30)",
+    )
+
+
+def _patience(text: str) -> float:
+    """A time that may be none."""
+    from portico.cli.words import seconds
+
+    try:
+        return 0.0 if float(text) == 0 else seconds(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None

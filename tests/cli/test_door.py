@@ -1,0 +1,31 @@
+"""The options by which `serve`, `wrap` and `run` are told where to serve, and whom."""
+
+import pytest
+
+from portico.cli.main import main
+
+SERVING = ("serve", "wrap", "run")
+SHARED = ("--http", "--auth", "--allow-host", "--drain")
+
+
+@pytest.mark.parametrize("option", SHARED)
+def test_an_option_of_the_door_reads_the_same_wherever_it_is(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    told = []
+    for command in SERVING:
+        assert main([command, "--help"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        told += [line.split() for line in lines if line.startswith(f"  {option} ")]
+    assert len(told) == len(SERVING)
+    assert told[0] == told[1] == told[2]
+
+
+@pytest.mark.parametrize("command", SERVING)
+@pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon", ""])
+def test_a_drain_that_is_no_time_is_refused(
+    command: str, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--drain", given, "x.py"]) == 2
+    assert f"argument --drain: {given!r} is no number of seconds" in capsys.readouterr().err
