@@ -12,6 +12,7 @@ import pytest
 
 from tests.corpora.cases import LINES, Line, call, is_json, json_files, naughty_strings, opened
 from tests.corpora.cases import request as framed
+from tests.support.shared import shared
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +21,7 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 @pytest.fixture(scope="module", params=LINES)
 def running(request: pytest.FixtureRequest) -> Iterator[Line]:
+    shared("corpora")  # without it there is nothing to say, and nothing was checked
     with opened(request.param) as line:
         yield line
 
