@@ -103,7 +103,7 @@ def wrap_http(
 
     async def serve() -> int:
         door.bind()
-        wrapped = Wrapped(wrapping, alone=False)
+        wrapped = Wrapped(wrapping, alone=False, url=door.url)
         async with wrapped.running():
             await door.serve(wrapped.endpoint, drain_s=drain_s, ready=ready)
         return 0
@@ -211,6 +211,8 @@ class _Door:
         named = [host] if host not in (*_LOOPBACK, *_ANYWHERE) else []
         self._hosts = [*named, *hosts]
         self._sockets: list[socket] = []
+        self.url = ""
+        """Where clients find it, once it is bound."""
 
     def bind(self) -> None:
         """Have the address; UsageError if it cannot be had."""
@@ -222,6 +224,9 @@ class _Door:
             raise UsageError(
                 f"cannot serve at {self._address}: {error.strerror or error}"
             ) from None
+        host = _ANYWHERE.get(self._host, self._host)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._sockets[0].getsockname()[1]}/mcp"
 
     async def serve(
         self,
@@ -241,10 +246,8 @@ class _Door:
         from portico.transport.limits import Limits
         from portico.transport.web import serve_http as over_http
 
-        def told(bound: int) -> None:
-            host = _ANYWHERE.get(self._host, self._host)
-            shown = f"[{host}]" if ":" in host else host
-            (ready or _say)(f"http://{shown}:{bound}/mcp", self._token)
+        def told(_: int) -> None:
+            (ready or _say)(self.url, self._token)
             if self._host in _ANYWHERE and not self._hosts:
                 report("others get in by a name that --allow-host gives; there is none")
 

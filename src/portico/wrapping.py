@@ -41,9 +41,11 @@ class Wrapping(Struct, frozen=True):
 class Wrapped:
     """One upstream behind its doorway, from start to end."""
 
-    def __init__(self, wrapping: Wrapping, *, alone: bool) -> None:
-        """`alone` for a single client: without anything to offer, there is no point in staying."""
+    def __init__(self, wrapping: Wrapping, *, alone: bool, url: str = "") -> None:
+        """`alone` for a single client: without anything to offer, there is no point in staying;
+        `url` is where the others find it."""
         self._wrapping = wrapping
+        self._url = url
         self.stop = asyncio.Event()
         """Set when there is no point in serving any more."""
         self.failure: McpError | None = None
@@ -114,7 +116,7 @@ class Wrapped:
 
     def _status(self) -> dict[str, Any]:
         tasks = len(asyncio.all_tasks())
-        return {"pid": os.getpid(), "tasks": tasks, **self.upstream.status()}
+        return {"pid": os.getpid(), "url": self._url, "tasks": tasks, **self.upstream.status()}
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

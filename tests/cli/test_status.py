@@ -19,6 +19,7 @@ from portico.cli.status import span
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.rigs.running import bad
 from tests.support.running import WAIT_S
+from tests.wrap.crowd import Served
 from tests.wrap.standing import Standing, until
 
 
@@ -105,6 +106,21 @@ def test_a_gateway_over_http_is_shown_too(home: Path) -> None:
         assert told(home)[0]["pid"] == gateway.process.pid
     (after,) = told(home, "--config", str(home / "portico.toml"))
     assert after["running"] is False
+
+
+@pytest.mark.slow
+def test_a_wrap_over_http_is_shown_with_its_url(home: Path) -> None:
+    wrap = Served(home / "home", "--name", "wrapped", "--", *bad("stdio", "plain"))
+    try:
+        until(lambda: portico(home, "status").returncode == 0, "it cannot be asked")
+        (alone,) = told(home)
+        text = portico(home, "status").stdout
+    finally:
+        wrap.stop()
+    url = f"http://127.0.0.1:{wrap.port}/mcp"
+    assert alone["url"] == url
+    assert [one["server"] for one in alone["servers"]] == ["wrapped"]
+    assert text.startswith(f"wrap: process {wrap.process.pid}, {url}\n")
 
 
 def watching(home: Path, *words: str, out: int, term: str = "xterm") -> "subprocess.Popen[bytes]":

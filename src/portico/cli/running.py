@@ -22,10 +22,11 @@ class Portico(Struct):
 
     @property
     def servers(self) -> list[dict[str, Any]]:
-        """How each server behind it fares."""
+        """How each server behind it fares, and then those that are switched off."""
         several = self.told.get("servers")
         if isinstance(several, list):
-            return [one for one in several if isinstance(one, dict)]
+            off = [{"server": name, "state": "disabled"} for name in self.told.get("disabled", ())]
+            return [*(one for one in several if isinstance(one, dict)), *off]
         return [_alone(self.told)] if "server" in self.told else []
 
     @property
@@ -39,15 +40,17 @@ class Portico(Struct):
         if not self.is_running:
             return f"not running: {self.told.get('config')}, as far as is known"
         process = f"process {self.told.get('pid')}"
+        url = [str(self.told["url"])] if self.told.get("url") else []
         gateway = self.told.get("gateway")
         if not isinstance(gateway, dict):
-            return f"wrap: {process}" if "server" in self.told else process
+            return ", ".join([f"wrap: {process}" if "server" in self.told else process, *url])
         from portico.cli.render import counted
         from portico.cli.status import span
 
         parts = [
             f"serve: {process}",
             str(self.told.get("config")),
+            *url,
             counted(gateway.get("tools"), "tools"),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
             f"up {span(gateway.get('uptime_s'))}",
@@ -125,10 +128,7 @@ def _known(path: str) -> dict[str, Any]:
     told = known(config, __version__)
     for one in told["servers"]:
         one.update(state="not running", starts=None)
-    off = [{"server": name, "state": "disabled"} for name in config.servers]
-    shown = {one["server"] for one in told["servers"]}
-    told["servers"] += [one for one in off if one["server"] not in shown]
-    return {"config": config.path, **told}
+    return {"config": config.path, "disabled": config.disabled, **told}
 
 
 def _alone(told: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _alone(told: dict[str, Any]) -> dict[str, Any]:
     failing = told.get("breaker") == "open"
     lists = told.get("lists") or {}
     return {
-        **{key: value for key, value in told.items() if key not in ("ok", "pid", "tasks")},
+        **{key: value for key, value in told.items() if key not in ("ok", "pid", "tasks", "url")},
         "state": "failing" if failing else ", ".join(states) or "not started",
         "tools": lists.get("tools", 0),
         "pending": not lists,

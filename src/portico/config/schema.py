@@ -128,6 +128,11 @@ class Config(Struct, frozen=True, kw_only=True):
     variables: frozenset[str] = frozenset()
     """The names of those that were looked up in the environment."""
 
+    @property
+    def disabled(self) -> list[str]:
+        """The servers that are switched off."""
+        return [name for name, server in self.servers.items() if not server.enabled]
+
     def __repr__(self) -> str:
         return f"Config({self.path!r}, servers={list(self.servers)!r})"
 
