@@ -84,12 +84,19 @@ async def test_giving_up_a_modern_call_closes_its_stream() -> None:
 
 
 async def test_a_legacy_session_is_kept_named_and_ended() -> None:
+    listens = asyncio.Event()
+
     async def call(asked: Asked, writer: Writer) -> None:
         reply(writer, 200, result(asked.message, FINE))
 
-    async with web_server(legacy_server(call)) as server:
+    async def get(asked: Asked, writer: Writer) -> None:
+        listens.set()
+        reply(writer, 405)
+
+    async with web_server(legacy_server(call, get)) as server:
         async with await connect(Url(server.url)) as client:
             assert await client.call_tool("t") == FINE
+            await asyncio.wait_for(listens.wait(), WAIT_S)
         seen = {asked.method: asked.headers for asked in server.asked}
     assert "mcp-session-id" not in seen["initialize"]
     assert "mcp-protocol-version" not in seen["initialize"]

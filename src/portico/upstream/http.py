@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
-import httpx2
+from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.http_sse import HttpSse
+from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
+from portico.upstream.trouble import Trouble
 from portico.upstream.web import Broken, Site, Web, is_stream
 from portico.upstream.wire import Outgoing, Receiver
 
@@ -21,6 +24,7 @@ _MAX_IDLE_RESUMES = 3
 _SERVER_FAULT = 500
 _HEAR_S = 0.5
 """How long others may take to hear that their session is gone, once one has heard it."""
+_NO_RESULT = "ended its answer before its result"
 _LINGER_S = 1.0
 """How long a stream may take to end after its answer, so that its connection can be used again."""
 
@@ -37,6 +41,15 @@ class Url(Site, frozen=True):
         return HttpSse(self)
 
 
+class _Begun(Struct, frozen=True):
+    """A request that went out, and needs nobody to wait for it until its answer is there."""
+
+    message: Outgoing
+    sent: Mapping[str, str]
+    """The headers it went out with."""
+    response: Response
+
+
 class StreamableHttp:
     """Each message is a POST; a request's answer comes back as its body or on its stream."""
 
@@ -47,12 +60,14 @@ class StreamableHttp:
         self._site = site
         self._web: Web | None = None
         self._receiver: Receiver | None = None
+        self._begun: dict[bytes, _Begun] = {}
         self._requests: dict[bytes, asyncio.Task[None]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._parting: asyncio.Task[None] | None = None
         self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
         self._session = ""
         self._version: Version | None = None
+        self._usual: Mapping[str, str] | None = None  # the headers of a message that adds none
         self._closing = False
 
     async def open(self, receiver: Receiver) -> None:
@@ -77,13 +92,20 @@ class StreamableHttp:
         if self._parting is not None:
             self._unheard.append(message.id)
             return True
-        task = asyncio.create_task(self._request(message))
-        self._requests[message.id] = task
-        task.add_done_callback(lambda _: self._requests.pop(message.id, None))
+        web, _ = self._open_parts()
+        sent = self._headers(message)
+        response = web.begin("POST", web.url, sent, message.data, lambda _: self._came(message.id))
+        if response is None:
+            self._follow(message, sent)
+        else:
+            self._begun[message.id] = _Begun(message, sent, response)
         return True
 
     def abandon(self, id: bytes) -> None:
         """Close the request's stream, which in the modern era cancels it."""
+        begun = self._begun.pop(id, None)
+        if begun is not None:
+            begun.response.close()
         task = self._requests.get(id)
         if task is not None:
             task.cancel()
@@ -91,6 +113,7 @@ class StreamableHttp:
     def settle(self, version: Version) -> None:
         """From now on all messages name the version; a legacy server gets a stream to talk on."""
         self._version = version
+        self._usual = None
         if not version.modern:
             self._listener = asyncio.create_task(self._listen())
 
@@ -99,6 +122,8 @@ class StreamableHttp:
         if self._web is None or self._closing:
             return
         self._closing = True
+        for id in tuple(self._begun):
+            self.abandon(id)
         behind = (self._listener, self._parting)
         tasks = [*self._requests.values(), *(task for task in behind if task is not None)]
         for task in tasks:
@@ -114,11 +139,48 @@ class StreamableHttp:
                     pass
         await self._web.close()
 
-    async def _request(self, message: Outgoing) -> None:
+    def _came(self, id: bytes) -> None:
+        """There is an answer: one that is whole is taken in at once, for others a task is made."""
+        begun = self._begun.pop(id)
+        response = begun.response
+        body = response.body()
+        if body is None or not response.is_success or is_stream(response):
+            self._follow(begun.message, begun.sent, response)
+            return
         web, receiver = self._open_parts()
-        sent = self._headers(message)
         try:
-            async with web.send("POST", web.url, sent, message.data) as response:
+            self._remember_session(web, response)
+            web.check(response, body)
+            if body.strip():
+                receiver.received(body, id)
+            if receiver.waits(id):
+                receiver.failed(id, web.failure(_NO_RESULT, "closed"))
+        except Broken as broken:
+            receiver.failed(id, broken.failure)
+        except Exception as error:  # as below
+            receiver.failed(id, web.failure(f"could not be asked: {error!r}"))
+            raise
+
+    def _follow(
+        self, message: Outgoing, sent: Mapping[str, str], response: Response | None = None
+    ) -> None:
+        """Have a task wait for an answer, and send the request if that is still to be done."""
+        task = asyncio.create_task(self._request(message, sent, response))
+        self._requests[message.id] = task
+
+        def over(_: asyncio.Task[None]) -> None:
+            self._requests.pop(message.id, None)
+            if response is not None:  # it may have been cancelled before it began
+                response.close()
+
+        task.add_done_callback(over)
+
+    async def _request(
+        self, message: Outgoing, sent: Mapping[str, str], begun: Response | None
+    ) -> None:
+        web, receiver = self._open_parts()
+        try:
+            async with web.send("POST", web.url, sent, message.data, begun) as response:
                 self._remember_session(web, response)
                 if is_stream(response):
                     reader = EventReader(self._site.max_message)
@@ -130,7 +192,7 @@ class StreamableHttp:
                     reader = None
             if reader is not None and not (self._version and self._version.modern):
                 await self._resume(reader, message.id, is_whole)
-            receiver.failed(message.id, web.failure("ended its answer before its result", "closed"))
+            receiver.failed(message.id, web.failure(_NO_RESULT, "closed"))
         except Broken as broken:
             failure = broken.failure
             if failure.status == 404 and self._session and SESSION_HEADER in sent:
@@ -150,6 +212,10 @@ class StreamableHttp:
     async def _part(self) -> None:
         """Begin anew with what has not run; the rest may be half done, and is not repeated."""
         web, receiver = self._open_parts()
+        for begun in tuple(self._begun.values()):
+            del self._begun[begun.message.id]
+            begun.response.follow()
+            self._follow(begun.message, begun.sent, begun.response)
         others = {task for id, task in self._requests.items() if id not in self._unheard}
         if others:
             await asyncio.wait(others, timeout=_HEAR_S)
@@ -158,7 +224,7 @@ class StreamableHttp:
             receiver.failed(id, web.failure(why, "session", 404))
         receiver.lost(web.failure(why, "closed", 404))
 
-    async def _read(self, response: httpx2.Response, reader: EventReader, id: bytes) -> bool:
+    async def _read(self, response: Response, reader: EventReader, id: bytes) -> bool:
         """Take in a stream until it ends, or soon after its request has been answered; False if it
         was cut, but can be taken up where it was."""
         web, receiver = self._open_parts()
@@ -166,7 +232,7 @@ class StreamableHttp:
         reader.begin()
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in response.aiter_raw():
+                async for chunk in response.chunks():
                     for event in reader.feed(chunk):
                         if event.kind == "message":
                             receiver.received(event.data, id)
@@ -174,7 +240,7 @@ class StreamableHttp:
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
         except TimeoutError:
             pass
-        except httpx2.TransportError:
+        except Trouble:
             if not reader.last_id or (self._version and self._version.modern):
                 raise
             return False
@@ -224,8 +290,10 @@ class StreamableHttp:
             barren = 0 if reader.count > before else barren + 1
             await asyncio.sleep(min(pause, _MAX_RETRY_S))
 
-    def _headers(self, message: Outgoing) -> dict[str, str]:
-        return {**self._common(), **_JSON, **message.headers}
+    def _headers(self, message: Outgoing) -> Mapping[str, str]:
+        if self._usual is None:
+            self._usual = {**self._common(), **_JSON}
+        return {**self._usual, **message.headers} if message.headers else self._usual
 
     def _common(self) -> dict[str, str]:
         headers = {SESSION_HEADER: self._session} if self._session else {}
@@ -233,14 +301,17 @@ class StreamableHttp:
             headers[VERSION_HEADER] = self._version.text
         return headers
 
-    def _remember_session(self, web: Web, response: httpx2.Response) -> None:
+    def _remember_session(self, web: Web, response: Response) -> None:
         if self._version is not None and self._version.modern:
             return
         session = response.headers.get(SESSION_HEADER, self._session)
+        if session == self._session:
+            return
         # "The session ID MUST only contain visible ASCII characters": no header could name it.
         if not (session.isascii() and session.isprintable()):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
         self._session = session
+        self._usual = None
 
     def _open_parts(self) -> tuple[Web, Receiver]:
         assert self._web is not None

@@ -1,15 +1,14 @@
 """An upstream at a URL by the transport of 2024-11-05: events in, a second URL to post to."""
 
 import asyncio
-import contextlib
 from typing import Any
-
-import httpx2
 
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.sse import Event, EventReader
+from portico.upstream.trouble import Unfit
 from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
+from portico.upstream.weburl import join, parse
 from portico.upstream.wire import Failure, Outgoing, Receiver
 
 
@@ -95,7 +94,7 @@ class HttpSse:
                     raise Broken(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
                 reader = EventReader(self._site.max_message)
-                async for chunk in response.aiter_raw():
+                async for chunk in response.chunks():
                     for event in reader.feed(chunk):
                         self._take(event)
             failure = web.failure("closed its stream", "closed")
@@ -116,11 +115,13 @@ class HttpSse:
         if event.kind == "message":
             self._receiver.received(event.data)
         elif event.kind == "endpoint" and not self._endpoint.done():
-            here = httpx2.URL(self._web.url)
-            with contextlib.suppress(httpx2.InvalidURL):
-                there = here.join(event.data.decode(errors="replace").strip())
-                # Elsewhere could be anybody's: our token stays with the origin it is for.
-                if (here.scheme, here.netloc) != (there.scheme, there.netloc):
-                    why = f"wants messages posted to {there}, which is not its own origin"
-                    raise Broken(self._web.failure(why, "http"))
-                self._endpoint.set_result(str(there))
+            try:
+                url = join(self._web.url, event.data.decode(errors="replace").strip())
+                there = parse(url)
+            except Unfit:
+                return
+            # Elsewhere could be anybody's: our token stays with the origin it is for.
+            if there.origin != parse(self._web.url).origin:
+                why = f"wants messages posted to {there}, which is not its own origin"
+                raise Broken(self._web.failure(why, "http"))
+            self._endpoint.set_result(url)

@@ -2,15 +2,18 @@
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import httpx2
 from msgspec import Struct
 
 from portico.upstream.headers import unfit_header
+from portico.upstream.pool import Pool
+from portico.upstream.response import Response
 from portico.upstream.sse import TooLong
+from portico.upstream.trouble import Trouble, Unfit
+from portico.upstream.weburl import join, parse
 from portico.upstream.wire import MAX_MESSAGE, Failure
 
 CONNECT_S = 10.0
@@ -64,41 +67,57 @@ class Web:
         self.url = site.url
         self._loopback = is_loopback(site.url)
         self._token = site.token
-        self._client = httpx2.AsyncClient(
-            # Identity, so that what is counted is what arrives: there is no bomb to unpack.
-            headers={"accept-encoding": "identity", "user-agent": "portico", **site.headers},
-            timeout=httpx2.Timeout(None, connect=CONNECT_S),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            follow_redirects=False,
-            # What is meant for this machine does not go through a proxy.
-            trust_env=not self._loopback,
-        )
+        # What is meant for this machine does not go through a proxy.
+        self._pool = Pool(site.headers, CONNECT_S, is_direct=self._loopback)
 
     @asynccontextmanager
     async def send(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
-    ) -> AsyncGenerator[httpx2.Response, None]:
-        """One request; all that goes wrong with it, to the end of its answer, raises Broken."""
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        begun: Response | None = None,
+    ) -> AsyncGenerator[Response, None]:
+        """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
+        raises Broken."""
         for _ in range(MAX_REDIRECTS + 1):
-            shown = {"authorization": f"Bearer {self._token}"} if self._token else {}
             try:
-                async with self._client.stream(
-                    method, url, headers={**headers, **shown}, content=content
-                ) as response:
+                response = begun or await self._pool.ask(method, url, self._with(headers), content)
+                begun = None
+                try:
+                    await response.head()
                     if response.is_success:
                         yield response
                         return
-                    if 300 <= response.status_code < 400:
+                    if 300 <= response.status < 400:
                         url = self._redirected(response, url)
                         continue
-                    if response.status_code == 401 and self._show_spare():
+                    if response.status == 401 and self._show_spare():
                         continue
                     raise Broken(await self._refusal(response))
+                finally:
+                    response.close()
             except TooLong as error:
                 raise Broken(self.failure(str(error), "too_large")) from None
-            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-                raise Broken(self.failure(_network(error), "network")) from None
+            except Trouble as trouble:
+                raise Broken(self.failure(str(trouble), "network")) from None
         raise Broken(self.failure("redirects in circles", "http"))
+
+    def begin(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        ready: Callable[[Response], None],
+    ) -> Response | None:
+        """A request, if it can go out without waiting; `ready` has what came of it, and `send` goes
+        on from there."""
+        try:
+            return self._pool.begin(method, url, self._with(headers), content, ready)
+        except Unfit:
+            return None  # as `send` will say
 
     async def tell(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         """Post what nobody answers; raises Broken, also if it is not accepted in time."""
@@ -112,9 +131,15 @@ class Web:
             why = f"did not accept a message within {ACCEPT_S:g} s"
             raise Broken(self.failure(why, "timeout")) from None
 
-    async def body(self, response: httpx2.Response) -> bytes:
+    async def body(self, response: Response) -> bytes:
         """The whole body, within the limit."""
         return await self._bounded(response, self.site.max_message)
+
+    def check(self, response: Response, body: bytes) -> None:
+        """Refuse a whole body that is packed or too long."""
+        self.check_plain(response)
+        if len(body) > self.site.max_message:
+            raise self._too_long(response, self.site.max_message)
 
     def failure(self, why: str, kind: str = "failed", status: int | None = None) -> Failure:
         """A failure of this site."""
@@ -122,19 +147,21 @@ class Web:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._pool.close()
 
-    def _redirected(self, response: httpx2.Response, url: str) -> str:
-        target = httpx2.URL(url).join(response.headers.get("location", ""))
+    def _with(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
+
+    def _redirected(self, response: Response, url: str) -> str:
+        following = join(url, response.headers.get("location", ""))
+        target = parse(following)
         # 301 and 302 may turn a POST into a GET, so only their successors are followed.
-        if response.status_code not in (307, 308) or not _same_origin(httpx2.URL(url), target):
-            why = (
-                f"redirects to {target} (HTTP {response.status_code}): use that URL if you trust it"
-            )
-            raise Broken(self.failure(why, "http", response.status_code))
+        if response.status not in (307, 308) or target.origin != parse(url).origin:
+            why = f"redirects to {target} (HTTP {response.status}): use that URL if you trust it"
+            raise Broken(self.failure(why, "http", response.status))
         if url == self.url:
-            self.url = str(target)
-        return str(target)
+            self.url = following
+        return following
 
     def _show_spare(self) -> bool:
         if self._token or not self.site.spare_token or not self._loopback:
@@ -142,40 +169,43 @@ class Web:
         self._token = self.site.spare_token
         return True
 
-    async def _refusal(self, response: httpx2.Response) -> Failure:
+    async def _refusal(self, response: Response) -> Failure:
         body = await self._bounded(response, MAX_ERROR_BODY, cut=True)
         return Failure(
             server=self.site.name,
-            why=_meaning(response.status_code, response.reason_phrase, bool(self._token)),
+            why=_meaning(response.status, response.reason, bool(self._token)),
             kind="http",
-            status=response.status_code,
+            status=response.status,
             body=body,
         )
 
-    async def _bounded(self, response: httpx2.Response, limit: int, cut: bool = False) -> bytes:
+    async def _bounded(self, response: Response, limit: int, cut: bool = False) -> bytes:
         if not cut:
             self.check_plain(response)
         parts: list[bytes] = []
         size = 0
-        async for chunk in response.aiter_raw():
+        async for chunk in response.chunks():
             parts.append(chunk)
             size += len(chunk)
             if size > limit:
                 if cut:
                     break
-                why = f"sent a message longer than {limit} bytes"
-                raise Broken(self.failure(why, "too_large", response.status_code))
+                raise self._too_long(response, limit)
         return b"".join(parts)[:limit]
 
-    def check_plain(self, response: httpx2.Response) -> None:
+    def _too_long(self, response: Response, limit: int) -> Broken:
+        why = f"sent a message longer than {limit} bytes"
+        return Broken(self.failure(why, "too_large", response.status))
+
+    def check_plain(self, response: Response) -> None:
         """Refuse what is packed: we did not ask for it, and could not bound it."""
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             why = f"sent its answer packed with {encoding[:40]}, which it was asked not to do"
-            raise Broken(self.failure(why, "http", response.status_code))
+            raise Broken(self.failure(why, "http", response.status))
 
 
-def is_stream(response: httpx2.Response) -> bool:
+def is_stream(response: Response) -> bool:
     """True for a stream of events."""
     kind: str = response.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower() == "text/event-stream"
@@ -188,20 +218,6 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
-
-
-def _network(error: Exception) -> str:
-    if isinstance(error, httpx2.ConnectTimeout):
-        return f"does not accept the connection within {CONNECT_S:g} s"
-    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
-        return f"cannot be asked: {error}"
-    if isinstance(error, httpx2.ConnectError):
-        return f"cannot be reached: {error}"
-    return f"broke the connection: {str(error) or type(error).__name__}"
 
 
 def _meaning(status: int, phrase: str, token_shown: bool) -> str:

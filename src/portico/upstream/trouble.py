@@ -1,0 +1,45 @@
+"""Why an HTTP request came to nothing, in words that follow the name of its server.
+
+Trouble
+├── Unfit         it could not even be asked: its URL, a header, or the way to it
+├── Unreachable   nobody was there, or not who was meant
+└── Snapped       the connection broke before the answer was whole, or what came was no answer
+"""
+
+
+class Trouble(Exception):
+    """What ended a request."""
+
+
+class Unfit(Trouble):
+    """Nothing was sent, and nothing could be."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"cannot be asked: {why}")
+
+
+class Unreachable(Trouble):
+    """No connection came about."""
+
+    @classmethod
+    def because(cls, why: str) -> "Unreachable":
+        """A connection was refused, or nobody knows the way."""
+        return cls(f"cannot be reached: {why}")
+
+    @classmethod
+    def in_time(cls, seconds: float) -> "Unreachable":
+        """Nobody said yes or no."""
+        return cls(f"does not accept the connection within {seconds:g} s")
+
+
+class Snapped(Trouble):
+    """What was sent may have arrived, and may have been done."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"broke the connection: {why}")
+
+
+def words(error: Exception) -> str:
+    """What the system says of an error, without its number."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error) or type(error).__name__
