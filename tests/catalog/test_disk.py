@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -151,6 +152,20 @@ def test_a_definition_is_known_since_it_was_first_seen_as_it_is(shop: Shop) -> N
             "name 1": Seen(fingerprint(b'{"name":"changed"}'), 2000.0, 2000.0),
         }
     }
+
+
+def test_a_large_catalog_is_kept_in_little_more_memory_than_its_file_needs(shop: Shop) -> None:
+    text = b"x" * 10_000
+    large = facts_of(*(b'{"name": "tool %d", "description": "%s"}' % (n, text) for n in range(300)))
+    for _ in range(2):  # also when there is an older one to compare it with
+        tracemalloc.start()
+        try:
+            assert shop.store.save(KEY, large)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+        assert peak < 3 * shop.file.stat().st_size
 
 
 def test_a_fingerprint_tells_apart_what_readers_may_tell_apart() -> None:

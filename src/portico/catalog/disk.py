@@ -18,6 +18,7 @@ from portico.catalog.document import (
     Seen,
     facts_in,
     opened,
+    renewed,
     written,
 )
 from portico.catalog.facts import Facts
@@ -71,8 +72,9 @@ class Store:
         if isinstance(older, Refused):
             return False
         try:
-            data = written(facts, older, self._clock())
-            self._write(key, data)
+            document = renewed(facts, older, self._clock())
+            del older  # a large one need not be in memory twice
+            self._write(key, written(document, facts))
         except (OSError, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
             return False

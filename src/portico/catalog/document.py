@@ -126,8 +126,8 @@ def facts_in(document: Document) -> Facts:
     )
 
 
-def written(facts: Facts, older: Document | None, now: float) -> bytes:
-    """The whole file; ValueError if the same facts would not come back from it."""
+def renewed(facts: Facts, older: Document | None, now: float) -> Document:
+    """The document of these facts, in which what was there before is known as long as then."""
     lists = {
         kind: _List(
             _entries(listed, older.lists.get(kind) if older else None, now),
@@ -136,19 +136,45 @@ def written(facts: Facts, older: Document | None, now: float) -> bytes:
         )
         for kind, listed in facts.lists.items()
     }
-    rest = msgspec.json.encode(
-        Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
-    )
+    return Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
+
+
+def written(document: Document, facts: Facts) -> bytes:
+    """The whole file; ValueError if the same facts would not come back from it."""
+    rest = msgspec.json.encode(document)
     header = _Header("catalog", FORMAT, blake2b(rest).hexdigest(), len(rest))
     data = msgspec.json.encode(header) + b"\n" + rest
+    del rest  # as large as the file, and so is what is made next
     if len(data) > MAX_SIZE:
         raise ValueError(f"it would have more than {MAX_SIZE} bytes")
     again = opened(data)
     if isinstance(again, Refused):
         raise ValueError(again.why)
-    if facts_in(again) != facts:
+    if not _says(again, facts):
         raise ValueError("what the upstream sent is no plain JSON")
     return data
+
+
+def _says(document: Document, facts: Facts) -> bool:
+    """True if `facts_in` would make the same of it, but without its copies of all definitions."""
+    said = (document.version, document.taken, document.introduction, document.lists.keys())
+    if said != (facts.version.text, facts.taken, Raw(facts.introduction), facts.lists.keys()):
+        return False
+    return all(_lists(document.lists[kind], listed) for kind, listed in facts.lists.items())
+
+
+def _lists(kept: _List, listed: Listed) -> bool:
+    if (kept.more, kept.page_size, len(kept.entries)) != (
+        Raw(listed.more),
+        listed.page_size,
+        len(listed.keys),
+    ):
+        return False
+    pairs = zip(listed.keys, listed.items, strict=True)
+    return all(
+        entry.key == key and entry.definition == Raw(item)
+        for entry, (key, item) in zip(kept.entries, pairs, strict=True)
+    )
 
 
 def _entries(listed: Listed, older: _List | None, now: float) -> list[_Entry]:
