@@ -47,7 +47,7 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
 
 
 def test_a_server_needs_neither_the_validator_nor_http_to_start() -> None:
-    heavy = {"jsonschema_rs", "uvicorn", "httpx2", "uvloop", "rich", "argparse", "pathlib"}
+    heavy = {"jsonschema_rs", "uvicorn", "httptools", "uvloop", "rich", "argparse", "pathlib"}
     code = """
 from portico import Server
 import portico.transport.pipes

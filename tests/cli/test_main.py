@@ -177,7 +177,7 @@ def test_arguments_from_a_closed_input_are_no_json(tmp_path: Path) -> None:
     assert run.stderr.startswith("portico: ")
 
 
-@pytest.mark.parametrize("heavy", ["argparse", "asyncio", "httpx2", "msgspec", "rich"])
+@pytest.mark.parametrize("heavy", ["argparse", "asyncio", "httptools", "msgspec", "rich"])
 def test_the_way_to_a_command_loads_nothing_heavy(heavy: str) -> None:
     code = f"import portico.cli.main, sys; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

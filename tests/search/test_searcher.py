@@ -243,7 +243,7 @@ def test_words_alone_import_nothing_heavy() -> None:
         "import sys, asyncio; from portico.search.searcher import Searcher\n"
         "searcher = Searcher(); searcher.use('1', lambda: [{'server': 'a', 'name': 'x'}])\n"
         "assert asyncio.run(searcher.search('x', 1))\n"
-        "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'httpx2'} & sys.modules.keys()\n"
+        "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'httptools'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)

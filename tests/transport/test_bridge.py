@@ -246,7 +246,7 @@ def test_a_bridge_loads_none_of_the_gateway(street: Street) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=WAIT_S
     ).stdout.split()
-    unwanted = [*(f"portico.{room}" for room in rooms), "uvicorn", "httpx2", "jsonschema_rs"]
+    unwanted = [*(f"portico.{room}" for room in rooms), "uvicorn", "httptools", "jsonschema_rs"]
     assert [name for name in unwanted if name in loaded] == []
 
 

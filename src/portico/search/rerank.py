@@ -1,6 +1,7 @@
 """A model elsewhere puts the first hits in order; whatever goes wrong, they keep their own."""
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from portico.search.providers import PROVIDERS, Provider, names_in, question
 
 if TYPE_CHECKING:
-    import httpx2
+    from portico.upstream.pool import Pool
 
 TIMEOUT_S = 0.8
 MAX_ANSWER = 256 * 1024
@@ -55,7 +56,7 @@ class Reranker:
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
-        self._client: httpx2.AsyncClient | None = None
+        self._pool: Pool | None = None
         self._failed = 0
         self._rests_until = 0.0
         self._said = ""
@@ -73,16 +74,17 @@ class Reranker:
     def prepare(self) -> None:
         """Import and open what is slow to; call it in a thread."""
         with self._lock:
-            if self._client is None and not self._off():
-                import httpx2
+            if self._pool is not None or self._off():
+                return
+            from portico.upstream.pool import Pool
+            from portico.upstream.trouble import Trouble
+            from portico.upstream.trust import tls_context
 
-                self._client = httpx2.AsyncClient(
-                    headers={"accept-encoding": "identity", "user-agent": "portico"},
-                    timeout=self._timeout_s,
-                    follow_redirects=False,
-                    # What is meant for this machine does not go through a proxy.
-                    trust_env=not _is_loopback(self._url),
-                )
+            if self._url.startswith("https:"):
+                with contextlib.suppress(Trouble):  # it will be told when it is asked
+                    tls_context()
+            # What is meant for this machine does not go through a proxy.
+            self._pool = Pool({}, self._timeout_s, is_direct=_is_loopback(self._url))
 
     async def rerank(
         self, query: str, candidates: Sequence[Candidate], limit: int
@@ -92,7 +94,7 @@ class Reranker:
             return None
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._client is None:
+                if self._pool is None:
                     await asyncio.to_thread(self.prepare)
                 names = names_in(self._provider.text(await self._ask(query, candidates, limit)))
             order = _order(names, candidates)
@@ -110,29 +112,31 @@ class Reranker:
 
     async def close(self) -> None:
         """Close its connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
 
     async def _ask(self, query: str, candidates: Sequence[Candidate], limit: int) -> bytes:
-        assert self._client is not None
+        assert self._pool is not None
         text = question(query, [one._asdict() for one in candidates], limit)
         headers = {"content-type": "application/json"}
         if key := os.environ.get(self._key_env, "").strip():
             headers |= self._provider.headers(key)
         body = self._provider.body(self._model, text)
-        async with self._client.stream(
-            "POST", self._url, content=body, headers=headers
-        ) as response:
-            if response.status_code != 200:
-                raise Unusable(f"it answered HTTP {response.status_code}")
+        response = await self._pool.ask("POST", self._url, headers, body)
+        try:
+            await response.head()
+            if response.status != 200:
+                raise Unusable(f"it answered HTTP {response.status}")
             parts: list[bytes] = []
             size = 0
-            async for part in response.aiter_raw():
+            async for part in response.chunks():
                 parts.append(part)
                 size += len(part)
                 if size > MAX_ANSWER:
                     raise Unusable(f"its answer is longer than {MAX_ANSWER} bytes")
+        finally:
+            response.close()
         return b"".join(parts)
 
     def _off(self) -> str:
