@@ -236,7 +236,7 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     assert (told["id"], told["error"]["message"]) == (1, "the server is shutting down")
     await server.stopped.wait()  # type: ignore[attr-defined]
     await wire.server.connection.idle()
-    assert wire.server.connection.running == 0
+    assert wire.server.connection.running == {}
 
 
 async def test_a_client_that_leaves_cancels_its_calls_and_hears_nothing_more(

@@ -11,13 +11,14 @@ from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
-from portico.protocol.core import Core, respond
+from portico.protocol.core import EMPTY_RESULT, Core, respond, static_answer
 from portico.protocol.methods import LISTS, TABLE, Kind
 from portico.upstream.express import Express, awaited
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
 
 Report = Callable[[Request, BaseException], None]
+_STATIC, _CALL = Kind.STATIC, Kind.CALL  # members of an enum are slow to look up
 _OURS = ("notifications/initialized", "notifications/cancelled")
 
 
@@ -54,23 +55,24 @@ class MirrorEndpoint:
             if request.method not in _OURS:
                 self._upstream.notice(request, context)
             return NOTHING
-        if request.method == "initialize":
-            return None  # what a client is offered may depend on what it says there
         meaning = TABLE.get((request.method, request.version))
-        if meaning is None or meaning.kind is not Kind.STATIC:
-            is_ping = meaning is not None and request.method == "ping"
-            return Response(id=request.id, result=b"{}") if is_ping else None
-        view = self._upstream.view(request, context)
-        if view.catalog is None or self._is_unknown_list(view, request):
+        if meaning is None:
             return None
-        return self._core(view).quick(request, context)
+        if meaning.kind is not _STATIC:
+            # Not `initialize`: what a client is offered may depend on what it says there.
+            is_ping = request.method == "ping"
+            return Response(id=request.id, result=EMPTY_RESULT) if is_ping else None
+        catalog = self._upstream.view(request, context).catalog
+        if catalog is None or _is_unknown_list(catalog, request):
+            return None
+        return static_answer(catalog, request, meaning.capability)
 
     def express(
         self, request: Request, context: Context, reply: Callable[[Response], None]
     ) -> Express | None:
         """Begin a call that only needs to be passed on; None if it has to be handled."""
         meaning = TABLE.get((request.method, request.version))
-        if meaning is None or meaning.kind is not Kind.CALL:
+        if meaning is None or meaning.kind is not _CALL:
             return None
         return self._upstream.express(meaning.capability, request, context, reply)
 
@@ -85,12 +87,12 @@ class MirrorEndpoint:
         if request.method == "initialize":
             return await self._initialize(request, context)
         view = await self._upstream.ready(request, context)
-        if self._is_unknown_list(view, request):
+        assert view.catalog is not None
+        if _is_unknown_list(view.catalog, request):
             return await self._upstream.relay(request, context)
         core = self._core(view)
         if request.method != "logging/setLevel":
             return await core.answer(request, context)
-        assert view.catalog is not None
         if not view.catalog.declares("logging"):
             return error_response(request.id, METHOD_NOT_FOUND, "method not found")
         response = await core.answer(request, context)
@@ -137,13 +139,13 @@ class MirrorEndpoint:
         ask.version = asker.version or ask.version
         return await self._upstream.relay(ask, asker)
 
-    def _is_unknown_list(self, view: View, request: Request) -> bool:
-        """True for a list that the upstream declares but that could not be had whole."""
-        kind = LISTS.get(request.method)
-        if kind is None or view.catalog is None or kind in view.catalog.facts.lists:
-            return False
-        capability = TABLE[request.method, request.version].capability
-        return view.catalog.declares(capability)
+
+def _is_unknown_list(catalog: UpstreamCatalog, request: Request) -> bool:
+    """True for a list that the upstream declares but that could not be had whole."""
+    kind = LISTS.get(request.method)
+    if kind is None or kind in catalog.facts.lists:
+        return False
+    return catalog.declares(TABLE[request.method, request.version].capability)
 
 
 class _Hello(Struct):

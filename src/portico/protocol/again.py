@@ -1,7 +1,7 @@
 """Reads lines as `inbound.read` does, and one that differs from an earlier one only in its id at
 once: clients ask for the same few lists again and again."""
 
-from copy import copy
+from msgspec.structs import replace
 
 from portico.model.message import Request
 from portico.model.version import Version
@@ -25,20 +25,20 @@ class Again:
         if len(line) > _LONGEST or (line.find(_LIST) < 0 and line.find(_DISCOVER) < 0):
             return read(line, assumed)
         before, _, rest = line.partition(_ID)
-        id, _, after = rest.partition(b",")
+        id, comma, after = rest.partition(b",")
+        if not comma:  # the last of all, as some clients have it
+            id, _, after = rest.partition(b"}")
         # A number spelled as JSON spells it, and nothing around it.
         if not id.isdigit() or id[0] == 48:
             return read(line, assumed)
-        known = self._known.get((before, after, assumed))
+        known = self._known.get((before, comma + after, assumed))
         if known is not None:
-            request = copy(known)
-            request.id = id
-            return request
+            return replace(known, id=id)
         inbound = read(line, assumed)
         if isinstance(inbound, Request) and _is_safe(inbound, id, before, after):
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[before, after, assumed] = copy(inbound)
+            self._known[before, comma + after, assumed] = replace(inbound)
         return inbound
 
 

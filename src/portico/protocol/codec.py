@@ -131,9 +131,7 @@ def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
 
 def is_id(raw: bytes) -> bool:
     """True for a string or an integer; null, fractions and everything else are no ids."""
-    if raw[:1] == b'"':
-        return True
-    return raw.isdigit() or (raw[:1] == b"-" and raw[1:].isdigit())
+    return raw.isdigit() or raw[:1] == b'"' or (raw[:1] == b"-" and raw[1:].isdigit())
 
 
 def error_response(

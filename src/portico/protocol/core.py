@@ -29,6 +29,7 @@ from portico.protocol.methods import KNOWN, LISTS, TABLE, Kind
 T = TypeVar("T")
 
 EMPTY_RESULT = b"{}"
+_STATIC = Kind.STATIC  # members of an enum are slow to look up
 
 
 class Statics(Protocol):
@@ -96,10 +97,10 @@ class Core:
         meaning = TABLE.get((request.method, request.version))
         if meaning is None:
             return NOTHING if not request.id else None
+        if meaning.kind is _STATIC and request.id:
+            return static_answer(self._catalog(), request, meaning.capability)
         if meaning.kind is Kind.NOTICE or not request.id:
             return _not_found(request) if request.id else NOTHING
-        if meaning.kind is Kind.STATIC:
-            return self._static(request, meaning.capability)
         if request.method == "initialize":
             return self._initialize(request, context)
         if request.method == "ping":
@@ -127,17 +128,6 @@ class Core:
             if mismatch is not None:
                 return mismatch
         return await self._beyond(request, context)
-
-    def _static(self, request: Request, capability: str) -> Response:
-        catalog = self._catalog()
-        if not capability:
-            return Response(id=request.id, result=catalog.discovery(request.version))
-        if capability not in catalog.kinds:
-            return _not_found(request)
-        page = catalog.page(LISTS[request.method], request.version, request.cursor)
-        if page is None:
-            return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
-        return Response(id=request.id, result=page)
 
     def _initialize(self, request: Request, context: Context) -> Response:
         try:
@@ -219,6 +209,18 @@ _OWN: dict[str, Callable[[Core, Request, Context], Awaitable[Response]]] = {
     "resources/unsubscribe": Core._subscribe,
     "subscriptions/listen": Core._listen,
 }
+
+
+def static_answer(catalog: Statics, request: Request, capability: str) -> Response:
+    """The answer from the catalog's ready bytes; it needs this capability, if any."""
+    if not capability:
+        return Response(id=request.id, result=catalog.discovery(request.version))
+    if capability not in catalog.kinds:
+        return _not_found(request)
+    page = catalog.page(LISTS[request.method], request.version, request.cursor)
+    if page is None:
+        return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
+    return Response(id=request.id, result=page)
 
 
 async def respond(

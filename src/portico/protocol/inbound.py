@@ -42,8 +42,19 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
     except Malformed as bad:
         version = assumed or LATEST_LEGACY
         return Refused(error_response(bad.id, bad.code, bad.message, version=version), version)
-    if isinstance(message, Envelope):
-        return _sort(message, assumed, headers)
+    if not isinstance(message, Envelope):
+        return _batch(message, assumed, headers)
+    if not message.method and (message.result or message.error) and message.id:
+        return Answer(bytes(message.id), bytes(message.result), bytes(message.error))
+    admitted = admit(message, assumed, headers)
+    if isinstance(admitted, Rejection):
+        return refuse(bytes(message.id), admitted, assumed, bool(message.method))
+    return admitted
+
+
+def _batch(
+    message: list[bytes], assumed: Version | None, headers: Mapping[str, str] | None
+) -> Refused | list[Request | Answer | Refused]:
     if assumed is not Version.V2025_03_26:
         refusal = "a batch is only allowed in protocol version 2025-03-26"
     elif not message:
@@ -67,17 +78,6 @@ def _member(
     else:
         return inbound
     return Refused(error_response(id, INVALID_REQUEST, refusal, version=assumed), assumed)
-
-
-def _sort(
-    envelope: Envelope, assumed: Version | None, headers: Mapping[str, str] | None
-) -> Request | Answer | Refused:
-    if not envelope.method and (envelope.result or envelope.error) and envelope.id:
-        return Answer(bytes(envelope.id), bytes(envelope.result), bytes(envelope.error))
-    admitted = admit(envelope, assumed, headers)
-    if isinstance(admitted, Rejection):
-        return refuse(bytes(envelope.id), admitted, assumed, bool(envelope.method))
-    return admitted
 
 
 def refuse(

@@ -58,10 +58,10 @@ def admit(
     been initialised. `headers` is None where the transport has none.
     """
     # 1. A JSON-RPC 2.0 request or notification.
-    id = bytes(envelope.id)
+    id, method = bytes(envelope.id), envelope.method
     if envelope.jsonrpc != "2.0":
         return Rejection(INVALID_REQUEST, 'jsonrpc must be "2.0"')
-    if not envelope.method:
+    if not method:
         return Rejection(INVALID_REQUEST, "a request needs a method")
     if id and not is_id(id):
         return Rejection(INVALID_REQUEST, "an id must be a string or an integer")
@@ -71,18 +71,18 @@ def admit(
     raw = bytes(envelope.params)
     if raw:
         try:
-            if envelope.method in KNOWN:
+            if method in KNOWN:
                 params = params_of(raw)
             else:  # what a name or a cursor is there, only the method itself can say
                 params = WireParams(meta=any_params_of(raw).meta)
         except msgspec.DecodeError as error:
-            return Rejection(INVALID_PARAMS, f"params of {envelope.method}: {error}")
+            return Rejection(INVALID_PARAMS, f"params of {method}: {error}")
         if params.meta is not UNSET and not _is_token(bytes(params.meta.progress_token)):
             return Rejection(INVALID_PARAMS, "_meta.progressToken must be a string or a number")
 
     # 3. The era: what the body says, then the header, then the method's own name.
     request = Request(
-        method=envelope.method,
+        method=method,
         id=id,
         params=raw,
         name=params.name,
@@ -90,16 +90,15 @@ def admit(
         cursor=params.cursor,
     )
     meta = params.meta
-    stated = UNSET if meta is UNSET else meta.version
-    if stated is UNSET and not _opens_modern(envelope.method, headers):
-        return _legacy(request, params, assumed, headers)
-    return _modern(request, params, headers)
+    if meta is not UNSET and meta.version is not UNSET:
+        return _modern(request, params, headers)
+    if method in MODERN_ONLY or (headers is not None and _names_modern(headers)):
+        return _modern(request, params, headers)
+    return _legacy(request, params, assumed, headers)
 
 
-def _opens_modern(method: str, headers: Mapping[str, str] | None) -> bool:
-    if method in MODERN_ONLY:
-        return True
-    header = headers.get(VERSION_HEADER) if headers is not None else None
+def _names_modern(headers: Mapping[str, str]) -> bool:
+    header = headers.get(VERSION_HEADER)
     version = BY_TEXT.get(header) if header is not None else None
     return version is not None and version.modern
 

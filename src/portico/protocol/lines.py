@@ -1,5 +1,7 @@
 """Cuts a stream of bytes into lines, bounded."""
 
+from collections.abc import Sequence
+
 LF, CR = b"\n\r"
 """As numbers: bytes are asked for a number far faster than for other bytes."""
 _END = 256
@@ -24,27 +26,30 @@ class LineReader:
         """The first and last bytes of the latest line passed over: its id may be among them."""
         self._parts: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[bytes | None]:
+    def feed(self, data: bytes) -> Sequence[bytes | None]:
         """The lines that these bytes complete."""
-        end = data.find(b"\n")
-        if end < 0:
-            self._keep(data)
-            return []
-        if end == len(data) - 1 <= self.limit and not self.pending:
-            return [data[:end]]  # one whole line, as clients mostly send it
-        first, *rest = data.split(b"\n")
-        tail = rest.pop()
-        self._parts.append(first)
-        lines = [self._bounded(b"".join(self._parts), self.pending + len(first))]
-        lines += [self._bounded(line, len(line)) for line in rest]
-        self._parts.clear()
-        self.pending = 0
-        self._keep(tail)
+        lines = data.split(b"\n")
+        tail = lines.pop()
+        # Mostly they come whole, and none can be too long.
+        if lines and (self.pending or len(data) > self.limit):
+            return self._put_together(lines, tail)
+        if tail:
+            self._keep(tail)
         return lines
 
+    def _put_together(self, lines: list[bytes], tail: bytes) -> Sequence[bytes | None]:
+        """The same lines, the first with what came of it before; None for those too long."""
+        first, *rest = lines
+        self._parts.append(first)
+        bounded = [self._bounded(b"".join(self._parts), self.pending + len(first))]
+        bounded += [self._bounded(line, len(line)) for line in rest]
+        self._parts.clear()
+        self.pending = 0
+        if tail:
+            self._keep(tail)
+        return bounded
+
     def _keep(self, data: bytes) -> None:
-        if not data:
-            return
         self.pending += len(data)
         self._parts.append(data)
         if self.pending > self.limit:

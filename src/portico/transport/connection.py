@@ -69,16 +69,12 @@ class Connection:
         self.asker = "portico"
         """What our questions are numbered under: whoever serves a client after another takes
         another name, since answers to the other's questions may still come."""
-        self._running: dict[bytes, Running] = {}
+        self.running: dict[bytes, Running] = {}
+        """The calls in flight, by their ids."""
         self._at_rest: asyncio.Future[None] | None = None
         self._unwanted: set[asyncio.Task[None]] = set()
         self._questions: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked = 0
-
-    @property
-    def running(self) -> int:
-        """How many calls are in flight."""
-        return len(self._running)
 
     def start(
         self,
@@ -96,7 +92,7 @@ class Connection:
             return clash
         key = id_key(request.id)
         task = asyncio.create_task(work())
-        self._running[key] = task
+        self.running[key] = task
         task.add_done_callback(lambda done: self._finished(key, done))
         if over is not None:
             task.add_done_callback(lambda _: over())
@@ -104,7 +100,9 @@ class Connection:
 
     def run(self, request: Request, context: Context, express: Express, reply: Reply) -> bool:
         """Run a call that is no task of ours; False if it would rather not begin so."""
-        key = id_key(request.id)
+        key = request.id
+        if _BACKSLASH in key:
+            key = id_key(key)
 
         def answered(response: Response) -> None:
             self._done(key)
@@ -113,12 +111,12 @@ class Connection:
         running = express(request, context, answered)
         if running is None:
             return False
-        self._running[key] = running
+        self.running[key] = running
         return True
 
     def clash(self, request: Request) -> Response | None:
         """The refusal of an id already in flight: the two answers could not be told apart."""
-        if not self._running or id_key(request.id) not in self._running:
+        if not self.running or id_key(request.id) not in self.running:
             return None
         return in_flight(request.id)
 
@@ -129,7 +127,7 @@ class Connection:
         except msgspec.DecodeError:
             return  # malformed cancellations are ignored (cancellation, error handling)
         key = id_key(bytes(params.requestId))
-        running = self._running.get(key)
+        running = self.running.get(key)
         if running is not None:
             self._done(key)
             if isinstance(running, asyncio.Task):
@@ -175,23 +173,23 @@ class Connection:
 
     async def idle(self) -> None:
         """Wait until no call is in flight."""
-        while self._running:
+        while self.running:
             if self._at_rest is None:
                 self._at_rest = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._at_rest)
 
     def abandon(self) -> list[bytes]:
         """Cancel all calls, none of which is answered any more; the ids of those."""
-        ids = list(self._running)
+        ids = list(self.running)
         self._unwanted.update(
-            running for running in self._running.values() if isinstance(running, asyncio.Task)
+            running for running in self.running.values() if isinstance(running, asyncio.Task)
         )
         self.close()
         return ids
 
     def close(self) -> None:
         """Cancel all calls and give up on all questions."""
-        for key, running in tuple(self._running.items()):
+        for key, running in tuple(self.running.items()):
             running.cancel()
             if not isinstance(running, asyncio.Task):
                 self._done(key)
@@ -201,14 +199,14 @@ class Connection:
                 future.exception()  # looked at: its handler may be cancelled already
 
     def _done(self, key: bytes) -> None:
-        self._running.pop(key, None)
-        if not self._running and self._at_rest is not None:
+        self.running.pop(key, None)
+        if not self.running and self._at_rest is not None:
             self._at_rest.set_result(None)
             self._at_rest = None
 
     def _finished(self, key: bytes, task: "asyncio.Task[None]") -> None:
         self._unwanted.discard(task)
-        if self._running.get(key) is task:
+        if self.running.get(key) is task:
             self._done(key)
         if not task.cancelled() and (error := task.exception()) is not None:
             # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.

@@ -200,4 +200,4 @@ class HouseCrossing(Crossing):
         if self._is_direct:
             self._writer.write(parts)
         else:
-            self._shore.from_owner(self, b"".join(parts[:-1]))
+            self._shore.from_owner(self, b"".join(parts).removesuffix(b"\n"))

@@ -47,25 +47,20 @@ class _Selector(selectors.DefaultSelector):
         until = None if timeout is None else monotonic() + timeout
         poll, readers = self._epoll.poll, self.readers
         while True:
+            self.stirred = False
             ready = poll(timeout, _AT_ONCE)
             for fd, events in ready:
-                if events != EPOLLIN or fd not in readers:
+                reader = readers.get(fd)
+                if reader is None or events != EPOLLIN:
                     # Whoever else is ready, a signal included, has its turn at once.
                     return super().select(0)
-            if not ready:
-                return []
-            self.stirred = False
-            for fd, _ in ready:
-                reader = readers.get(fd)
-                if reader is None:
-                    continue  # taken away by the one before
                 try:
                     reader()
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001  (as the loop does with its callbacks)
                     self._complain(reader, error)
-            if self.stirred:
+            if self.stirred or not ready:
                 return []
             if until is not None:
                 timeout = until - monotonic()

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from portico.state.report import report
 from portico.transport.connection import Endpoint
@@ -204,10 +204,21 @@ class PipeWriter:
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         """Write the parts of one line, or keep what the client does not take yet."""
-        written = 0 if self._waiting or self._lost else self._try(os.writev, parts)
-        left = sum(map(len, parts)) - written
-        if not left:
-            return
+        left = 0
+        for part in parts:
+            left += len(part)
+        if not self._waiting and not self._lost:
+            try:
+                left -= os.writev(self._fd, parts)
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                self._lose()
+            if not left:
+                return
+        self._keep(parts, left)
+
+    def _keep(self, parts: tuple[bytes, ...], left: int) -> None:
         self.unwritten += left
         if self._lost:
             return
@@ -232,7 +243,7 @@ class PipeWriter:
     def _go_on(self) -> None:
         while self._waiting:
             first = self._waiting[0]
-            written = self._try(os.write, first)
+            written = self._try(first)
             if not written:
                 return
             self.unwritten -= written
@@ -244,10 +255,10 @@ class PipeWriter:
         self._empty.set()
         self._talker.resume()
 
-    def _try(self, write: Callable[[int, Any], int], data: Any) -> int:
+    def _try(self, data: memoryview) -> int:
         """How much was written; nothing if nobody is there to read."""
         try:
-            return write(self._fd, data)
+            return os.write(self._fd, data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:

@@ -16,6 +16,8 @@ from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint, Express, stopped
 
+_OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
+_SHORT = 4096
 MAX_LINE = 4 * 1024 * 1024
 MOST_RUNNING = 1000
 _TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
@@ -58,8 +60,12 @@ class StdioServer:
         """Take in one line; None stands for one that was too long."""
         if line is None:
             self._reply(too_long(self._lines, self.session.version))
-        elif line and not line.isspace():
-            self._take(self._again.read(line, self.session.version))
+        elif line:
+            inbound = self._again.read(line, self.session.version)
+            if type(inbound) is Request:
+                self._serve(inbound)
+            elif not line.isspace():
+                self._take(inbound)
 
     def ended(self) -> None:
         """The client closed its end: whatever is in flight is cancelled."""
@@ -113,36 +119,40 @@ class StdioServer:
         await self._over.wait()
 
     def _take(self, inbound: Inbound) -> None:
-        if isinstance(inbound, Request):
-            self._serve(inbound)
-        elif isinstance(inbound, Refused):
+        if isinstance(inbound, Refused):
             if not inbound.is_notice:
                 self._reply(inbound.response)
         elif isinstance(inbound, Answer):
             self.connection.settle(inbound)
-        else:
+        elif isinstance(inbound, list):
             batch = Batch(lambda answers: self._send(answers) if answers else None)
             batch.serve(inbound, self._endpoint, self.connection, self._context())
 
     def _serve(self, request: Request) -> None:
-        if request.method == "notifications/cancelled" and not request.id:
+        if not request.id and request.method == "notifications/cancelled":
             self.connection.cancel(request)
             return
         if self._draining and request.id:
             self._reply(stopped(request.id))
             return
-        response = self.connection.clash(request) or self._endpoint.quick(request, self._at_once)
-        if response is None and self.connection.running >= MOST_RUNNING:
-            response = error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
-        if response is None and (self._express is None or not self._hurry(request)):
-            response = self.connection.start(request, lambda: self._answer(request))
+        response = self.connection.clash(request) if self.connection.running else None
+        if response is None:
+            response = self._endpoint.quick(request, self._at_once)
+        if response is None:
+            response = self._begin(request)
         if response is not None:
             self._reply(response)
 
-    def _hurry(self, request: Request) -> bool:
-        """Begin a call that needs no task; False if it needs one."""
-        assert self._express is not None
-        return self.connection.run(request, self._at_once, self._express, self._pass_on)
+    def _begin(self, request: Request) -> Response | None:
+        """Begin a call, without a task of its own where it needs none; or refuse it."""
+        if len(self.connection.running) >= MOST_RUNNING:
+            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
+        express = self._express
+        if express is not None and self.connection.run(
+            request, self._at_once, express, self._pass_on
+        ):
+            return None
+        return self.connection.start(request, lambda: self._answer(request))
 
     async def _answer(self, request: Request) -> None:
         self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
@@ -151,17 +161,24 @@ class StdioServer:
         return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
 
     def _reply(self, response: Response) -> None:
-        if not self._left and not response.is_nothing:
+        result = response.result
+        if result:
+            if self._left:
+                return
+            if len(result) < _SHORT:  # then to copy it is the least
+                self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
+            else:
+                self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
+        elif response.error and not self._left:
             self._write((*response.parts, b"\n"))
 
     def _pass_on(self, response: Response) -> None:
         """Reply with what may be somebody else's bytes, in which a line may end."""
-        if not self._left and not response.is_nothing:
-            parts = response.parts
-            body = response.result or response.error
-            if LF in body or CR in body:
-                parts = tuple(map(one_line, parts))
-            self._write((*parts, b"\n"))
+        body = response.result or response.error
+        if LF not in body and CR not in body:
+            self._reply(response)
+        elif not self._left:
+            self._write((one_line(response.encode()), b"\n"))
 
     def _send(self, message: bytes) -> None:
         if not self._left:

@@ -178,7 +178,6 @@ class Call:
             self._outbox = Outbox(self.context.peer)
         return self._outbox
 
-    @property
     def is_quiet(self) -> bool:
         """True if nothing is on its way to the client."""
         return self._outbox is None or self._outbox.is_empty

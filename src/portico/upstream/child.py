@@ -118,12 +118,12 @@ class ChildProcess:
 
     def send_now(self, message: Outgoing) -> bool:
         """Write one line unless the child is behind with reading."""
-        stdin = self._stdin
-        if stdin is None or self._failure is not None or not stdin.room.is_set():
+        stdin, line = self._stdin, message.data
+        if stdin is None or self._failure is not None:
             return False
-        if len(message.data) > HIGH_WATER:
+        if stdin.size > HIGH_WATER or len(line) > HIGH_WATER:
             return False
-        line = one_line(message.data)
+        line = one_line(line)
         if self._ahead and stdin.joins and len(line) <= _SHORT:
             # It has something to do, and can wait for what else comes now: one write for all.
             stdin.join(line)
@@ -173,16 +173,18 @@ class ChildProcess:
     def _take(self, data: bytes) -> None:
         if self._closing or self._failure is not None:
             return
-        assert self._receiver is not None
+        receiver = self._receiver
+        assert receiver is not None
         lines = self._lines.feed(data)
-        self._ahead = max(0, self._ahead - len(lines))
+        ahead = self._ahead - len(lines)
+        self._ahead = max(0, ahead)
         for line in lines:
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
-                self._receiver.spoiled(self._lines.ends, why)
+                receiver.spoiled(self._lines.ends, why)
             elif line and not line.isspace():
-                self._receiver.received(line)
-        if self._lines.pending > 4 * self._lines.limit:
+                receiver.received(line)
+        if not lines and self._lines.pending > 4 * self._lines.limit:
             # A line without an end: there is no next message to wait for.
             self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
             assert self._process is not None

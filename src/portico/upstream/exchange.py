@@ -3,6 +3,8 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import lru_cache
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from msgspec import Raw, Struct
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
-from portico.upstream.pending import FOREVER, Finished, Pending, Progress
+from portico.upstream.pending import FOREVER, Pending, Progress
 from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import Failure, Outgoing, Wire
 
@@ -42,6 +44,31 @@ class _CancelParams(Struct):
     requestId: Raw  # noqa: N815  (a field of the wire)
 
 
+class _Asked(Pending):
+    """A request that a task waits for."""
+
+    __slots__ = ("answer",)
+
+    def __init__(
+        self,
+        method: str,
+        timeout: float,
+        progress: Progress | None,
+        answer: "asyncio.Future[bytes]",
+    ) -> None:
+        super().__init__(method, timeout, progress)
+        self.answer = answer
+
+    def finished(self, outcome: bytes | Exception) -> None:
+        if self.answer.done():
+            return
+        if isinstance(outcome, bytes):
+            self.answer.set_result(outcome)
+        else:
+            self.answer.set_exception(outcome)
+            self.answer.exception()  # looked at: whoever waited may have been cancelled
+
+
 class Exchange:
     """One conversation over one wire. Ids are ours; a progress token is the id it belongs to."""
 
@@ -61,6 +88,9 @@ class Exchange:
         self.when_hung_up: Callable[[bytes], None] | None = None
         """Told when an upstream wants to be polled for the answer to a request."""
         self._loop = asyncio.get_running_loop()
+        # asyncio's own loops go by this clock; to ask it through them takes longer.
+        is_plain = isinstance(self._loop, asyncio.BaseEventLoop)
+        self._now: Callable[[], float] = monotonic if is_plain else self._loop.time
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = FOREVER
         self._serve = serve
@@ -83,7 +113,7 @@ class Exchange:
     def next_id(self) -> bytes:
         """An id that was never used before."""
         self._numbers += 1
-        return str(self._numbers).encode()
+        return b"%d" % self._numbers
 
     async def ask(
         self,
@@ -102,24 +132,14 @@ class Exchange:
         """
         if self.failure is not None:
             raise self.failure.error()
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-
-        def finished(outcome: bytes | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(outcome, bytes):
-                answer.set_result(outcome)
-            else:
-                answer.set_exception(outcome)
-                answer.exception()  # looked at: whoever waited may have been cancelled
-
-        self._expect(id, Pending(method, timeout, self._loop.time(), finished, progress))
+        asked = _Asked(method, timeout, progress, self._loop.create_future())
+        self._expect(id, asked)
         message = Outgoing(_message(method, params, id), id, headers)
         try:
             if not self.wire.send_now(message):
                 async with asyncio.timeout(None if timeout == FOREVER else timeout):
                     await self.wire.send(message)
-            return await answer
+            return await asked.answer
         except TimeoutError:
             self._give_up(id, f"no answer within {timeout:g} s", cancellable)
             raise self._late(method, timeout) from None
@@ -133,17 +153,16 @@ class Exchange:
         finally:
             self._pending.pop(id, None)
 
-    def begin(
-        self, id: bytes, method: str, params: bytes, timeout: float, finished: Finished
-    ) -> bool:
-        """Send a request if that needs no waiting; `finished` is called with its outcome, unless
-        it is taken back first."""
+    def begin(self, params: bytes, pending: Pending) -> bytes:
+        """Send a request if that needs no waiting, and return its id, else nothing; it is told of
+        its outcome, unless it is taken back first."""
         if self.failure is not None:
-            return False
-        if not self.wire.send_now(Outgoing(_message(method, params, id), id)):
-            return False
-        self._expect(id, Pending(method, timeout, self._loop.time(), finished, None))
-        return True
+            return b""
+        id = self.next_id()
+        if not self.wire.send_now(Outgoing(_message(pending.method, params, id), id)):
+            return b""
+        self._expect(id, pending)
+        return id
 
     def take_back(self, id: bytes) -> None:
         """Nobody waits any more for a request that was begun."""
@@ -178,7 +197,10 @@ class Exchange:
             return
         self._garbage_lines = self._garbage_bytes = 0
         if isinstance(found, Envelope):
-            self._sort(found, about)
+            if found.method:
+                self._sort(found, about)
+            else:
+                self._answered(found)
         else:
             for member in found:  # a batch, which 2025-03-26 allows
                 self.received(member, about)
@@ -211,20 +233,18 @@ class Exchange:
         return pending is not None and not pending.is_done
 
     def _sort(self, envelope: Envelope, about: bytes) -> None:
-        id = bytes(envelope.id)
-        if envelope.method and id:
+        if envelope.id:
+            id = bytes(envelope.id)
             self._asked_by_upstream(id, envelope.method, bytes(envelope.params), about)
         elif envelope.method == "notifications/progress":
             self._progressed(bytes(envelope.params))
         elif envelope.method == "notifications/cancelled":
             self._cancelled_by_upstream(bytes(envelope.params))
-        elif envelope.method:
-            self._notice(envelope.method, bytes(envelope.params), about)
         else:
-            self._answered(id, envelope)
+            self._notice(envelope.method, bytes(envelope.params), about)
 
-    def _answered(self, id: bytes, envelope: Envelope) -> None:
-        pending = self._pending.pop(id, None)
+    def _answered(self, envelope: Envelope) -> None:
+        pending = self._pending.pop(bytes(envelope.id), None)
         if pending is None or pending.is_done:
             self.strays += 1  # a wrong id, or a second answer: the first one stands
         elif envelope.error and bytes(envelope.error) != b"null":
@@ -238,7 +258,7 @@ class Exchange:
     def _expect(self, id: bytes, pending: Pending) -> None:
         self._pending[id] = pending
         # One timer for all: it is set anew only for a request that ends before it rings.
-        if pending.deadline < self._rings_at:
+        if pending.begins(self._now()) < self._rings_at:
             self._ring_at(pending.deadline)
 
     def _ring_at(self, when: float) -> None:
@@ -251,7 +271,7 @@ class Exchange:
     def _look_at_the_clock(self) -> None:
         self._timer = None
         self._rings_at = FOREVER
-        now = self._loop.time()
+        now = self._now()
         for pending in tuple(self._pending.values()):
             if pending.deadline <= now:
                 pending.settle(self._late(pending.method, pending.timeout))
@@ -272,7 +292,7 @@ class Exchange:
             token = bytes(msgspec.json.decode(params, type=_Token).progressToken)
             pending = self._pending.get(token)
             if pending is not None and not pending.is_done:
-                pending.moves(params, self._loop.time())
+                pending.moves(params, self._now())
         except msgspec.DecodeError:
             self.garbage += 1
 
@@ -319,7 +339,7 @@ class Exchange:
     def _extend_all(self) -> None:
         # Nothing says which call a question belongs to, so none runs out while we think.
         for pending in self._pending.values():
-            pending.extend(self._loop.time(), our_turn=bool(self._asked))
+            pending.extend(self._now(), our_turn=bool(self._asked))
         # Where it had all the time there is, the clock may ring far too late for it now.
         due = min((pending.deadline for pending in self._pending.values()), default=FOREVER)
         if due < self._rings_at:
@@ -384,7 +404,12 @@ class Exchange:
 
 
 def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
-    head = b'{"jsonrpc":"2.0","id":%s,"method":%s' if id else b'{"jsonrpc":"2.0"%s,"method":%s'
+    head = b'{"jsonrpc":"2.0","id":' + id if id else b'{"jsonrpc":"2.0"'
     if params:
-        return (head + b',"params":%s}') % (id, encode(method), params)
-    return (head + b"}") % (id, encode(method))
+        return b"".join((head, _named(method), params, b"}"))
+    return b'%s,"method":%s}' % (head, encode(method))
+
+
+@lru_cache(64)
+def _named(method: str) -> bytes:
+    return b',"method":%s,"params":' % encode(method)

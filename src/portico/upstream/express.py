@@ -18,8 +18,10 @@ from portico.upstream.gate import Gate
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker
+from portico.upstream.pending import Pending
 from portico.upstream.servererror import ServerError
 
+_ANSWERS = (bytes, ServerError)
 Reply = Callable[[Response], None]
 Back = Callable[[Call, Leg, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
@@ -35,7 +37,7 @@ class Begun(Protocol):
         ...
 
 
-class Express:
+class Express(Pending):
     """One call under way; it is answered once, or cancelled."""
 
     __slots__ = (
@@ -54,6 +56,7 @@ class Express:
     def __init__(
         self,
         call: Call,
+        timeout: float,
         line: Line,
         leg: Leg,
         gate: Gate,
@@ -61,6 +64,10 @@ class Express:
         again: Again,
         back: Back,
     ) -> None:
+        self.method = call.request.method
+        self.timeout = timeout
+        self.progress = None
+        self.is_done = False
         self._back = back
         self._call = call
         self._line = line
@@ -72,15 +79,17 @@ class Express:
         self._reply: Reply | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, params: bytes, timeout: float, reply: Reply) -> bool:
+    def begin(self, params: bytes, reply: Reply) -> bool:
         """Send the call; False if it must go the long way."""
-        leg = self._leg
-        id = self._id = leg.exchange.next_id()
-        if not leg.exchange.begin(id, self._call.request.method, params, timeout, self._finished):
+        leg, call = self._leg, self._call
+        id = leg.exchange.begin(params, self)
+        if not id:
             return False
+        self._id = id
         self._reply = reply
-        leg.calls[id] = self._call
-        leg.attach(self._call.caller)
+        leg.calls[id] = call
+        if call.caller is not leg.latest:
+            leg.attach(call.caller)
         self._line.begin()
         return True
 
@@ -93,18 +102,14 @@ class Express:
             self._over(answered=False)
             self._leg.exchange.take_back(self._id)
 
-    def _over(self, answered: bool) -> None:
-        self._leg.calls.pop(self._id, None)
-        self._gate.leave()
-        self._line.end(answered)
-
-    def _finished(self, outcome: bytes | Exception) -> None:
+    def finished(self, outcome: bytes | Exception) -> None:
+        """Reply with what came of it."""
         reply = self._reply
         if reply is None:
             return
         self._reply = None
         call = self._call
-        if isinstance(outcome, bytes | ServerError):
+        if isinstance(outcome, _ANSWERS):
             self._over(answered=True)
             response = self._back(call, self._leg, outcome)
         else:
@@ -118,10 +123,15 @@ class Express:
                 self._task = asyncio.create_task(self._repeat(again, reply))
                 return
             response = mcp_error_response(call.request.id, failed(outcome))
-        if call.is_quiet:
+        if call.is_quiet():
             reply(response)
         else:
             self._task = asyncio.create_task(self._flushed(response, reply))
+
+    def _over(self, answered: bool) -> None:
+        self._leg.calls.pop(self._id, None)
+        self._gate.leave()
+        self._line.end(answered)
 
     async def _flushed(self, response: Response, reply: Reply) -> None:
         await self._call.outbox.flush()

@@ -68,7 +68,8 @@ class Leg:
         """What the upstream said of itself."""
         self.modern: bool
         """True if the upstream was spoken to in the modern way."""
-        self._latest: Caller | None = None
+        self.latest: Caller | None = None
+        """Whoever used it last, of those with a session."""
         self._watcher = watcher
         self._info = b""
 
@@ -129,8 +130,8 @@ class Leg:
     def attach(self, caller: Caller) -> None:
         """This client uses it now."""
         # One without a session is told nothing outside its calls, and they know it.
-        if caller is not self._latest and caller.session is not None:
-            self._latest = caller
+        if caller is not self.latest and caller.session is not None:
+            self.latest = caller
             self.callers.add(caller)
 
     # What comes from the upstream.

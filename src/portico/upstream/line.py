@@ -32,7 +32,8 @@ _LONGEST_S = 30.0
 _NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
-_AT_REST = (State.CONNECTED, State.IDLE)
+_AT_REST = (State.IDLE, State.CONNECTED)
+_ACTIVE, _CALLED, _RESTED = State.ACTIVE, Event.CALLED, Event.RESTED  # of an enum: slow to look up
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
@@ -149,17 +150,19 @@ class Line:
         """A call is about to use the line."""
         self.busy += 1
         if self.state in _AT_REST:
-            self._happens(Event.CALLED)
+            self.state = next_state(self.state, _CALLED)
 
     def end(self, answered: bool) -> None:
         """A call is over; `answered` if the upstream showed that it lives."""
         self.busy -= 1
-        if answered:
+        if answered and (self._pause.failures or self._breaker.failures):
             self._pause.succeeded()
             self._breaker.succeeded()
-        if not self.busy and self.state is State.ACTIVE:
-            self._happens(Event.RESTED)
-        if not answered and not self.busy and self._breaker.is_open:
+        if self.busy:
+            return
+        if self.state is _ACTIVE:
+            self.state = next_state(self.state, _RESTED)
+        if not answered and self._breaker.is_open:
             leg = self.open_leg
             if leg is not None:
                 self._give_up_on(leg)

@@ -28,7 +28,8 @@ class Pause:
     def __init__(self, patience: Patience, clock: Callable[[], float] = monotonic) -> None:
         self._patience = patience
         self._clock = clock
-        self._failed = 0
+        self.failures = 0
+        """How many there were in a row."""
         self._until = 0.0
 
     @property
@@ -38,16 +39,16 @@ class Pause:
 
     def failed(self) -> None:
         """It could not start, or died young."""
-        self._failed += 1
-        if self._failed > 1:
-            longest = self._patience.first_pause_s * 2 ** min(self._failed - 2, 16)
+        self.failures += 1
+        if self.failures > 1:
+            longest = self._patience.first_pause_s * 2 ** min(self.failures - 2, 16)
             # Jitter, so that many who failed together do not come back together.
             spread = 0.5 + os.urandom(1)[0] / 510
             self._until = self._clock() + min(longest, self._patience.longest_pause_s) * spread
 
     def succeeded(self) -> None:
         """It works."""
-        self._failed = 0
+        self.failures = 0
         self._until = 0.0
 
 
@@ -60,21 +61,17 @@ class Breaker:
         self._server = server
         self._patience = patience
         self._clock = clock
-        self._failures = 0
+        self.failures = 0
+        """How many there were in a row."""
         self._opened = 0.0
         self._trying = False
         self.why = ""
         """What it did the last time it failed, such as `exited with code 1`."""
 
     @property
-    def is_quiet(self) -> bool:
-        """True while nothing is wrong."""
-        return not self._failures
-
-    @property
     def is_open(self) -> bool:
         """True while calls fail at once."""
-        return self._failures >= self._patience.failures
+        return self.failures >= self._patience.failures
 
     def check(self) -> bool:
         """Let a call pass, or raise TargetError; when the time is up one may try: True for that."""
@@ -85,7 +82,7 @@ class Breaker:
             self._trying = True
             return True
         raise TargetError(
-            f"{self._server} failed {self._failures} times in a row and is left alone for "
+            f"{self._server} failed {self.failures} times in a row and is left alone for "
             f"{max(left, 0):.0f} s more; the last time it {self.why}",
             kind="breaker",
             server=self._server,
@@ -94,7 +91,7 @@ class Breaker:
 
     def failed(self, why: str) -> None:
         """It died, could not start, or did not answer in time."""
-        self._failures += 1
+        self.failures += 1
         self.why = why.removeprefix(f"{self._server} ")
         self._trying = False
         if self.is_open:
@@ -108,7 +105,7 @@ class Breaker:
 
     def succeeded(self) -> None:
         """It answered."""
-        self._failures = 0
+        self.failures = 0
         self._trying = False
 
     def withdrawn(self) -> None:

@@ -1,6 +1,7 @@
 """A request that waits for its answer, and for how long."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 MAX_CALL_S = 3600.0
@@ -10,25 +11,28 @@ FOREVER = float("inf")
 
 Progress = Callable[[bytes], None]
 """Takes the raw params of a progress notification."""
-Finished = Callable[[bytes | Exception], None]
-"""Takes the raw result of a request, or why there is none: ServerError or TargetError."""
 
 
-class Pending:
+class Pending(ABC):
     """A request that waits for its answer."""
 
-    __slots__ = ("_latest", "_progress", "deadline", "finished", "is_done", "method", "timeout")
+    __slots__ = ("_begun", "deadline", "is_done", "method", "progress", "timeout")
 
-    def __init__(
-        self, method: str, timeout: float, now: float, finished: Finished, progress: Progress | None
-    ) -> None:
+    def __init__(self, method: str, timeout: float, progress: Progress | None = None) -> None:
         self.method = method
         self.timeout = timeout
-        self.deadline = now + timeout
-        self.finished = finished
+        self.progress = progress
         self.is_done = False
-        self._latest = now + max(timeout, MAX_CALL_S)
-        self._progress = progress
+
+    @abstractmethod
+    def finished(self, outcome: bytes | Exception) -> None:
+        """Take the raw result, or why there is none: ServerError or TargetError."""
+
+    def begins(self, now: float) -> float:
+        """It is on its way; until when it may take."""
+        self._begun = now
+        self.deadline = now + self.timeout
+        return self.deadline
 
     def settle(self, outcome: bytes | Exception) -> None:
         """Tell whoever waits; the first outcome stands."""
@@ -44,9 +48,10 @@ class Pending:
     def moves(self, params: bytes, now: float) -> None:
         """It makes progress: give it more time, and say so."""
         self.extend(now)
-        if self._progress is not None:
-            self._progress(params)
+        if self.progress is not None:
+            self.progress(params)
 
     def extend(self, now: float, our_turn: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
-        self.deadline = self._latest if our_turn else min(now + self.timeout, self._latest)
+        latest = self._begun + max(self.timeout, MAX_CALL_S)
+        self.deadline = latest if our_turn else min(now + self.timeout, latest)

@@ -13,12 +13,13 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 from portico.upstream.guardian import GUARDIAN, MARK, Family
 
 _CHUNK = 64 * 1024
 _NEWLINE = b"\n"
+_SHORT = 4096
 _POLL_S = 0.01
 _REST_S = 0.2
 """How long what the child left behind may take to go; it is no child of ours to wait for."""
@@ -205,10 +206,21 @@ class Sink:
             self._write_joined()  # first come, first served
         if self.closing:
             return
-        written = 0 if self._backlog else self._try(os.writev, (line, _NEWLINE))
-        left = len(line) + 1 - written
-        if not left or self.closing:
-            return
+        left = len(line) + 1
+        if not self._backlog:
+            try:
+                if left < _SHORT:  # then to copy it is the least
+                    left -= os.write(self._fd, line + _NEWLINE)
+                else:
+                    left -= os.writev(self._fd, (line, _NEWLINE))
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:  # nobody reads it any more
+                self._refuse()
+        if left and not self.closing:
+            self._keep(line, left)
+
+    def _keep(self, line: bytes, left: int) -> None:
         if not self._backlog:
             self._loop.add_writer(self._fd, self._go_on)
         self._backlog.append(memoryview(line + _NEWLINE)[-left:])
@@ -244,8 +256,12 @@ class Sink:
     def _go_on(self) -> None:
         while self._backlog:
             first = self._backlog[0]
-            written = self._try(os.write, first)
-            if not written:
+            try:
+                written = os.write(self._fd, first)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._refuse()
                 return
             self.size -= written
             if self.size <= self._high_water:
@@ -258,12 +274,6 @@ class Sink:
         if self.closing:
             self.abort()
 
-    def _try(self, write: Callable[[int, Any], int], data: Any) -> int:
-        try:
-            return write(self._fd, data)
-        except (BlockingIOError, InterruptedError):
-            return 0
-        except OSError:  # nobody reads it any more
-            self.refused.set()
-            self.abort()
-            return 0
+    def _refuse(self) -> None:
+        self.refused.set()
+        self.abort()

@@ -52,14 +52,14 @@ class _Annotated(Struct):
 class Route:
     """An open way for one client's calls."""
 
-    __slots__ = ("leg", "line", "modern")
+    __slots__ = ("is_bridged", "leg", "line", "modern")
 
     def __init__(self, line: Line, leg: Leg, modern: bool) -> None:
         self.line = line
         self.leg = leg
         self.modern = modern
+        self.is_bridged = modern != leg.modern
 
-    @property
     def is_open(self) -> bool:
         """True as long as it leads somewhere."""
         return self.leg.exchange.failure is None and not self.leg.closing
@@ -78,7 +78,7 @@ class Relay:
     ) -> None:
         """`tool` finds a tool's definition by its name, if it is known."""
         self.name = server
-        self._plan = plan
+        self._call_s = plan.limits.call_s
         self._lines = lines
         self._breaker = breaker
         self._tool = tool
@@ -105,13 +105,13 @@ class Relay:
             # They come and go, and one is like another.
             kind = modern, caller.talks_back
             edition, route = self._routes.get(kind, (-1, None))
-            if route is None or edition != self._lines.edition or not route.is_open:
+            if route is None or edition != self._lines.edition or not route.is_open():
                 route = self._find_route(caller, modern)
                 if route is not None:
                     self._routes[kind] = self._lines.edition, route
             return route
         known = caller.route
-        if isinstance(known, Route) and known.modern == modern and known.is_open:
+        if isinstance(known, Route) and known.modern is modern and known.is_open():
             return known
         found = caller.route = self._find_route(caller, modern)
         return found
@@ -131,21 +131,24 @@ class Relay:
         self, route: Route, caller: Caller, request: Request, context: Context, reply: Reply
     ) -> Express | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
-        if request.meta.progress_token or context.deadline is not None or request.timeout_s:
+        meta, params = request.meta, request.params
+        if meta.progress_token or context.deadline is not None or request.timeout_s:
             return None
-        bridged = route.modern != route.leg.modern
-        level = request.meta.log_level
-        if bridged and level and not route.line.logs(level):
-            return None  # the upstream has to be told first
-        if not self._breaker.is_quiet or request.params.find(_TIMEOUT) >= 0:
+        if params.find(_TIMEOUT) >= 0 or self._breaker.failures:
             return None
+        back = as_it_is
+        if route.is_bridged:
+            if meta.log_level and not route.line.logs(meta.log_level):
+                return None  # the upstream has to be told first
+            params, back = legacy_params(params, b""), from_legacy
         if not self._gate.try_enter():
             return None
         call = Call(caller, request, context)
-        back = from_legacy if bridged else as_it_is
-        express = Express(call, route.line, route.leg, self._gate, self._breaker, self._again, back)
-        params = legacy_params(request.params, b"") if bridged else request.params
-        if express.begin(params, self._plan.limits.call_s, reply):
+        gate, breaker = self._gate, self._breaker
+        express = Express(
+            call, self._call_s, route.line, route.leg, gate, breaker, self._again, back
+        )
+        if express.begin(params, reply):
             return express
         self._gate.leave()
         return None
@@ -213,7 +216,7 @@ class Relay:
                 result = await self._over(leg, call, timeout)
             except TargetError as error:
                 # Who is in a hurry may be, but that says nothing of the upstream.
-                if error.kind != "timeout" or timeout >= self._plan.limits.call_s:
+                if error.kind != "timeout" or timeout >= self._call_s:
                     self._breaker.failed_call(error)
                 raise
             answered = True
@@ -256,7 +259,7 @@ class Relay:
         )
 
     def _timeout(self, call: Call) -> float:
-        timeout = call.request.timeout_s or self._plan.limits.call_s
+        timeout = call.request.timeout_s or self._call_s
         if _TIMEOUT in call.request.params:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):
