@@ -51,14 +51,15 @@ async def survey(
         meaning = TABLE[kind.method, introduction.version]
         if meaning.capability not in introduction.capabilities:
             continue
+        older = before.lists.get(name) if before is not None else None
         try:
             pages = await all_pages(ask, server, kind)
         except (McpError, TargetError) as error:
             if isinstance(error, TargetError) and error.kind != "protocol":
                 raise
             report(f"{kind.method} of {server} cannot be had: {error}")
-            if before is not None and name in before.lists:
-                lists[name] = before.lists[name]
+            if older is not None:
+                lists[name] = older
             continue
         known: dict[str, bytes] = {}
         for raw in pages.items:
@@ -69,12 +70,14 @@ async def survey(
                 report(f"tool {key} of {server} is left out: {why}")
             else:
                 known.setdefault(key, raw)
-        lists[name] = Listed(
+        listed = Listed(
             items=tuple(known.values()),
             keys=tuple(known),
             more=encode(pages.more),
             page_size=pages.first if pages.count > 1 else 0,
         )
+        # Who made something of the list as it was keeps it: the same one is not kept twice.
+        lists[name] = older if older is not None and older == listed else listed
     return Facts(introduction.version, introduction.raw, lists, now)
 
 

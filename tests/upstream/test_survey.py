@@ -1,0 +1,42 @@
+"""An upstream that is asked again for what it offers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.catalog.facts import Facts
+from portico.model.errors import McpError
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.upstream.opening import Introduction
+from portico.upstream.survey import survey
+
+SERVER = Introduction(Version.V2025_11_25, {}, {"tools": {}, "prompts": {}})
+
+
+async def asked(before: Facts | None = None, **lists: list[str]) -> Facts:
+    """What a server with these lists is found to offer; it refuses all others."""
+
+    async def ask(method: str, params: Mapping[str, Any]) -> bytes:
+        kind = method.partition("/")[0]
+        if kind not in lists:
+            raise McpError("not now")
+        return encode({kind: [{"name": name} for name in lists[kind]], "nextCursor": None})
+
+    return await survey(ask, "server", SERVER, now=1.0, before=before)
+
+
+async def test_a_list_that_is_still_the_same_is_not_kept_twice() -> None:
+    before = await asked(tools=["a", "b"], prompts=["p"])
+    after = await asked(before, tools=["a", "b"], prompts=["q"])
+
+    assert after.lists["tools"] is before.lists["tools"]
+    assert after.lists["prompts"].keys == ("q",)
+
+
+async def test_a_list_that_cannot_be_had_stays_as_it_was() -> None:
+    before = await asked(tools=["a"], prompts=["p"])
+    after = await asked(before, tools=["b"])
+
+    assert after.lists["tools"].keys == ("b",)
+    assert after.lists["prompts"] is before.lists["prompts"]
+    assert "prompts" not in (await asked(tools=["b"])).lists
