@@ -12,7 +12,7 @@ from bench.contenders import Asked, Contender
 from bench.process import Process, Workspace
 from bench.workload import WrongAnswer
 
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
 _PATIENCE_S = 60.0
 _EDGE = 64
 _ID = re.compile(rb'"id":(\d+)')

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
 _LIST_S = float(sys.argv[2]) if __name__ == "__main__" and sys.argv[2:] else 0.0
 
 
