@@ -2,6 +2,7 @@
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from portico.catalog.union import Place, Union
 from portico.gateway.shown import parameters
@@ -26,21 +27,31 @@ class _Wanted(Struct, forbid_unknown_fields=True):
     timeout_s: float | None = None
 
 
+class _Plain(Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: Raw
+
+
 class _Execute(Struct, forbid_unknown_fields=True):
     name: str
     arguments: _Wanted
 
 
 _anything = msgspec.json.Decoder().decode
+_plain = msgspec.json.Decoder(_Plain).decode
 _execute = msgspec.json.Decoder(_Execute).decode
 _wanted = msgspec.json.Decoder(_Wanted).decode
 
 
 def called(request: Request, tool: str) -> Request:
     """The same call or prompt, by its own name."""
-    fields = members(request.params)
-    fields["name"] = Raw(encode(tool))
-    return msgspec.structs.replace(request, params=encode(fields), name=tool)
+    name = encode(tool)
+    try:
+        arguments = _plain(request.params).arguments
+        params = b'{"name":%b,"arguments":%b}' % (name, bytes(arguments))
+    except msgspec.DecodeError:  # there is more to it, or less
+        params = encode({**members(request.params), "name": Raw(name)})
+    return replace(request, params=params, name=tool)
 
 
 def at(request: Request, uri: str) -> Request:
@@ -49,7 +60,7 @@ def at(request: Request, uri: str) -> Request:
         return request
     fields = members(request.params)
     fields["uri"] = Raw(encode(uri))
-    return msgspec.structs.replace(request, params=encode(fields), uri=uri)
+    return replace(request, params=encode(fields), uri=uri)
 
 
 def referring(request: Request, key: str, value: str) -> Request:
@@ -58,7 +69,7 @@ def referring(request: Request, key: str, value: str) -> Request:
     reference = members(fields.get("ref", b""))
     reference[key] = Raw(encode(value))
     fields["ref"] = Raw(encode(reference))
-    return msgspec.structs.replace(request, params=encode(fields))
+    return replace(request, params=encode(fields))
 
 
 def executed(request: Request, union: Union) -> tuple[Place, Request]:
@@ -92,7 +103,7 @@ def executed(request: Request, union: Union) -> tuple[Place, Request]:
         params = b'{"name":%b,"arguments":%b}' % (name, arguments)
     else:
         params = encode({**more, "name": Raw(name), "arguments": Raw(arguments)})
-    return place, msgspec.structs.replace(request, params=params, name=tool, timeout_s=timeout)
+    return place, replace(request, params=params, name=tool, timeout_s=timeout)
 
 
 def _read(given: bytes) -> _Wanted:
