@@ -22,11 +22,13 @@ from portico.catalog.document import (
     written,
 )
 from portico.catalog.facts import Facts
+from portico.state.freed import give_back_memory
 from portico.state.report import report as to_operator
 
 _KEPT_ASIDE = 3
 _STALE_S = 3600
 """A draft this old has no writer any more: writing one takes milliseconds."""
+_LARGE = 1_000_000
 _OTHERS_WRITE = 0o022
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -68,18 +70,26 @@ class Store:
 
     def save(self, key: str, facts: Facts) -> bool:
         """True if it is on disk now; if not, what was there still is, and it was reported why."""
+        size = self._save(key, facts)
+        if size > _LARGE:
+            give_back_memory()  # a few times as much was needed to ask for all that
+        return bool(size)
+
+    def _save(self, key: str, facts: Facts) -> int:
+        """How large it is on disk; 0 if that failed."""
         older = self._find(key)
         if isinstance(older, Refused):
-            return False
+            return 0
         try:
             document = renewed(facts, older, self._clock())
             del older  # a large one need not be in memory twice
-            self._write(key, written(document, facts))
+            data = written(document, facts)
+            self._write(key, data)
         except (OSError, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
-            return False
+            return 0
         self._said.pop(key, None)
-        return True
+        return len(data)
 
     def forget(self, key: str) -> None:
         """Remove all that is kept under this key."""

@@ -1,12 +1,12 @@
 """The model that turns text into vectors: files that are at hand, checked, never downloaded."""
 
 import os
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.model.errors import PorticoError
+from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -83,7 +83,7 @@ class MiniLM:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(TOKENS)
         self._inputs = {given.name for given in self._session.get_inputs()}
-        give_back_memory()
+        give_back_memory()  # some 70 MB after loading
 
     def embed(self, texts: Sequence[str]) -> "NDArray[float32]":
         """The mean of what the model says of each token, with length one."""
@@ -126,14 +126,3 @@ def _digest(path: str) -> str:
 
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def give_back_memory() -> None:
-    """What was freed goes back to the system at once: after loading, some 70 MB."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
-    if trim is not None:
-        trim(0)

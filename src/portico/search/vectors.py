@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from portico.model.errors import PorticoError
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
-from portico.search.model import Model, give_back_memory, load
+from portico.search.model import Model, load
 from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
+from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32
