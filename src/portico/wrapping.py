@@ -12,7 +12,7 @@ from msgspec import Struct
 from portico.chain.mirror import MirrorEndpoint
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.state.report import failed, report
-from portico.upstream.line import Plan
+from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Address
 

@@ -10,7 +10,7 @@ from portico.model import errors
 from portico.protocol.methods import KNOWN
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
-from portico.upstream.line import Plan
+from portico.upstream.plan import Plan
 from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -12,7 +12,7 @@ from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream.connect import connect
 from portico.upstream.http import Url
-from portico.upstream.line import Plan
+from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S, result

@@ -7,8 +7,9 @@ import pytest
 from portico.upstream.child import Command
 from portico.upstream.leg import Leg
 from portico.upstream.life import TABLE, Event, State, drawing, next_state
-from portico.upstream.line import Line, Plan
+from portico.upstream.line import Line
 from portico.upstream.patience import Breaker, Patience
+from portico.upstream.plan import Plan
 from portico.upstream.wire import Failure
 from tests.rigs.running import bad
 from tests.support.shared import ROOT

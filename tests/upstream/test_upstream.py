@@ -13,9 +13,10 @@ from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream.child import Command
-from portico.upstream.line import LISTEN, Plan
+from portico.upstream.news import LISTEN
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
+from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result

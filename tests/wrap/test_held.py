@@ -14,7 +14,7 @@ from portico.chain.mirror import MirrorEndpoint
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
 from portico.upstream.held import _GATHER_S
-from portico.upstream.line import Plan
+from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
 from tests.support.messages import modern, modern_meta, request

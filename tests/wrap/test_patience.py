@@ -16,9 +16,9 @@ from portico.chain.mirror import MirrorEndpoint
 from portico.state.report import failed
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
-from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
+from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
 from tests.support.messages import initialize, modern

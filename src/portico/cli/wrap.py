@@ -78,8 +78,8 @@ def main(argv: list[str]) -> int:
 
 def _wrapping(options: _Options) -> "Wrapping":
     from portico import __version__
-    from portico.upstream.line import Plan
     from portico.upstream.opening import Limits
+    from portico.upstream.plan import Plan
     from portico.wrapping import Wrapping
 
     address, key = _address(options)

@@ -15,8 +15,8 @@ from portico.gateway.succession import Successor
 from portico.model.errors import McpError, TargetError
 from portico.protocol.eras import members
 from portico.upstream.configured import address
-from portico.upstream.line import Plan
 from portico.upstream.opening import Limits
+from portico.upstream.plan import Plan
 from portico.upstream.views import Memory
 
 if TYPE_CHECKING:

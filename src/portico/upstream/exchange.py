@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
-from portico.upstream.pending import FOREVER, Pending, Progress
+from portico.upstream.pending import FOREVER, Asked, Pending, Progress
 from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import Failure, Outgoing, Wire
 
@@ -42,31 +42,6 @@ class _Token(Struct):
 
 class _CancelParams(Struct):
     requestId: Raw  # noqa: N815  (a field of the wire)
-
-
-class _Asked(Pending):
-    """A request that a task waits for."""
-
-    __slots__ = ("answer",)
-
-    def __init__(
-        self,
-        method: str,
-        timeout: float,
-        progress: Progress | None,
-        answer: "asyncio.Future[bytes]",
-    ) -> None:
-        super().__init__(method, timeout, progress)
-        self.answer = answer
-
-    def finished(self, outcome: bytes | Exception) -> None:
-        if self.answer.done():
-            return
-        if isinstance(outcome, bytes):
-            self.answer.set_result(outcome)
-        else:
-            self.answer.set_exception(outcome)
-            self.answer.exception()  # looked at: whoever waited may have been cancelled
 
 
 class Exchange:
@@ -132,7 +107,7 @@ class Exchange:
         """
         if self.failure is not None:
             raise self.failure.error()
-        asked = _Asked(method, timeout, progress, self._loop.create_future())
+        asked = Asked(method, timeout, progress, self._loop.create_future())
         self._expect(id, asked)
         message = Outgoing(_message(method, params, id), id, headers)
         try:

@@ -2,61 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
-from msgspec import Struct, field
-
-from portico.model.errors import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    McpError,
-    TargetError,
-)
+from portico.model.errors import McpError, TargetError
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
 from portico.upstream.life import Event, State, next_state
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.opening import LEGACY_FIRST, Limits, modern_meta
-from portico.upstream.patience import Breaker, Patience, Pause
-from portico.upstream.pending import FOREVER
+from portico.upstream.news import keep_listening
+from portico.upstream.opening import LEGACY_FIRST
+from portico.upstream.patience import Breaker, Pause
+from portico.upstream.plan import Plan
 from portico.upstream.wire import Address, Failure
 
-LISTEN = "subscriptions/listen"
-_RELISTEN_S = 1.0
-_LONGEST_S = 30.0
-_NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
 _AT_REST = (State.IDLE, State.CONNECTED)
 _ACTIVE, _CALLED, _RESTED = State.ACTIVE, Event.CALLED, Event.RESTED  # of an enum: slow to look up
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
-
-
-class Plan(Struct, frozen=True):
-    """How an upstream is dealt with; every limit can be set."""
-
-    limits: Limits = Limits()
-    idle_s: float | None = 300.0
-    """Nothing to do for so long ends a connection; None never does."""
-    max_in_flight: int = 256
-    max_queue: int = 1024
-    instances: int = 1
-    sharing: str = "auto"
-    era: str = "auto"
-    patience: Patience = Patience()
-    held_s: float = 600.0
-    """How long a call waits for a modern client to come back with its answers."""
-    max_held: int = 100
-    max_children: int = 64
-    """So many connections of single clients' own at a time."""
-    info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
-    allows: Callable[[str], bool] | None = None
-    """Which tools clients may see and call, by name; None for all."""
 
 
 class Opened(Protocol):
@@ -327,35 +292,9 @@ class Line:
         """Have a modern upstream tell of changes, by a stream that says which."""
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = asyncio.create_task(self._keep_listening(leg))
-
-    async def _keep_listening(self, leg: Leg) -> None:
-        wanted: dict[str, Any] = {
-            f"{kind}ListChanged": True
-            for kind in ("tools", "prompts", "resources")
-            if kind in leg.server.capabilities
-        }
-        if self.subscriptions:
-            wanted["resourceSubscriptions"] = list(self.subscriptions)
-        meta = modern_meta(leg.server.version, self.plan.info, {})
-        params = encode({"_meta": meta, "notifications": wanted})
-        headers = {}
-        if leg.exchange.wire.mirrors:
-            headers = mirrored_headers(LISTEN, {}, leg.server.version)
-        pause = _RELISTEN_S
-        while not leg.exchange.is_over():
-            try:
-                await leg.request(LISTEN, params, timeout=FOREVER, headers=headers)
-                pause = _RELISTEN_S
-            except McpError as error:
-                if error.code in _NO_SUCH_THING:
-                    return
-                pause = min(2 * pause, _LONGEST_S)  # it may be too busy just now
-            except TargetError:
-                if leg.exchange.is_over():
-                    return
-                pause = min(2 * pause, _LONGEST_S)
-            await asyncio.sleep(pause)
+        self._listening = asyncio.create_task(
+            keep_listening(leg, list(self.subscriptions), self.plan.info)
+        )
 
     def _refused(self, why: str) -> None:
         self._happens(Event.REFUSED)

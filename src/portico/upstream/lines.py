@@ -9,9 +9,10 @@ from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
-from portico.upstream.line import Line, Opened, Plan
+from portico.upstream.line import Line, Opened
 from portico.upstream.opening import LEGACY_FIRST
 from portico.upstream.patience import Breaker
+from portico.upstream.plan import Plan
 from portico.upstream.wire import Address
 
 SHARING = ("auto", "shared", "per-client")

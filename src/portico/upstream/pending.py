@@ -55,3 +55,29 @@ class Pending(ABC):
         """Count its time anew; while it is our turn to answer, it has all there is."""
         latest = self._begun + max(self.timeout, MAX_CALL_S)
         self.deadline = latest if our_turn else min(now + self.timeout, latest)
+
+
+class Asked(Pending):
+    """A request that a task waits for."""
+
+    __slots__ = ("answer",)
+
+    def __init__(
+        self,
+        method: str,
+        timeout: float,
+        progress: Progress | None,
+        answer: "asyncio.Future[bytes]",
+    ) -> None:
+        super().__init__(method, timeout, progress)
+        self.answer = answer
+
+    def finished(self, outcome: bytes | Exception) -> None:
+        """Let the task go on."""
+        if self.answer.done():
+            return
+        if isinstance(outcome, bytes):
+            self.answer.set_result(outcome)
+        else:
+            self.answer.set_exception(outcome)
+            self.answer.exception()  # looked at: whoever waited may have been cancelled

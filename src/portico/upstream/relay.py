@@ -26,10 +26,11 @@ from portico.upstream.express import Express, Reply
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
 from portico.upstream.leg import Leg
-from portico.upstream.line import Line, Plan
+from portico.upstream.line import Line
 from portico.upstream.lines import MODERN, Lines
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.patience import Breaker
+from portico.upstream.plan import Plan
 from portico.upstream.servererror import ServerError
 
 TIMEOUT_KEY = "portico/timeoutS"

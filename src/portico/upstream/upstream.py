@@ -15,9 +15,10 @@ from portico.model.types import Change
 from portico.upstream.caller import Caller, Callers
 from portico.upstream.express import Express, Reply, failed
 from portico.upstream.leg import Leg
-from portico.upstream.line import Line, Plan
+from portico.upstream.line import Line
 from portico.upstream.lines import LEGACY, MODERN, Lines
 from portico.upstream.patience import Breaker
+from portico.upstream.plan import Plan
 from portico.upstream.relay import Relay
 from portico.upstream.servererror import ServerError
 from portico.upstream.views import Memory, View, Views

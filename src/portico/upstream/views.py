@@ -12,10 +12,10 @@ from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.state.hub import ChangeHub
 from portico.upstream.leg import Leg
-from portico.upstream.line import Plan
 from portico.upstream.lines import LEGACY, MODERN, Lines
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.opening import modern_meta
+from portico.upstream.plan import Plan
 from portico.upstream.survey import survey
 
 REFRESH_S = 1.0

@@ -1,0 +1,53 @@
+"""Hears from a modern upstream what changes, by a stream that says which changes are wanted."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from portico.model.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    McpError,
+    TargetError,
+)
+from portico.protocol.codec import encode
+from portico.upstream.leg import Leg
+from portico.upstream.mirror import mirrored_headers
+from portico.upstream.opening import modern_meta
+from portico.upstream.pending import FOREVER
+
+LISTEN = "subscriptions/listen"
+_RELISTEN_S = 1.0
+_LONGEST_S = 30.0
+_NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
+
+
+async def keep_listening(leg: Leg, uris: list[str], info: Mapping[str, Any]) -> None:
+    """Hear of all lists and of these resources, as often as the stream is cut."""
+    wanted: dict[str, Any] = {
+        f"{kind}ListChanged": True
+        for kind in ("tools", "prompts", "resources")
+        if kind in leg.server.capabilities
+    }
+    if uris:
+        wanted["resourceSubscriptions"] = uris
+    meta = modern_meta(leg.server.version, info, {})
+    params = encode({"_meta": meta, "notifications": wanted})
+    headers = {}
+    if leg.exchange.wire.mirrors:
+        headers = mirrored_headers(LISTEN, {}, leg.server.version)
+    pause = _RELISTEN_S
+    while not leg.exchange.is_over():
+        try:
+            await leg.request(LISTEN, params, timeout=FOREVER, headers=headers)
+            pause = _RELISTEN_S
+        except McpError as error:
+            if error.code in _NO_SUCH_THING:
+                return
+            pause = min(2 * pause, _LONGEST_S)  # it may be too busy just now
+        except TargetError:
+            if leg.exchange.is_over():
+                return
+            pause = min(2 * pause, _LONGEST_S)
+        await asyncio.sleep(pause)

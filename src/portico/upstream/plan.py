@@ -1,0 +1,31 @@
+"""How an upstream is dealt with: every limit, and what becomes of who fails."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from portico.upstream.opening import Limits
+from portico.upstream.patience import Patience
+
+
+class Plan(Struct, frozen=True):
+    """How an upstream is dealt with; every limit can be set."""
+
+    limits: Limits = Limits()
+    idle_s: float | None = 300.0
+    """Nothing to do for so long ends a connection; None never does."""
+    max_in_flight: int = 256
+    max_queue: int = 1024
+    instances: int = 1
+    sharing: str = "auto"
+    era: str = "auto"
+    patience: Patience = Patience()
+    held_s: float = 600.0
+    """How long a call waits for a modern client to come back with its answers."""
+    max_held: int = 100
+    max_children: int = 64
+    """So many connections of single clients' own at a time."""
+    info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
+    allows: Callable[[str], bool] | None = None
+    """Which tools clients may see and call, by name; None for all."""
