@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         if response is None or response.status:
             return
         key = name.decode("latin-1").lower()
-        text = _text(value)
+        text = _text(value).strip()
         headers = self._headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
