@@ -118,7 +118,7 @@ async def fetched(pool: Pool, url: str, body: bytes = b"{}") -> tuple[int, bytes
         response = await pool.ask("POST", url, {}, body)
         try:
             await response.head()
-            return response.status, b"".join([chunk async for chunk in response.chunks()])
+            return response.status, b"".join([chunk async for chunk in response])
         finally:
             response.close()
 

@@ -24,7 +24,8 @@ INFORMED = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>
 CLOSED = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY
 OLD = b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\n" + BODY
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
-FRAMED = {"sized": SIZED, "chunked": CHUNKED, "informed": INFORMED, "empty": EMPTY}
+LARGE = b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + BODY + b"x" * (70_000 - len(BODY))
+FRAMED = {"sized": SIZED, "chunked": CHUNKED, "informed": INFORMED, "empty": EMPTY, "large": LARGE}
 ENDED = {"closed": CLOSED, "old": OLD}
 
 
@@ -51,23 +52,29 @@ class Ways:
         pass
 
 
-def asked() -> tuple[Connection, Response]:
+def asked(at_rest: list[Connection]) -> tuple[Connection, Response]:
     """A connection on which something was asked."""
-    connection = Connection(lambda _: None, lambda _: None)
+    connection = Connection(at_rest.append, lambda _: None)
     ways: Any = Ways()
     connection.connection_made(ways)
     return connection, connection.ask(b"GET / HTTP/1.1\r\n\r\n", b"")
 
 
+def expected(answer: bytes) -> bytes:
+    """The body of one of the answers above."""
+    return answer[-70_000:] if answer is LARGE else b"" if answer is EMPTY else BODY
+
+
 @given(
     st.sampled_from(sorted((FRAMED | ENDED).items())),
-    st.lists(st.integers(0, len(INFORMED)), max_size=12),
+    st.lists(st.integers(0, len(INFORMED)) | st.integers(69_900, len(LARGE)), max_size=12),
 )
 def test_however_an_answer_is_chopped_it_is_the_same(
     named: tuple[str, bytes], at: list[int]
 ) -> None:
     name, answer = named
-    connection, response = asked()
+    at_rest: list[Connection] = []
+    connection, response = asked(at_rest)
     cuts = sorted({0, len(answer), *(cut for cut in at if cut < len(answer))})
     for start, end in itertools.pairwise(cuts):
         connection.data_received(answer[start:end])
@@ -75,13 +82,18 @@ def test_however_an_answer_is_chopped_it_is_the_same(
         assert not response.is_whole
         connection.eof_received()
     assert response.is_whole
-    assert response.body() == (b"" if name == "empty" else BODY)
+    assert response.body() == expected(answer)
     assert response.status == (204 if name == "empty" else 200)
+    assert at_rest == ([] if name in ENDED else [connection])
+    if name not in ENDED:  # and the next one has nothing of the last
+        response = connection.ask(b"GET / HTTP/1.1\r\n\r\n", b"")
+        connection.data_received(SIZED)
+        assert response.body() == BODY
 
 
-@given(st.binary(max_size=200), st.sampled_from([b"", SIZED[:20], CHUNKED[:60]]))
+@given(st.binary(max_size=200), st.sampled_from([b"", SIZED[:20], CHUNKED[:60], LARGE[:60]]))
 def test_garbage_is_never_more_than_an_answer_or_trouble(garbage: bytes, before: bytes) -> None:
-    connection, response = asked()
+    connection, response = asked([])
     connection.data_received(before + garbage)
     connection.connection_lost(None)
     assert response.is_over()
@@ -91,31 +103,34 @@ def test_garbage_is_never_more_than_an_answer_or_trouble(garbage: bytes, before:
 async def test_an_answer_may_come_byte_by_byte(answer: bytes) -> None:
     async def converse(server: RawServer, reader: Reader, writer: Writer) -> None:
         await server.request(reader)
-        for at in range(len(answer)):
-            writer.write(answer[at : at + 1])
+        step = 1 + len(answer) // 500
+        for at in range(0, len(answer), step):
+            writer.write(answer[at : at + step])
             await writer.drain()
             await asyncio.sleep(0)
 
     async with raw_server(converse) as server, asking() as pool:
         status, body = await fetched(pool, server.url)
-    assert (status, body) == ((204, b"") if answer is EMPTY else (200, BODY))
+    assert (status, body) == (204 if answer is EMPTY else 200, expected(answer))
 
 
-@pytest.mark.parametrize("answer", [SIZED, CHUNKED, INFORMED], ids=["sized", "chunked", "informed"])
-async def test_an_answer_that_is_cut_anywhere_is_never_taken_for_a_shorter_one(
-    answer: bytes,
-) -> None:
-    cuts = iter(range(len(answer)))
+@pytest.mark.parametrize("name", ["sized", "chunked", "informed", "large"])
+async def test_an_answer_that_is_cut_anywhere_is_never_taken_for_a_shorter_one(name: str) -> None:
+    answer = FRAMED[name]
+    step = 1 + len(answer) // 500
+    cuts = iter(range(0, len(answer), step))
 
     async def converse(server: RawServer, reader: Reader, writer: Writer) -> None:
         await server.request(reader)
         writer.write(answer[: next(cuts)])
 
     async with raw_server(converse) as server, asking() as pool:
-        for _ in answer:
+        asked = 0
+        for _ in range(0, len(answer), step):
+            asked += 1
             with pytest.raises(Snapped):
                 await fetched(pool, server.url)
-        assert server.connections == len(answer)  # and nothing was asked twice
+        assert server.connections == asked  # and nothing was asked twice
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ async def test_a_large_answer_is_ready_with_its_head_and_read_to_its_end() -> No
         pool.begin("POST", server.url, {}, b"", ready.set_result)
         response = await asyncio.wait_for(ready, WAIT_S)
         assert response.status == 200
-        assert sum([len(chunk) async for chunk in response.chunks()]) == 3 * MB
+        assert sum([len(chunk) async for chunk in response]) == 3 * MB
         assert await fetched(pool, server.url, b"") == (200, b"x" * (3 * MB))
     assert server.connections == 1
 
@@ -141,7 +141,7 @@ async def test_a_server_has_to_wait_while_nobody_reads_its_answer() -> None:
         await asyncio.wait_for(stalled.wait(), WAIT_S)
         assert response._held < 4 * HIGH
         async with asyncio.timeout(4 * WAIT_S):
-            assert sum([len(chunk) async for chunk in response.chunks()]) == 100 * MB
+            assert sum([len(chunk) async for chunk in response]) == 100 * MB
 
 
 async def test_a_large_request_goes_out_as_fast_as_it_is_read() -> None:
@@ -162,7 +162,7 @@ async def test_a_large_request_goes_out_as_fast_as_it_is_read() -> None:
         assert connection._transport is not None
         assert connection._transport.get_write_buffer_size() < MB
         go.set()
-        assert [chunk async for chunk in response.chunks()] == [b"ok"]
+        assert [chunk async for chunk in response] == [b"ok"]
         assert await fetched(pool, server.url, b"small") == (200, b"ok")
     assert server.bodies == [body, b"small"]
     assert server.connections == 1

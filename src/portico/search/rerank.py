@@ -130,7 +130,7 @@ class Reranker:
                 raise Unusable(f"it answered HTTP {response.status}")
             parts: list[bytes] = []
             size = 0
-            async for part in response.chunks():
+            async for part in response:
                 parts.append(part)
                 size += len(part)
                 if size > MAX_ANSWER:

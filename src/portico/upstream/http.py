@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from portico.model.version import Version
-from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.http_sse import HttpSse
+from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
 from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
 from portico.upstream.trouble import Trouble
 from portico.upstream.web import Broken, Site, Web, is_stream
 from portico.upstream.wire import Outgoing, Receiver
 
-SESSION_HEADER = "mcp-session-id"
-_ACCEPT = {"accept": "application/json, text/event-stream"}
-_JSON = {**_ACCEPT, "content-type": "application/json"}
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
 _MAX_IDLE_RESUMES = 3
@@ -65,9 +62,7 @@ class StreamableHttp:
         self._listener: asyncio.Task[None] | None = None
         self._parting: asyncio.Task[None] | None = None
         self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
-        self._session = ""
-        self._version: Version | None = None
-        self._usual: Mapping[str, str] | None = None  # the headers of a message that adds none
+        self._naming = Naming()
         self._closing = False
 
     async def open(self, receiver: Receiver) -> None:
@@ -81,7 +76,7 @@ class StreamableHttp:
             return
         web, _ = self._open_parts()
         try:
-            await web.tell(web.url, self._headers(message), message.data)
+            await web.tell(web.url, self._naming.of(message), message.data)
         except Broken as broken:
             raise broken.failure.error() from None
 
@@ -93,7 +88,7 @@ class StreamableHttp:
             self._unheard.append(message.id)
             return True
         web, _ = self._open_parts()
-        sent = self._headers(message)
+        sent = self._naming.of(message)
         response = web.begin("POST", web.url, sent, message.data, lambda _: self._came(message.id))
         if response is None:
             self._follow(message, sent)
@@ -112,8 +107,7 @@ class StreamableHttp:
 
     def settle(self, version: Version) -> None:
         """From now on all messages name the version; a legacy server gets a stream to talk on."""
-        self._version = version
-        self._usual = None
+        self._naming.settle(version)
         if not version.modern:
             self._listener = asyncio.create_task(self._listen())
 
@@ -130,11 +124,11 @@ class StreamableHttp:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._session:
+        if self._naming.session:
             with contextlib.suppress(Broken, TimeoutError):
                 async with (
                     asyncio.timeout(_LINGER_S),
-                    self._web.send("DELETE", self._web.url, self._common()),
+                    self._web.send("DELETE", self._web.url, self._naming.common()),
                 ):
                     pass
         await self._web.close()
@@ -190,12 +184,12 @@ class StreamableHttp:
                     if body.strip():
                         receiver.received(body, message.id)
                     reader = None
-            if reader is not None and not (self._version and self._version.modern):
+            if reader is not None and not self._naming.is_modern:
                 await self._resume(reader, message.id, is_whole)
             receiver.failed(message.id, web.failure(_NO_RESULT, "closed"))
         except Broken as broken:
             failure = broken.failure
-            if failure.status == 404 and self._session and SESSION_HEADER in sent:
+            if failure.status == 404 and SESSION_HEADER in sent:
                 self._forgotten(message.id)
             else:
                 receiver.failed(message.id, failure)
@@ -232,7 +226,7 @@ class StreamableHttp:
         reader.begin()
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in response.chunks():
+                async for chunk in response:
                     for event in reader.feed(chunk):
                         if event.kind == "message":
                             receiver.received(event.data, id)
@@ -241,7 +235,7 @@ class StreamableHttp:
         except TimeoutError:
             pass
         except Trouble:
-            if not reader.last_id or (self._version and self._version.modern):
+            if not reader.last_id or self._naming.is_modern:
                 raise
             return False
         return True
@@ -256,7 +250,7 @@ class StreamableHttp:
             if is_whole or idle:  # a server that is gone must be known to be at once
                 await asyncio.sleep(_delay_s(reader))
             before = reader.last_id
-            headers = {**self._common(), **_ACCEPT, "last-event-id": reader.last_id}
+            headers = {**self._naming.common(), **ACCEPT, "last-event-id": reader.last_id}
             try:
                 async with web.send("GET", web.url, headers) as response:
                     is_whole = await self._read(response, reader, id)
@@ -273,7 +267,7 @@ class StreamableHttp:
         reader = EventReader(self._site.max_message)
         barren = 0
         while True:
-            headers = {**self._common(), "accept": "text/event-stream"}
+            headers = {**self._naming.common(), "accept": "text/event-stream"}
             if reader.last_id:
                 headers["last-event-id"] = reader.last_id
             before = reader.count
@@ -290,28 +284,9 @@ class StreamableHttp:
             barren = 0 if reader.count > before else barren + 1
             await asyncio.sleep(min(pause, _MAX_RETRY_S))
 
-    def _headers(self, message: Outgoing) -> Mapping[str, str]:
-        if self._usual is None:
-            self._usual = {**self._common(), **_JSON}
-        return {**self._usual, **message.headers} if message.headers else self._usual
-
-    def _common(self) -> dict[str, str]:
-        headers = {SESSION_HEADER: self._session} if self._session else {}
-        if self._version is not None:
-            headers[VERSION_HEADER] = self._version.text
-        return headers
-
     def _remember_session(self, web: Web, response: Response) -> None:
-        if self._version is not None and self._version.modern:
-            return
-        session = response.headers.get(SESSION_HEADER, self._session)
-        if session == self._session:
-            return
-        # "The session ID MUST only contain visible ASCII characters": no header could name it.
-        if not (session.isascii() and session.isprintable()):
+        if not self._naming.remember(response):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
-        self._session = session
-        self._usual = None
 
     def _open_parts(self) -> tuple[Web, Receiver]:
         assert self._web is not None

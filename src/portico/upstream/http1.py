@@ -2,6 +2,7 @@
 
 import asyncio
 import select
+import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -37,6 +38,7 @@ class Connection(asyncio.Protocol):
         self._begin_head()
         self._keeps = False  # may it be asked again after this answer?
         self._until_end = False  # is the end of the connection the end of the body?
+        self._left = 0  # of a large body, for which nothing has to be parsed
         self._is_paused = False
         self._is_full = False  # does the server not read what it is sent?
         self._unsent: memoryview | None = None
@@ -45,11 +47,14 @@ class Connection(asyncio.Protocol):
         self, head: bytes, body: bytes, ready: Callable[[Response], None] | None = None
     ) -> Response:
         """Send a request; what is large goes out as fast as the server reads it."""
-        assert self._transport is not None
         assert self._response is None
-        response = self._response = Response(self, ready)
+        response = Response(self, ready)
+        if self._transport is None:  # it was accepted, and hung up on at once
+            response.fail(Snapped("it ended without an answer"))
+            return response
+        self._response = response
         self._begin_head()
-        self._silent = 0
+        self._silent = self._left = 0
         self._until_end = self._keeps = False
         if len(body) <= SMALL:
             self._transport.write(head + body)
@@ -59,15 +64,23 @@ class Connection(asyncio.Protocol):
             self._push()
         return response
 
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed, by whomever."""
+        return self._transport is not None
+
     def is_alive(self) -> bool:
         """True if it can be asked: neither closed nor about to be told that it is."""
         assert self._transport is not None
         if self._transport.is_closing():
             return False
+        # Nothing was asked, so whatever is there to be read is no answer.
+        line = self._transport.get_extra_info("socket")
+        if sys.platform == "win32":
+            return not select.select([line], [], [], 0)[0]
         if self._poll is None:
             self._poll = select.poll()
-            self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        # Nothing was asked, so whatever is there to be read is no answer.
+            self._poll.register(line.fileno(), select.POLLIN)
         return not self._poll.poll(0)
 
     def abort(self) -> None:
@@ -119,6 +132,13 @@ class Connection(asyncio.Protocol):
         if response is None:  # an answer to nothing: whatever it is, nobody can tell any more
             self.abort()
             return
+        if self._left:
+            self._add_plain(response, data)
+        else:
+            self._parse(response, data)
+        self._settle(response)
+
+    def _parse(self, response: Response, data: bytes) -> None:
         assert self._parser is not None
         self._silent += len(data)
         try:
@@ -128,7 +148,17 @@ class Connection(asyncio.Protocol):
         except (HttpParserError, HttpParserUpgrade, Odd) as error:
             self._keeps = False
             response.fail(_garbage(error))
-        self._settle(response)
+
+    def _add_plain(self, response: Response, data: bytes) -> None:
+        """More of a body of known length, as it is: to copy what is large takes its time."""
+        piece = data if len(data) <= self._left else data[: self._left]
+        response.add(piece)
+        self._left -= len(piece)
+        if not self._left:
+            assert self._parser is not None
+            response.is_whole = True
+            self._keeps = self._parser.should_keep_alive() and len(piece) == len(data)
+            self._parser = HttpResponseParser(self)  # the old one waits for the body still
 
     def pause_writing(self) -> None:
         """The server does not read."""
@@ -182,7 +212,9 @@ class Connection(asyncio.Protocol):
             raise Odd("it is packed in a way that nobody asked for")
         length = headers.get("content-length")
         self._until_end = coding is None and length is None and status not in _BODILESS
-        response.is_small = status in _BODILESS or (length is not None and int(length) <= SMALL)
+        size = 0 if status in _BODILESS else int(length or 0)
+        self._left = size if size > SMALL and coding is None else 0
+        response.is_small = not self._until_end and coding is None and size <= SMALL
         response.headers = headers
         response.reason = _text(self._reason)
         response.status = status
@@ -190,6 +222,8 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """More of the body."""
         self._silent = 0
+        if self._left:
+            self._left -= len(body)
         if self._response is not None:
             self._response.add(body)
 

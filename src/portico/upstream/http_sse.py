@@ -94,7 +94,7 @@ class HttpSse:
                     raise Broken(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
                 reader = EventReader(self._site.max_message)
-                async for chunk in response.chunks():
+                async for chunk in response:
                     for event in reader.feed(chunk):
                         self._take(event)
             failure = web.failure("closed its stream", "closed")

@@ -82,8 +82,9 @@ class Pool:
         connection = await dial(origin, proxy, self._make, self._connect_s)
         if self._is_closed:
             connection.abort()
-            raise Unfit("it is closed")
-        self._all.add(connection)
+            raise Unfit("all connections are closed")
+        if connection.is_open:
+            self._all.add(connection)
         return connection
 
     def _make(self) -> Connection:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 from portico.upstream.trouble import Trouble
 
@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class Response:
-    """What came so far. It is read by one reader, once."""
+    """What came so far. Its body is iterated over by one reader, once."""
 
     __slots__ = (
         "_chunks",
@@ -72,16 +72,18 @@ class Response:
                 raise self._trouble
             await self._news()
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body, piece by piece; raises Trouble if it is cut off."""
-        while True:
-            while self._chunks:
-                yield self._take()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next piece of the body; raises Trouble if it is cut off."""
+        while not self._chunks:
             if self.is_whole:
-                return
+                raise StopAsyncIteration
             if self._trouble is not None:
                 raise self._trouble
             await self._news()
+        return self._take()
 
     def body(self) -> bytes | None:
         """The whole body, unless some of it is still to come."""

@@ -184,7 +184,7 @@ class Web:
             self.check_plain(response)
         parts: list[bytes] = []
         size = 0
-        async for chunk in response.chunks():
+        async for chunk in response:
             parts.append(chunk)
             size += len(chunk)
             if size > limit:

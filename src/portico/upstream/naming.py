@@ -1,0 +1,56 @@
+"""What messages to a server at a URL name in their headers: the session, and the version."""
+
+from collections.abc import Mapping
+
+from portico.model.version import Version
+from portico.protocol.ladder import VERSION_HEADER
+from portico.upstream.response import Response
+from portico.upstream.wire import Outgoing
+
+SESSION_HEADER = "mcp-session-id"
+ACCEPT = {"accept": "application/json, text/event-stream"}
+_JSON = {**ACCEPT, "content-type": "application/json"}
+
+
+class Naming:
+    """Grows with the greeting: first there is neither, then a session, then a version."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        self.version: Version | None = None
+        self._usual: Mapping[str, str] | None = None  # the headers of a message that adds none
+
+    @property
+    def is_modern(self) -> bool:
+        """True once the modern era is settled."""
+        return self.version is not None and self.version.modern
+
+    def settle(self, version: Version) -> None:
+        """The two sides have agreed on a version."""
+        self.version = version
+        self._usual = None
+
+    def common(self) -> dict[str, str]:
+        """The headers of every request."""
+        headers = {SESSION_HEADER: self.session} if self.session else {}
+        if self.version is not None:
+            headers[VERSION_HEADER] = self.version.text
+        return headers
+
+    def of(self, message: Outgoing) -> Mapping[str, str]:
+        """The headers of a message."""
+        if self._usual is None:
+            self._usual = {**self.common(), **_JSON}
+        return {**self._usual, **message.headers} if message.headers else self._usual
+
+    def remember(self, response: Response) -> bool:
+        """Take the session that a legacy server gives; False if no header could name it."""
+        session = response.headers.get(SESSION_HEADER, self.session)
+        if session == self.session or self.is_modern:
+            return True
+        # "The session ID MUST only contain visible ASCII characters."
+        if not (session.isascii() and session.isprintable()):
+            return False
+        self.session = session
+        self._usual = None
+        return True
