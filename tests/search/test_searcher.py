@@ -1,6 +1,7 @@
 """A gateway's search: one catalog after another, kept on disk, with what makes it better."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from portico.config.schema import Rerank, Search
 from portico.model.errors import PorticoError
+from portico.search.index import ToolIndex
 from portico.search.rerank import Reranker
 from portico.search.searcher import CACHED, Searcher
 from portico.search.vectors import Vectors
@@ -50,6 +52,24 @@ async def settled(searcher: Searcher, count: int) -> None:
     """Until an index of so many tools answers."""
     async with asyncio.timeout(WAIT_S):
         while searcher.status()["tools"] != count:  # noqa: ASYNC110 - threads tell nobody
+            await asyncio.sleep(0.005)
+
+
+def indexes() -> int:
+    """How many there are in memory."""
+    gc.collect()
+    return sum(isinstance(one, ToolIndex) for one in gc.get_objects())
+
+
+async def test_of_several_catalogs_only_the_last_is_in_memory() -> None:
+    before, searcher = indexes(), Searcher()
+    for count in (3, 4, 5):
+        searcher.use(str(count), Source(TOOLS[:count]))
+        await settled(searcher, count)
+        await names(searcher, "weather")
+
+    async with asyncio.timeout(WAIT_S):
+        while indexes() > before + 1:  # noqa: ASYNC110 - the thread may still be ending
             await asyncio.sleep(0.005)
 
 

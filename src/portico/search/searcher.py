@@ -63,7 +63,8 @@ class Searcher:
         self._wanted: tuple[str, Tools] | None = None
         self._worker: threading.Thread | None = None
         self._catalog: _Catalog | None = None
-        self._first: Future[_Catalog] = Future()
+        self._first: Future[None] = Future()
+        """Done when there is a catalog; it holds none, since that one is replaced some day."""
         self._cache: OrderedDict[_Asked, list[Hit]] = OrderedDict()
         self._hits = self._misses = 0
         self._took: deque[float] = deque(maxlen=256)
@@ -185,7 +186,7 @@ class Searcher:
             self._catalog = catalog
             self._cache = OrderedDict()
             if not self._first.done():
-                self._first.set_result(catalog)
+                self._first.set_result(None)
 
     def _failed(self, version: str, why: str) -> None:
         why = f"the tools cannot be indexed: {why}"
@@ -214,7 +215,9 @@ class Searcher:
                 raise PorticoError("there is nothing to search yet: no catalog was given")
             first = self._first
         # Shielded: who gives up waiting does not take the index from the others.
-        return await asyncio.shield(asyncio.wrap_future(first))
+        await asyncio.shield(asyncio.wrap_future(first))
+        assert self._catalog is not None
+        return self._catalog
 
     def _space(self, catalog: _Catalog) -> "Space | None":
         space = self._vectors.space if self._vectors else None
