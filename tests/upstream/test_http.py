@@ -106,6 +106,32 @@ async def test_a_legacy_session_is_kept_named_and_ended() -> None:
     assert "mcp-method" not in seen["tools/call"]
 
 
+@pytest.mark.parametrize("answers_late", [False, True])
+async def test_a_legacy_server_is_listened_to_before_it_is_called(answers_late: bool) -> None:
+    order: list[str] = []
+    called = asyncio.Event()
+
+    async def call(asked: Asked, writer: Writer) -> None:
+        order.append("called")
+        called.set()
+        reply(writer, 200, result(asked.message, FINE))
+
+    async def get(asked: Asked, writer: Writer) -> None:
+        # One that sends no headers before its first event is given a moment, and then called.
+        await (called.wait() if answers_late else asyncio.sleep(0.02))
+        order.append("listened to")
+        stream(writer)
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with (
+        web_server(legacy_server(call, get)) as server,
+        await connect(Url(server.url)) as client,
+    ):
+        assert await client.call_tool("t") == FINE
+    assert order[0] == ("called" if answers_late else "listened to")
+
+
 async def test_a_legacy_server_may_ask_on_the_stream_of_a_call_and_on_its_own() -> None:
     answered = asyncio.Event()
     answers: list[dict[str, Any]] = []

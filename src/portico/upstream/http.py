@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from portico.model.version import Version
 from portico.upstream.http_sse import HttpSse
+from portico.upstream.listener import Listener, delay_s
 from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
 from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
@@ -15,10 +16,7 @@ from portico.upstream.trouble import Trouble
 from portico.upstream.web import Broken, Site, Web, is_stream
 from portico.upstream.wire import Outgoing, Receiver
 
-_RETRY_S = 1.0
-_MAX_RETRY_S = 30.0
 _MAX_IDLE_RESUMES = 3
-_SERVER_FAULT = 500
 _HEAR_S = 0.5
 """How long others may take to hear that their session is gone, once one has heard it."""
 _NO_RESULT = "ended its answer before its result"
@@ -59,7 +57,7 @@ class StreamableHttp:
         self._receiver: Receiver | None = None
         self._begun: dict[bytes, _Begun] = {}
         self._requests: dict[bytes, asyncio.Task[None]] = {}
-        self._listener: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
         self._parting: asyncio.Task[None] | None = None
         self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
         self._naming = Naming()
@@ -89,6 +87,9 @@ class StreamableHttp:
             return True
         web, _ = self._open_parts()
         sent = self._naming.of(message)
+        if self._listener is not None and self._listener.is_new:
+            self._follow(message, sent)
+            return True
         response = web.begin("POST", web.url, sent, message.data, lambda _: self._came(message.id))
         if response is None:
             self._follow(message, sent)
@@ -109,7 +110,7 @@ class StreamableHttp:
         """From now on all messages name the version; a legacy server gets a stream to talk on."""
         self._naming.settle(version)
         if not version.modern:
-            self._listener = asyncio.create_task(self._listen())
+            self._listener = Listener(self._open_parts()[0], self._naming, self._read)
 
     async def close(self) -> None:
         """End all streams, and the session if there is one."""
@@ -118,7 +119,7 @@ class StreamableHttp:
         self._closing = True
         for id in tuple(self._begun):
             self.abandon(id)
-        behind = (self._listener, self._parting)
+        behind = (self._listener.task if self._listener is not None else None, self._parting)
         tasks = [*self._requests.values(), *(task for task in behind if task is not None)]
         for task in tasks:
             task.cancel()
@@ -173,6 +174,8 @@ class StreamableHttp:
         self, message: Outgoing, sent: Mapping[str, str], begun: Response | None
     ) -> None:
         web, receiver = self._open_parts()
+        if begun is None and self._listener is not None and self._listener.is_new:
+            await self._listener.answered()
         try:
             async with web.send("POST", web.url, sent, message.data, begun) as response:
                 self._remember_session(web, response)
@@ -248,7 +251,7 @@ class StreamableHttp:
             if is_whole:
                 receiver.hung_up(id)
             if is_whole or idle:  # a server that is gone must be known to be at once
-                await asyncio.sleep(_delay_s(reader))
+                await asyncio.sleep(delay_s(reader))
             before = reader.last_id
             headers = {**self._naming.common(), **ACCEPT, "last-event-id": reader.last_id}
             try:
@@ -261,29 +264,6 @@ class StreamableHttp:
                 raise Broken(web.failure(why, "network")) from None
             idle = idle + 1 if reader.last_id == before else 0
 
-    async def _listen(self) -> None:
-        """Keep a legacy server's own stream open, as often as it is cut; who has none says so."""
-        web, _ = self._open_parts()
-        reader = EventReader(self._site.max_message)
-        barren = 0
-        while True:
-            headers = {**self._naming.common(), "accept": "text/event-stream"}
-            if reader.last_id:
-                headers["last-event-id"] = reader.last_id
-            before = reader.count
-            try:
-                async with web.send("GET", web.url, headers) as response:
-                    if not is_stream(response):
-                        return
-                    await self._read(response, reader, b"")
-            except Broken as broken:
-                if broken.failure.status is not None and broken.failure.status < _SERVER_FAULT:
-                    return  # 405: it offers none; others: it offers none to us
-            # Longer and longer, as long as nothing comes of it.
-            pause = _delay_s(reader) * 2 ** min(barren, 10)
-            barren = 0 if reader.count > before else barren + 1
-            await asyncio.sleep(min(pause, _MAX_RETRY_S))
-
     def _remember_session(self, web: Web, response: Response) -> None:
         if not self._naming.remember(response):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
@@ -292,8 +272,3 @@ class StreamableHttp:
         assert self._web is not None
         assert self._receiver is not None
         return self._web, self._receiver
-
-
-def _delay_s(reader: EventReader) -> float:
-    wanted = _RETRY_S if reader.retry_ms is None else reader.retry_ms / 1000
-    return min(wanted, _MAX_RETRY_S)
