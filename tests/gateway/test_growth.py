@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 from contextlib import suppress
+from weakref import ref
 
 from portico import Server
 from portico.config.schema import Server as Entry
@@ -59,3 +60,15 @@ async def test_so_many_reloads_leave_no_more_behind_than_a_few() -> None:
                 await until(lambda: not living() - few)
 
         assert not living() - few
+
+
+async def test_the_catalog_of_a_server_that_is_replaced_is_gone_with_it() -> None:
+    async with house(World({"large": large()}), config("large"), expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        before = ref(gateway.members["large"].upstream.offered())
+        gc.disable()  # which would come by after ten reloads, and each may be some megabytes
+        try:
+            await reload(gateway, 1)
+            await until(lambda: before() is None)
+        finally:
+            gc.enable()

@@ -17,6 +17,7 @@ from portico.gateway.member import GATEWAY, Heard, Member, Reach
 from portico.gateway.witnessed import Witness
 from portico.model.message import Request
 from portico.model.types import Change
+from portico.state.freed import give_back_memory
 from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
+_MANY = 1_000
+"""So many tools, and asking for them all needs tens of megabytes for a moment."""
 ANNOUNCE_S = 0.5
 """What changes within this time is told at once."""
 SETTLE_S = 3.0
@@ -182,6 +185,8 @@ class House:
         self._check_pinned({member.name for member in chosen})
         if self._announcing is not None and not self._asking():
             self._announce_in(ANNOUNCE_S)
+        if self.union.tool_count > _MANY:
+            await asyncio.to_thread(give_back_memory)  # several times what is kept was needed
 
     async def _survey(self, member: Member) -> None:
         await member.survey()

@@ -289,6 +289,9 @@ class Upstream:
         if self._background:
             await asyncio.wait(self._background)
         await self._lines.close()
+        # It and its lines hold each other, and may be there for long: nothing large with them.
+        self._watchers.clear()
+        self._views.forget()
 
     @property
     def is_busy(self) -> bool:

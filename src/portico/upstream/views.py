@@ -141,6 +141,11 @@ class Views:
             allows=self._plan.allows,
         )
 
+    def forget(self) -> None:
+        """Hold nothing any more of what was offered."""
+        for view in self._views.values():
+            view.catalog = None
+
     def changed(self, name: str, leg: Leg) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
         view = self.get(name)
