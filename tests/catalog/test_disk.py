@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from hashlib import blake2b
@@ -462,3 +463,20 @@ def test_drafts_of_dead_writers_go_after_an_hour(shop: Shop) -> None:
 
     assert shop.store.save(KEY, NEW)
     assert shop.names() == [".k.busy.draft", FILE, "k.draft"]
+
+
+def test_a_catalog_that_nobody_has_used_for_three_months_goes(shop: Shop) -> None:
+    day = 86_400.0
+    begun = time.time()
+    shop.now = begun
+    for key in ("forgotten", "used", "damaged"):
+        assert shop.store.save(key, NEW)
+    (shop.folder / "damaged.catalog").write_bytes(b"no catalog")
+    shop.now = begun + 60 * day
+    assert shop.store.load("used") == NEW
+    assert shop.store.load("damaged") is None
+
+    shop.now = begun + 91 * day
+    assert Store(shop.folder, clock=lambda: shop.now, report=shop.said.append).save(KEY, NEW)
+    assert shop.names() == [FILE, "used.catalog"]
+    assert shop.store.load("used") == NEW

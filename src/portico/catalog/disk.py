@@ -28,6 +28,9 @@ from portico.state.report import report as to_operator
 _KEPT_ASIDE = 3
 _STALE_S = 3600
 """A draft this old has no writer any more: writing one takes milliseconds."""
+_DAY_S = 86_400
+_UNUSED_S = 90 * _DAY_S
+"""A catalog that nobody has read or written for so long is of a server that is no longer there."""
 _LARGE = 1_000_000
 _OTHERS_WRITE = 0o022
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
@@ -56,7 +59,10 @@ class Store:
     def load(self, key: str) -> Facts | None:
         """What was saved last; None if there is nothing that can be used."""
         document = self._find(key)
-        return facts_in(document) if isinstance(document, Document) else None
+        if not isinstance(document, Document):
+            return None
+        self._mark_used(key)
+        return facts_in(document)
 
     def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
         """By kind and key, since when each definition is known."""
@@ -175,18 +181,32 @@ class Store:
             finally:
                 os.close(handle)
 
+    def _mark_used(self, key: str) -> None:
+        """Have its date show that it is in use, to a day."""
+        path, now = self._path(key), self._clock()
+        with suppress(OSError):
+            if now - os.stat(path).st_mtime > _DAY_S:
+                os.utime(path, (now, now))
+
     def _sweep(self) -> None:
-        """Remove the drafts of writers that were killed."""
+        """Remove the drafts of writers that were killed, and what nobody has used for long."""
         if self._swept:
             return
         self._swept = True
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if not (entry.name.startswith(".") and entry.name.endswith(".draft")):
-                    continue
+                longest_s = _longest_s(entry.name)
                 with suppress(OSError):
-                    if self._clock() - entry.stat(follow_symlinks=False).st_mtime > _STALE_S:
+                    if self._clock() - entry.stat(follow_symlinks=False).st_mtime > longest_s:
                         os.unlink(entry.path)
+
+
+def _longest_s(name: str) -> float:
+    """How long a file may lie there without being touched."""
+    if name.startswith(".") and name.endswith(".draft"):
+        return _STALE_S
+    is_ours = name.endswith(".catalog") or ".catalog.corrupt-" in name
+    return _UNUSED_S if is_ours else float("inf")
 
 
 def make_private(folder: str) -> None:
