@@ -165,6 +165,22 @@ async def test_what_is_no_answer_is_told_and_not_taken(answer: bytes) -> None:
         await asyncio.wait_for(server.left.get(), WAIT_S)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200\r\nContent-Length:2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2  \r\nok\r\n0\r\n\r\n",
+        b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0002\r\n\r\nok",
+    ],
+)
+async def test_the_habits_of_old_servers_do_no_harm(answer: bytes) -> None:
+    async with raw_server(saying(answer)) as server, asking() as pool:
+        for _ in range(2):
+            assert await fetched(pool, server.url) == (200, b"ok")
+    assert server.connections == 1
+
+
 async def test_headers_are_found_by_small_letters_and_joined() -> None:
     lines = (b"HTTP/1.1 200 ", b"X-A: 1", b"x-a: 2", b"X-B:\t\xc3\xa9 ", b"X-C: \xe9")
     answer = b"\r\n".join((*lines, b"Content-Length: 0", b"", b""))

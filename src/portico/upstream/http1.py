@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         """It is open."""
         # Transports of uvloop are of no class of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
-        self._parser = HttpResponseParser(self)
+        self._parser = self._new_parser()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
             assert self._parser is not None
             response.is_whole = True
             self._keeps = self._parser.should_keep_alive() and len(piece) == len(data)
-            self._parser = HttpResponseParser(self)  # the old one waits for the body still
+            self._parser = self._new_parser()  # the old one waits for the body still
 
     def pause_writing(self) -> None:
         """The server does not read."""
@@ -236,6 +236,15 @@ class Connection(asyncio.Protocol):
             self._keeps = self._parser.should_keep_alive()
         else:
             self._begin_head()
+
+    def _new_parser(self) -> HttpResponseParser:
+        parser = HttpResponseParser(self)
+        # Old servers do these, all clients read them. They are dangerous to whom answers are passed
+        # on to, byte by byte; here nobody reads the bytes but the parser.
+        parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        return parser
 
     def _begin_head(self) -> None:
         self._headers: dict[str, str] = {}
