@@ -99,6 +99,14 @@ def test_garbage_is_never_more_than_an_answer_or_trouble(garbage: bytes, before:
     assert response.is_over()
 
 
+def test_a_body_in_the_smallest_of_chunks_is_held_in_few_pieces() -> None:
+    connection, response = asked([])
+    connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(3):
+        connection.data_received(b"1\r\nx\r\n" * 1000)
+    assert list(response._chunks) == [b"x" * 1000] * 3
+
+
 @pytest.mark.parametrize("answer", [*FRAMED.values(), *ENDED.values()], ids=[*FRAMED, *ENDED])
 async def test_an_answer_may_come_byte_by_byte(answer: bytes) -> None:
     async def converse(server: RawServer, reader: Reader, writer: Writer) -> None:

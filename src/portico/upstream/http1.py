@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._keeps = False  # may it be asked again after this answer?
         self._until_end = False  # is the end of the connection the end of the body?
         self._left = 0  # of a large body, for which nothing has to be parsed
+        self._pieces: list[bytes] = []  # of a body, found in what is being parsed
         self._is_paused = False
         self._is_full = False  # does the server not read what it is sent?
         self._unsent: memoryview | None = None
@@ -148,6 +149,10 @@ class Connection(asyncio.Protocol):
         except (HttpParserError, HttpParserUpgrade, Odd) as error:
             self._keeps = False
             response.fail(_garbage(error))
+        if self._pieces:
+            # Joined: a body in chunks of one byte would fill the memory with their objects.
+            response.add(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
+            self._pieces = []
 
     def _add_plain(self, response: Response, data: bytes) -> None:
         """More of a body of known length, as it is: to copy what is large takes its time."""
@@ -224,8 +229,7 @@ class Connection(asyncio.Protocol):
         self._silent = 0
         if self._left:
             self._left -= len(body)
-        if self._response is not None:
-            self._response.add(body)
+        self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         """All of it is there, unless it only was a word in between."""
