@@ -96,6 +96,10 @@ class Process:
         found = [_memory(pid) for pid in self._tree()]
         return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
 
+    def everyone(self) -> list[int]:
+        """The process and all that descend from it."""
+        return Process._tree(self)
+
     def complaint(self) -> str:
         """The last thing it wrote to stderr, for an error message."""
         # The child writes where this file's own position is, so it must not move.

@@ -15,6 +15,7 @@ from bench.contenders import (
     Asked,
     Contender,
 )
+from bench.cores import one_core, price_of_waking
 from bench.gateway import Fleet, GatewayPipe, GatewayWeb
 from bench.pipe import MakeRequest
 from bench.report import Budget, Section, Table, at_most
@@ -26,7 +27,7 @@ from bench.workload import WrongAnswer
 _EXECUTE, _PREFIXED = "serve, execute_tool", "serve, server__echo"
 _MODERN, _SESSION = f"{_EXECUTE}, modern era", f"{_EXECUTE}, session"
 _PREFIXED_MODERN = f"{_PREFIXED}, modern era"
-_ONE, _P50 = "CPU us", "p50 us"
+_ONE, _ONE_CORE, _P50 = "CPU us", "on one core", "p50 us"
 _IN_FLIGHT = (8, 32)
 _RATE = "calls/s, 32 in flight"
 _WEB_CPU = "CPU us, 8 connections"
@@ -52,6 +53,7 @@ def measure(fleet: Fleet, scale: Scale, section: Section) -> None:
     _over_http(fleet, scale, samples, section.notes)
     section.tables += [_stdio_table(samples), _web_table(samples)]
     section.budgets += _budgets(samples)
+    section.notes.append(price_of_waking(scale.calls))
     section.notes += [f"noisy: {noise} (calls)" for noise in samples.noisy()]
 
 
@@ -90,6 +92,8 @@ def _work(row: _Row, wanted: int, patience_s: float, samples: Samples) -> None:
     timed = row.server.timed(row.make, calls)
     samples.add(row.name, _ONE, timed.cpu_us)
     samples.add(row.name, _P50, timed.p50_us)
+    with one_core(row.server.process.everyone()):
+        samples.add(row.name, _ONE_CORE, row.server.timed(row.make, calls).cpu_us)
     for in_flight in _IN_FLIGHT:
         many = row.server.load(row.make, max(calls, 2 * in_flight), in_flight)
         samples.add(row.name, _flight(in_flight), many.cpu_us)
@@ -138,7 +142,7 @@ def _flight(in_flight: int) -> str:
 
 def _stdio_table(samples: Samples) -> Table:
     names = [UPSTREAM_STDIO.name, PROXY_FLOOR.name, "wrap", _EXECUTE, _PREFIXED, PROXY_FASTMCP.name]
-    columns = (_ONE, *map(_flight, _IN_FLIGHT), _RATE)
+    columns = (_ONE, _ONE_CORE, *map(_flight, _IN_FLIGHT), _RATE)
     rows = []
     for name in names:
         cells = [samples.cell(name, column) for column in columns]
@@ -175,8 +179,10 @@ def _budgets(samples: Samples) -> list[Budget]:
 
     return [
         own(_EXECUTE, _ONE, "serve, execute_tool over stdio: CPU"),
+        own(_EXECUTE, _ONE_CORE, "serve, execute_tool over stdio: CPU, on one core"),
         own(_EXECUTE, _flight(8), "serve, execute_tool over stdio, 8 in flight: CPU"),
         own(_PREFIXED, _ONE, "serve, prefixed call over stdio: CPU"),
+        own(_PREFIXED, _ONE_CORE, "serve, prefixed call over stdio: CPU, on one core"),
         own(_MODERN, _WEB_CPU, "serve, execute_tool over HTTP, modern: CPU"),
         own(_SESSION, _WEB_CPU, "serve, execute_tool over HTTP, session: CPU"),
     ]

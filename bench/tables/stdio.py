@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 from bench.contenders import STDIO, STDIO_FLOOR, STDIO_PORTICO, STDIO_SCRIPT
+from bench.cores import one_core, price_of_waking
 from bench.pipe import PipeServer
 from bench.process import Workspace
 from bench.report import Budget, Section, Table, at_most
@@ -13,9 +14,9 @@ from bench.workload import WrongAnswer
 HEADING = "stdio server, no upstream"
 
 _WALL, _CPU = "spawn to list ms", "start CPU ms"
-_LIST, _MANY = "cached list CPU us", "8 in flight"
+_LIST, _LIST_ONE, _MANY = "cached list CPU us", "on one core", "8 in flight"
 _CALL, _RATE = "echo call CPU us", "calls/s, 32 in flight"
-_COLUMNS = (_WALL, _CPU, _LIST, _MANY, _CALL, _RATE)
+_COLUMNS = (_WALL, _CPU, _LIST, _LIST_ONE, _MANY, _CALL, _RATE)
 _LISTS_IN_FLIGHT = 8
 """As many as over HTTP, to tell the cost of the work from that of being woken for it."""
 _IN_FLIGHT = 32
@@ -35,6 +36,7 @@ def measure(scale: Scale) -> Section:
             _work(name, server, scale, samples)
     section.tables.append(_table(samples))
     section.budgets += _budgets(samples)
+    section.notes.append(price_of_waking(scale.calls))
     section.notes += [f"noisy: {noise}" for noise in samples.noisy()]
     return section
 
@@ -70,6 +72,8 @@ def _restart(name: str, server: PipeServer, workspace: Workspace, samples: Sampl
 
 def _work(name: str, server: PipeServer, scale: Scale, samples: Samples) -> None:
     samples.add(name, _LIST, server.load(server.list_request, scale.lists).cpu_us)
+    with one_core(server.process.everyone()):
+        samples.add(name, _LIST_ONE, server.load(server.list_request, scale.lists).cpu_us)
     lists = server.load(server.list_request, scale.lists, _LISTS_IN_FLIGHT)
     samples.add(name, _MANY, lists.cpu_us)
     samples.add(name, _CALL, server.load(server.call_request, scale.calls).cpu_us)
@@ -100,5 +104,8 @@ def _budgets(samples: Samples) -> list[Budget]:
         for contender in (STDIO_PORTICO, STDIO_SCRIPT)
         for what, column in (("spawn to list", _WALL), ("start CPU", _CPU))
     ]
-    cached, best = (f(STDIO_PORTICO.name, _LIST) for f in (samples.median, samples.best))
-    return [at_most("stdio, cached list of 50: CPU", cached, 60, " us", best), *starts]
+    lists = []
+    for column, where in ((_LIST, ""), (_LIST_ONE, ", on one core")):
+        cached, best = (f(STDIO_PORTICO.name, column) for f in (samples.median, samples.best))
+        lists.append(at_most(f"stdio, cached list of 50: CPU{where}", cached, 60, " us", best))
+    return [*lists, *starts]

@@ -13,6 +13,7 @@ from bench.contenders import (
     WRAP,
     Contender,
 )
+from bench.cores import one_core, price_of_waking
 from bench.process import MB, Workspace
 from bench.report import Budget, Section, Table, at_most
 from bench.rounds import Samples, interleaved
@@ -23,7 +24,9 @@ from bench.workload import WrongAnswer
 _WALL, _START = "spawn to list ms", "start CPU ms"
 _IDLE, _RUNNING = "RSS MB, list only", "RSS MB, after a call"
 _LIST, _CALL = "list CPU us", "call CPU us"
+_LIST_ONE, _CALL_ONE = "list, one core", "call, one core"
 _RATE = "calls/s, 32 in flight"
+_WORK = (_LIST, _LIST_ONE, _CALL, _CALL_ONE, _RATE)
 _P50, _P99 = "p50 us", "p99 us"
 _BIG_MS, _BIG_CPU = "10 MB ms", "10 MB CPU ms"
 _ADDED = {_P50: "added p50 us", _P99: "added p99 us"}
@@ -57,6 +60,7 @@ def measure(scale: Scale, section: Section) -> None:
             bench.large(server)
     section.tables += [_start_table(samples), _work_table(samples), _peers_table(samples)]
     section.budgets += _budgets(samples)
+    section.notes.append(price_of_waking(scale.calls))
     section.notes += [f"noisy: {noise}" for noise in samples.noisy()]
 
 
@@ -117,6 +121,9 @@ class _Bench:
             add(name, _CALL, timed.cpu_us)
             add(name, _P50, timed.p50_us)
             add(name, _P99, timed.p99_us)
+            with one_core(server.process.everyone()):
+                add(name, _LIST_ONE, server.timed(server.list_request, lists).cpu_us)
+                add(name, _CALL_ONE, server.timed(server.call_request, calls).cpu_us)
             many = server.load(server.call_request, max(calls, 2 * _IN_FLIGHT), _IN_FLIGHT)
             add(name, _RATE, many.requests / many.seconds)
 
@@ -164,11 +171,11 @@ def _work_table(samples: Samples) -> Table:
         if contender.cold:
             continue  # once it has started it is like any other
         name = contender.name
-        cells = [samples.cell(name, column) for column in (_LIST, _CALL, _RATE)]
+        cells = [samples.cell(name, column) for column in _WORK]
         added = [_added(samples, name, column) for column in _ADDED]
         large = [samples.cell(name, column) for column in (_BIG_MS, _BIG_CPU)]
         rows.append([name, *cells, *added, *large])
-    columns = ("", _LIST, _CALL, _RATE, *_ADDED.values(), _BIG_MS, _BIG_CPU)
+    columns = ("", *_WORK, *_ADDED.values(), _BIG_MS, _BIG_CPU)
     return Table("stdio to an upstream of 50 tools: lists, calls, a large result", columns, rows)
 
 
@@ -198,5 +205,7 @@ def _budgets(samples: Samples) -> list[Budget]:
         own(_IDLE, "wrap, idle RSS before a child runs", 30, " MB"),
         own(_RUNNING, "wrap, RSS with a child, guardian included", 40, " MB"),
         own(_LIST, "wrap, cached list over stdio: CPU", 60, " us"),
+        own(_LIST_ONE, "wrap, cached list over stdio: CPU, on one core", 60, " us"),
         own(_CALL, "wrap, call from stdio to stdio: CPU", 150, " us"),
+        own(_CALL_ONE, "wrap, call from stdio to stdio: CPU, on one core", 150, " us"),
     ]
