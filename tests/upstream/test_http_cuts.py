@@ -135,6 +135,39 @@ async def test_a_stream_that_is_cut_within_an_event_is_taken_up_before_it(
     assert resumed == ["1"]
 
 
+def whole(writer: Writer, data: bytes) -> None:
+    """A stream from its beginning to its end, at once."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked"
+    writer.write(b"%b\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data))
+
+
+async def test_a_stream_that_comes_at_once_is_taken_in_or_up_like_any_other() -> None:
+    said: list[object] = []
+    calls: list[Asked] = []
+
+    async def call(asked: Asked, writer: Writer) -> None:
+        calls.append(asked)
+        params = {"progressToken": asked.message["params"]["_meta"]["progressToken"], "progress": 1}
+        notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        answer = event(result(asked.message, FINE), id="2")
+        name = asked.message["params"]["name"]
+        whole(writer, PRIMING + event(notice) + (answer if name == "whole" else answer[:20]))
+
+    async def get(asked: Asked, writer: Writer) -> None:
+        if "last-event-id" not in asked.headers:
+            reply(writer, 405)
+        else:
+            whole(writer, event(result(calls[-1].message, FINE), id="2"))
+
+    async with (
+        web_server(legacy_server(call, get)) as server,
+        await connect(Url(server.url), limits=QUICK) as client,
+    ):
+        for name in ("whole", "whole", "cut"):
+            assert await client.call_tool(name, progress=said.append) == FINE
+    assert len(said) == len(calls) == 3
+
+
 async def test_a_server_is_listened_to_again_however_often_that_is_cut() -> None:
     heard = asyncio.Semaphore(0)
     gets = 0

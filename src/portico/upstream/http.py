@@ -137,30 +137,41 @@ class StreamableHttp:
     def _came(self, id: bytes) -> None:
         """There is an answer: one that is whole is taken in at once, for others a task is made."""
         begun = self._begun.pop(id)
-        response = begun.response
+        message, response = begun.message, begun.response
         body = response.body()
-        if body is None or not response.is_success or is_stream(response):
-            self._follow(begun.message, begun.sent, response)
+        if body is None or not response.is_success or len(body) > self._site.max_message:
+            self._follow(message, begun.sent, response)
             return
         web, receiver = self._open_parts()
+        reader = None
         try:
             self._remember_session(web, response)
-            web.check(response, body)
-            if body.strip():
+            web.check_plain(response)
+            if is_stream(response):
+                reader = EventReader(self._site.max_message)
+                self._take(reader, body, id)
+            elif body.strip():
                 receiver.received(body, id)
-            if receiver.waits(id):
-                receiver.failed(id, web.failure(_NO_RESULT, "closed"))
         except Broken as broken:
             receiver.failed(id, broken.failure)
         except Exception as error:  # as below
             receiver.failed(id, web.failure(f"could not be asked: {error!r}"))
             raise
+        else:
+            if receiver.waits(id) and reader is not None:
+                self._follow(message, begun.sent, response, reader)
+            elif receiver.waits(id):
+                receiver.failed(id, web.failure(_NO_RESULT, "closed"))
 
     def _follow(
-        self, message: Outgoing, sent: Mapping[str, str], response: Response | None = None
+        self,
+        message: Outgoing,
+        sent: Mapping[str, str],
+        response: Response | None = None,
+        heard: EventReader | None = None,
     ) -> None:
-        """Have a task wait for an answer, and send the request if that is still to be done."""
-        task = asyncio.create_task(self._request(message, sent, response))
+        """Have a task wait for an answer: from where it is sent, or begun, or was heard."""
+        task = asyncio.create_task(self._request(message, sent, response, heard))
         self._requests[message.id] = task
 
         def over(_: asyncio.Task[None]) -> None:
@@ -171,22 +182,27 @@ class StreamableHttp:
         task.add_done_callback(over)
 
     async def _request(
-        self, message: Outgoing, sent: Mapping[str, str], begun: Response | None
+        self,
+        message: Outgoing,
+        sent: Mapping[str, str],
+        begun: Response | None,
+        heard: EventReader | None,
     ) -> None:
         web, receiver = self._open_parts()
         if begun is None and self._listener is not None and self._listener.is_new:
             await self._listener.answered()
+        reader, is_whole = heard, True
         try:
-            async with web.send("POST", web.url, sent, message.data, begun) as response:
-                self._remember_session(web, response)
-                if is_stream(response):
-                    reader = EventReader(self._site.max_message)
-                    is_whole = await self._read(response, reader, message.id)
-                else:
-                    body = await web.body(response)
-                    if body.strip():
-                        receiver.received(body, message.id)
-                    reader = None
+            if reader is None:
+                async with web.send("POST", web.url, sent, message.data, begun) as response:
+                    self._remember_session(web, response)
+                    if is_stream(response):
+                        reader = EventReader(self._site.max_message)
+                        is_whole = await self._read(response, reader, message.id)
+                    else:
+                        body = await web.body(response)
+                        if body.strip():
+                            receiver.received(body, message.id)
             if reader is not None and not self._naming.is_modern:
                 await self._resume(reader, message.id, is_whole)
             receiver.failed(message.id, web.failure(_NO_RESULT, "closed"))
@@ -199,6 +215,13 @@ class StreamableHttp:
         except Exception as error:  # one of ours: whoever waits need not wait for its limit
             receiver.failed(message.id, web.failure(f"could not be asked: {error!r}"))
             raise
+
+    def _take(self, reader: EventReader, chunk: bytes, id: bytes) -> None:
+        """Take in what came on a stream."""
+        _, receiver = self._open_parts()
+        for event in reader.feed(chunk):
+            if event.kind == "message":
+                receiver.received(event.data, id)
 
     def _forgotten(self, id: bytes) -> None:
         """The server has forgotten the session: this request has not run."""
@@ -230,9 +253,7 @@ class StreamableHttp:
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in response:
-                    for event in reader.feed(chunk):
-                        if event.kind == "message":
-                            receiver.received(event.data, id)
+                    self._take(reader, chunk, id)
                     if id and limit.when() is None and not receiver.waits(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
         except TimeoutError:

@@ -135,12 +135,6 @@ class Web:
         """The whole body, within the limit."""
         return await self._bounded(response, self.site.max_message)
 
-    def check(self, response: Response, body: bytes) -> None:
-        """Refuse a whole body that is packed or too long."""
-        self.check_plain(response)
-        if len(body) > self.site.max_message:
-            raise self._too_long(response, self.site.max_message)
-
     def failure(self, why: str, kind: str = "failed", status: int | None = None) -> Failure:
         """A failure of this site."""
         return Failure(server=self.site.name, why=why, kind=kind, status=status)
@@ -190,12 +184,9 @@ class Web:
             if size > limit:
                 if cut:
                     break
-                raise self._too_long(response, limit)
+                why = f"sent a message longer than {limit} bytes"
+                raise Broken(self.failure(why, "too_large", response.status))
         return b"".join(parts)[:limit]
-
-    def _too_long(self, response: Response, limit: int) -> Broken:
-        why = f"sent a message longer than {limit} bytes"
-        return Broken(self.failure(why, "too_large", response.status))
 
     def check_plain(self, response: Response) -> None:
         """Refuse what is packed: we did not ask for it, and could not bound it."""
