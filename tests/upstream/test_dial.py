@@ -1,6 +1,7 @@
 """The way to a server: names, addresses, certificates, proxies, and how long it may take."""
 
 import asyncio
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncGenerator
@@ -66,6 +67,7 @@ async def test_an_answer_over_tls_may_end_with_its_connection(tls: ssl.SSLContex
         assert await fetched(pool, f"https://localhost:{server.port}/") == (200, b"all of it")
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="it names the files in such a folder")
 async def test_a_folder_of_certificates_is_trusted_too(
     tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
