@@ -43,13 +43,14 @@ def serve_stdio(
     links: Sequence[Link] = (),
     out: int | None = None,
     drain_s: float = DRAIN_S,
-) -> None:
-    """Serve one client over stdin and stdout until it leaves or SIGTERM comes."""
+) -> int:
+    """Serve one client over stdin and stdout until it leaves or SIGTERM comes; the exit code."""
     from portico.transport.doorway import DoorwayLoop
     from portico.transport.pipes import serve_stdio as over_pipes
 
     with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-        runner.run(_to_the_end(over_pipes(server.endpoint(links), out=out, drain_s=drain_s)))
+        served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
+        return 0 if runner.run(_to_the_end(served)) else 1
 
 
 def serve_http(
@@ -80,8 +81,8 @@ def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float =
     async def serve() -> int:
         wrapped = Wrapped(wrapping, alone=True)
         async with wrapped.running():
-            await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
-        return _said(wrapped.failure)
+            whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
+        return _said(wrapped.failure) if whole else 1
 
     with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         return runner.run(_to_the_end(serve()))
@@ -121,8 +122,7 @@ def gateway_stdio(
     shared = _shared(serving, drain_s, alone)
 
     async def serve() -> int:
-        await serve_shared(shared, out=out)
-        return 0
+        return 0 if await serve_shared(shared, out=out) else 1
 
     with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
         return runner.run(_to_the_end(serve()))
@@ -176,6 +176,7 @@ def gateway_http(
         door.bind()  # before any server is started
         stop = asyncio.Event()
         async with hosted(shared, stop) as served:
+            served.url = door.url
             await door.serve(
                 served.endpoint,
                 served.door,

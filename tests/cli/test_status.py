@@ -75,7 +75,8 @@ def test_a_gateway_that_does_not_run_shows_what_its_servers_offered_last(
 
 @pytest.mark.slow
 def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> None:
-    config = prepared(home, '[servers.broken]\ncommand = "/no/such/program"\n')
+    off = '[servers.off]\ncommand = "x"\nenabled = false\n'
+    config = prepared(home, f'[servers.broken]\ncommand = "/no/such/program"\n{off}')
     wrapped = ("--name", "wrapped", "--", *bad("stdio", "plain"))
     with Window(home) as window, Standing(home / "home", *wrapped) as wrap:
         window.ready()
@@ -87,23 +88,30 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
         only = told(home, "--config", str(config))
     assert (gateway["running"], gateway["pid"]) == (True, window.process.pid)
     assert gateway["config"] == str(config)
-    maths, broken = gateway["servers"]
+    maths, broken, switched_off = gateway["servers"]
     assert (maths["server"], maths["tools"], maths["error"]) == ("maths", 3, "")
     assert maths["starts"] >= 1
     assert (broken["state"], broken["pending"]) == ("failed", True)
     assert "/no/such/program" in broken["error"]
+    assert switched_off == {"server": "off", "state": "disabled"}
+    assert (gateway["url"], gateway["disabled"]) == ("", ["off"])
     assert [one["server"] for one in alone["servers"]] == ["wrapped"]
     assert [one["pid"] for one in only] == [window.process.pid]
     assert f"serve: process {window.process.pid}, {config}, 3 tools, exposes " in text
     assert f"wrap: process {wrap.process.pid}\n" in text
     assert "cannot start" in text.partition("broken")[2].partition("\n")[0]
+    assert text.partition("  off ")[2].split()[0] == "disabled"
 
 
 @pytest.mark.slow
 def test_a_gateway_over_http_is_shown_too(home: Path) -> None:
     with Gateway(home, "--http", "127.0.0.1:0") as gateway:
         until(lambda: told(home, "--config", str(home / "portico.toml"))[0]["running"], "unseen")
-        assert told(home)[0]["pid"] == gateway.process.pid
+        (running,) = told(home)
+        text = portico(home, "status").stdout
+        assert running["pid"] == gateway.process.pid
+        assert running["url"] == f"http://127.0.0.1:{gateway.port}/mcp"
+        assert f"portico.toml, {running['url']}, 3 tools" in text
     (after,) = told(home, "--config", str(home / "portico.toml"))
     assert after["running"] is False
 

@@ -46,8 +46,7 @@ def main(argv: list[str]) -> int:
     if options.http is None:
         from portico.app import serve_stdio
 
-        serve_stdio(server, out=out, drain_s=options.drain)
-        return 0
+        return serve_stdio(server, out=out, drain_s=options.drain)
     from portico.app import serve_http
 
     serve_http(

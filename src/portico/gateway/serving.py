@@ -46,6 +46,8 @@ class Served:
                 f"a server of {serving.config.path} leads back to it; remove that one"
             )
         self._serving = serving
+        self.url = ""
+        """Where clients find it, if it serves HTTP."""
         self.journal: Journal = open_journal(serving.config.gateway.log, report)
         self.metrics = Metrics()
         config = serving.config
@@ -185,6 +187,8 @@ class Served:
         return {
             "pid": os.getpid(),
             "config": house.config.path,
+            "url": self.url,
+            "disabled": house.config.disabled,
             "tasks": len(asyncio.all_tasks()),
             **house.status(),
         }

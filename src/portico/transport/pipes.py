@@ -31,8 +31,9 @@ async def serve_stdio(
     max_line: int = MAX_LINE,
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
-) -> None:
-    """Serve one client on this process's stdin and stdout until it leaves or SIGTERM comes.
+) -> bool:
+    """Serve one client on this process's stdin and stdout until it leaves or SIGTERM comes; False
+    if answers could not be written.
 
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
@@ -57,6 +58,7 @@ async def serve_stdio(
     reader.close()
     server.ended()
     await writer.close()
+    return not writer.failed
 
 
 def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
@@ -189,6 +191,8 @@ class PipeWriter:
         self._waiting: deque[memoryview] = deque()
         self.unwritten = 0
         """How many bytes wait, or were left when nobody read any more."""
+        self.failed = False
+        """Never: who reads no more has had enough."""
         self._lost = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -282,7 +286,8 @@ class FileWriter:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._lost = False
+        self.failed = False
+        """True if something could not be written, and then nothing more is."""
 
     def open(self, talker: Talker, lost: Callable[[], object]) -> None:
         """Write from now on; `lost` is called if there is no room any more."""
@@ -290,7 +295,7 @@ class FileWriter:
 
     def write(self, parts: tuple[bytes, ...]) -> None:
         """Write the parts of one line."""
-        if self._lost:
+        if self.failed:
             return
         data = memoryview(b"".join(parts))
         try:
@@ -298,7 +303,7 @@ class FileWriter:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
             report(f"answers cannot be written: {error.strerror}")
-            self._lost = True
+            self.failed = True
             self._on_loss()
 
     async def close(self) -> None:

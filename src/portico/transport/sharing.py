@@ -79,8 +79,9 @@ class Shared(Struct, Generic[H_co], frozen=True):
 
 async def serve_shared(
     shared: Shared[House], *, out: int | None = None, stop: asyncio.Event | None = None
-) -> None:
-    """Serve one client on stdin and stdout, as owner or bridge, until it leaves or SIGTERM comes.
+) -> bool:
+    """Serve one client on stdin and stdout, as owner or bridge, until it leaves or SIGTERM comes;
+    False if answers could not be written.
 
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
@@ -88,11 +89,10 @@ async def serve_shared(
     stop = stop or asyncio.Event()
     place = await _place(shared, 0, shared.wants)
     if isinstance(place, Attached):
-        await _bridged(shared, place, out, stop)
-        return
+        return await _bridged(shared, place, out, stop)
     async with _hosting(shared, place, stop) as house:
         endpoint, _ = house.doorway(shared.wants)
-        await serve_stdio(
+        return await serve_stdio(
             endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
         )
 
@@ -213,8 +213,9 @@ async def _listen(shared: Shared[House], control: Control, ownership: Ownership 
             ownership.release()
 
 
-async def _bridged(shared: Shared[House], place: Attached, out: int, stop: asyncio.Event) -> None:
-    """Serve the client from wherever the gateway is, and at last perhaps from here."""
+async def _bridged(shared: Shared[House], place: Attached, out: int, stop: asyncio.Event) -> bool:
+    """Serve the client from wherever the gateway is, and at last perhaps from here; False if
+    answers could not be written."""
     writer = writer_to(out)
     bridge = Bridge(writer, stop, max_line=shared.max_line)
     let_go = stop_on_signals(stop)
@@ -224,18 +225,21 @@ async def _bridged(shared: Shared[House], place: Attached, out: int, stop: async
         if last is None:
             let_go()
             await bridge.part(shared.drain_s + _MARGIN_S)
-            return
-        async with _hosting(shared, last.place, stop) as house:
-            endpoint, _ = house.doorway(last.wants)
-            crossing = HouseCrossing(endpoint, bridge, writer, last.turn, max_line=shared.max_line)
-            await bridge.settle(crossing)
-            await stop.wait()
-            let_go()
-            if not bridge.is_lost:
-                await crossing.server.drain(shared.drain_s)
-            crossing.server.ended()
+        else:
+            async with _hosting(shared, last.place, stop) as house:
+                endpoint, _ = house.doorway(last.wants)
+                crossing = HouseCrossing(
+                    endpoint, bridge, writer, last.turn, max_line=shared.max_line
+                )
+                await bridge.settle(crossing)
+                await stop.wait()
+                let_go()
+                if not bridge.is_lost:
+                    await crossing.server.drain(shared.drain_s)
+                crossing.server.ended()
     finally:
         await bridge.close()
+    return not writer.failed
 
 
 class _Last(Struct, frozen=True):
