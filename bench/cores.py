@@ -55,8 +55,9 @@ def price_of_waking(messages: int) -> str:
                 single.append(_echoed(echo, messages))
     return (
         f"An echo in Python, which reads, writes and does no more, takes {min(free):.0f} to "
-        f"{max(free):.0f} us of CPU a message with all cores and {median(single):.0f} on one core: the difference is the "
-        "price of waking another core on this machine, which everybody pays at each hop."
+        f"{max(free):.0f} us of CPU a message with all cores, and {median(single):.0f} on one: the "
+        "difference is the price of waking another core on this machine, which everybody pays at "
+        "each hop."
     )
 
 
