@@ -216,8 +216,7 @@ def test_many_who_meet_the_same_lost_session_are_all_answered(tmp_path: Path) ->
         return [client.said("echo", text=str(number)) for number in range(30)]
 
     with (
-        # Long enough for six that are begun anew: one that meets a second loss is not.
-        listening(bad("http", "session-lost", "30")) as url,
+        listening(bad("http", "session-lost", "12")) as url,
         Wrap(tmp_path, "--sharing", "shared", url) as wrap,
         ThreadPoolExecutor(6) as pool,
     ):

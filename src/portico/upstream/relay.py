@@ -36,6 +36,8 @@ from portico.upstream.servererror import ServerError
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
 _TIMEOUT = TIMEOUT_KEY.encode()
+_MOST_SESSIONS = 4
+"""So many in a row may be lost to one call."""
 _GONE = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
@@ -191,11 +193,15 @@ class Relay:
         try:
             await self._gate.enter(timeout)
             try:
-                try:
-                    return await self._try(call, timeout)
-                except TargetError as error:
-                    if not again or not self._may_repeat(call, error):
-                        raise
+                for _ in range(_MOST_SESSIONS):
+                    try:
+                        return await self._try(call, timeout)
+                    except TargetError as error:
+                        if error.kind == "session" and not self._closed:
+                            continue  # it has not run, however often that happens
+                        if not again or not self._may_repeat(call, error):
+                            raise
+                        again = False
                 return await self._try(call, timeout)
             finally:
                 self._gate.leave()
