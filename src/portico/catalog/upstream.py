@@ -16,6 +16,7 @@ from portico.model.version import MODERN, Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.lines import one_line
+from portico.protocol.methods import CAPABILITIES, LISTS
 
 _FIELDS = {
     "tools": "tools",
@@ -59,6 +60,14 @@ class UpstreamCatalog:
         )
         # Versions before 2025-03-26 had completions without declaring them.
         self.kinds = frozenset({*self._capabilities, "completions"})
+        self.unheard = frozenset(
+            method
+            for method, kind in LISTS.items()
+            if kind not in facts.lists and CAPABILITIES[method] in self._capabilities
+        )
+        """The lists that the upstream declares, but that could not be had whole."""
+        self.settled: dict[tuple[str, Version], bytes] = {}
+        """By method and version, results that stay as they are."""
         self._pages: dict[tuple[str, Version, str, int], bytes] = {}
         self._introductions: dict[tuple[Version, int], bytes] = {}
         self._tools: dict[str, Item] | None = None

@@ -12,7 +12,7 @@ from portico.model.errors import METHOD_NOT_FOUND, McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import EMPTY_RESULT, Core, respond, static_answer
-from portico.protocol.methods import LISTS, TABLE, Kind
+from portico.protocol.methods import TABLE, Kind
 from portico.upstream.express import Express, awaited
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
@@ -63,9 +63,17 @@ class MirrorEndpoint:
             is_ping = request.method == "ping"
             return Response(id=request.id, result=EMPTY_RESULT) if is_ping else None
         catalog = self._upstream.view(request, context).catalog
-        if catalog is None or _is_unknown_list(catalog, request):
+        if catalog is None or request.method in catalog.unheard:
             return None
-        return static_answer(catalog, request, meaning.capability)
+        # Without a cursor and a date it stays as it is for as long as the catalog does.
+        asked = (request.method, request.version)
+        ready = None if request.cursor else catalog.settled.get(asked)
+        if ready is not None:
+            return Response(id=request.id, result=ready)
+        response = static_answer(catalog, request, meaning.capability)
+        if response.result and not request.cursor and not request.version.modern:
+            catalog.settled[asked] = response.result
+        return response
 
     def express(
         self, request: Request, context: Context, reply: Callable[[Response], None]
@@ -88,7 +96,7 @@ class MirrorEndpoint:
             return await self._initialize(request, context)
         view = await self._upstream.ready(request, context)
         assert view.catalog is not None
-        if _is_unknown_list(view.catalog, request):
+        if request.method in view.catalog.unheard:
             return await self._upstream.relay(request, context)
         core = self._core(view)
         if request.method != "logging/setLevel":
@@ -138,14 +146,6 @@ class MirrorEndpoint:
         """Follow a resource for a modern listener, in its own era where the upstream has that."""
         ask.version = asker.version or ask.version
         return await self._upstream.relay(ask, asker)
-
-
-def _is_unknown_list(catalog: UpstreamCatalog, request: Request) -> bool:
-    """True for a list that the upstream declares but that could not be had whole."""
-    kind = LISTS.get(request.method)
-    if kind is None or kind in catalog.facts.lists:
-        return False
-    return catalog.declares(TABLE[request.method, request.version].capability)
 
 
 class _Hello(Struct):

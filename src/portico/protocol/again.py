@@ -18,7 +18,7 @@ class Again:
     """Remembers, for one connection, how requests for what is static were read."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, Version | None], Request] = {}
+        self._known: dict[tuple[bytes, bytes, bytes, Version | None], Request] = {}
 
     def read(self, line: bytes, assumed: Version | None) -> Inbound:
         """The same as `inbound.read(line, assumed)`."""
@@ -31,14 +31,14 @@ class Again:
         # A number spelled as JSON spells it, and nothing around it.
         if not id.isdigit() or id[0] == 48:
             return read(line, assumed)
-        known = self._known.get((before, comma + after, assumed))
+        known = self._known.get((before, comma, after, assumed))
         if known is not None:
             return replace(known, id=id)
         inbound = read(line, assumed)
         if isinstance(inbound, Request) and _is_safe(inbound, id, before, after):
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[before, comma + after, assumed] = replace(inbound)
+            self._known[before, comma, after, assumed] = replace(inbound)
         return inbound
 
 

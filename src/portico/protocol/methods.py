@@ -64,6 +64,9 @@ MODERN_ONLY = frozenset(
 )
 """Methods whose very name says that the sender is modern."""
 
+CAPABILITIES = {method: meaning.capability for method, _, meaning in _ROWS}
+"""By method, the server capability without which it does not exist."""
+
 LISTS = {
     "tools/list": "tools",
     "resources/list": "resources",
