@@ -148,7 +148,7 @@ def rogue(gateway: Gateway) -> Iterator[Behind]:
 def test_those_that_cannot_say_what_they_offer_are_named_with_the_reason(gateway: Gateway) -> None:
     status = gateway.status()
     for name, words in (
-        ("gone", "connect"),
+        ("gone", "cannot be reached"),
         ("crashes", "no API key"),
         ("hangs", "3 s"),
         ("chatters", "no messages"),
