@@ -28,6 +28,8 @@ SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
 _MANY = 1_000
 """So many tools, and asking for them all needs tens of megabytes for a moment."""
+_GREETING_S = 0.5
+"""Where all is known, clients are greeted first: many servers that start take all the cores."""
 ANNOUNCE_S = 0.5
 """What changes within this time is told at once."""
 SETTLE_S = 3.0
@@ -175,7 +177,12 @@ class House:
 
     def start(self) -> None:
         """Ask all servers behind, at the same time: what is known is served meanwhile."""
-        self._spawn(self.refresh(self.members))
+        self._spawn(self._ask_all())
+
+    async def _ask_all(self) -> None:
+        if not any(member.is_pending for member in self.members.values()):
+            await asyncio.sleep(_GREETING_S)
+        await self.refresh(self.members)
 
     async def refresh(self, servers: Iterable[str]) -> None:
         """Ask these servers for all they offer; those that fail keep what is known of them."""
