@@ -6,9 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
-
 import bench
+from tests.support.shared import unavailable
 
 _SCRIPT = Path(bench.__file__).with_name("wrk.lua")
 _LATER = 300
@@ -55,8 +54,10 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int(length[1]))
 
 
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="`make bench` installs wrk")
 def test_wrk_uses_no_id_again_that_waits_while_hundreds_of_others_are_answered() -> None:
+    if shutil.which("wrk") is None:
+        unavailable("wrk is not there")
+
     async def drive() -> _Held:
         held = _Held()
         async with await asyncio.start_server(held.serve, "127.0.0.1", 0) as server:

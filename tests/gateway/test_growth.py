@@ -72,3 +72,4 @@ async def test_the_catalog_of_a_server_that_is_replaced_is_gone_with_it() -> Non
             await until(lambda: before() is None)
         finally:
             gc.enable()
+        assert before() is None

@@ -71,6 +71,7 @@ async def test_of_several_catalogs_only_the_last_is_in_memory() -> None:
     async with asyncio.timeout(WAIT_S):
         while indexes() > before + 1:  # noqa: ASYNC110 - the thread may still be ending
             await asyncio.sleep(0.005)
+    assert indexes() == before + 1
 
 
 async def test_the_first_search_waits_for_the_index() -> None:

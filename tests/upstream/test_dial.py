@@ -15,6 +15,7 @@ from portico.upstream import dial
 from portico.upstream.trouble import Unfit, Unreachable
 from portico.upstream.web import Site, Web
 from portico.upstream.weburl import Origin
+from tests.support.shared import unavailable
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import (
     RawServer,
@@ -67,10 +68,11 @@ async def test_an_answer_over_tls_may_end_with_its_connection(tls: ssl.SSLContex
         assert await fetched(pool, f"https://localhost:{server.port}/") == (200, b"all of it")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="it names the files in such a folder")
 async def test_a_folder_of_certificates_is_trusted_too(
     tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if shutil.which("openssl") is None:
+        unavailable("openssl, which names the files in such a folder, is not there")
     folder = tmp_path / "trusted"
     folder.mkdir()
     argv = ("openssl", "x509", "-hash", "-noout", "-in", str(tmp_path / "trusted.pem"))

@@ -1,6 +1,7 @@
 """One way from a client to whoever serves it now, and what is under way on it."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -32,7 +33,7 @@ class Shore(Protocol):
         ...
 
 
-class Crossing:
+class Crossing(ABC):
     """What is under way between a client and one owner; how it gets there is for others to say."""
 
     parting = b""
@@ -57,23 +58,27 @@ class Crossing:
 
     def open(self) -> None:
         """Carry lines from now on."""
+        return  # one within this process always does
 
+    @abstractmethod
     def send(self, line: bytes) -> None:
         """Send a line to the owner."""
-        raise NotImplementedError
 
     def unsent(self) -> list[bytes]:
         """The lines that were given to `send` and of which the owner has seen nothing."""
         return []
 
+    @abstractmethod
     def slow(self) -> None:
         """The client reads slowly: take nothing from the owner."""
 
+    @abstractmethod
     def quick(self) -> None:
         """The client has caught up."""
 
     async def close(self) -> None:
         """Leave nothing open."""
+        return  # one within this process has nothing open
 
     def hush(self, key: bytes) -> "asyncio.Future[Envelope]":
         """Keep the answer to this id from the client; what comes back is the answer."""
