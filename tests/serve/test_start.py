@@ -132,9 +132,8 @@ def test_the_first_run_answers_at_once_and_announces_the_rest_in_few_words(
         assert "execute_tool" in gateway.tools()
         first = text_in(result_of(gateway.call("search_tools", query="book")))
         assert "still to come" in first
-        early = gateway.execute("shelf-9__book-9")
-        assert early["isError"]
-        assert "shelf-9 has not said yet which tools it has" in text_in(early)
+        # Who names a tool waits for its server, which is just starting.
+        assert text_in(gateway.execute("shelf-9__book-9")) == "book-9"
         assert until(lambda: not pending(gateway))
         assert until(lambda: len(found(gateway, "book")) == 10)
         assert "still to come" not in text_in(result_of(gateway.call("search_tools", query="book")))
@@ -158,6 +157,32 @@ def test_what_was_learnt_is_there_at_the_next_start(shelves: Shelves) -> None:
         hello = gateway.initialize()
         assert "starting" not in hello["result"]["instructions"]
         assert len(found(gateway, "book")) == 10
+
+
+def test_who_was_asked_while_clients_were_greeted_is_not_asked_again(shelves: Shelves) -> None:
+    shelves.asked_once()
+    with Pipes(shelves.home, shelves.config) as gateway:
+        gateway.initialize()
+        gateway.said("refresh_tools", server="shelf-1")
+        assert until(lambda: all(one["starts"] for one in gateway.status().values()))
+        time.sleep(1.2)  # for what must not come: a list is asked for once a second at most
+        assert text_in(gateway.execute("shelf-1__lists")) == "1"
+
+
+def test_a_server_that_could_not_start_is_asked_again_by_who_names_its_tool(
+    shelves: Shelves,
+) -> None:
+    shelves.take_away()
+    with Pipes(shelves.home, shelves.config) as gateway:
+        gateway.initialize()
+        refused = gateway.execute("shelf-1__book-1")
+        assert refused["isError"]
+        assert "shelf-1 has not said yet which tools it has" in text_in(refused)
+        assert "there is no command" in text_in(refused)
+        shelves.put_back()
+        assert until(lambda: not gateway.execute("shelf-1__book-1").get("isError"))
+        described = result_of(gateway.call("describe_tool", name="shelf-1__book-1"))
+        assert described["structuredContent"]["tools"][0]["tool"] == "book-1"
 
 
 def test_a_server_that_has_left_the_config_is_gone_at_the_next_start(shelves: Shelves) -> None:

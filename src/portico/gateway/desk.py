@@ -59,6 +59,10 @@ class House(Protocol):
         """Ask these servers for all they offer."""
         ...
 
+    async def learn(self, server: str) -> None:
+        """Wait, but not for ever, until a server says what it offers."""
+        ...
+
     def status(self, servers: Iterable[str]) -> dict[str, Any]:
         """How the gateway and these servers fare."""
         ...
@@ -129,6 +133,14 @@ class Desk:
             result.pop("structuredContent", None)
         return result
 
+    async def knows(self, name: str) -> bool:
+        """True if a tool has this name, perhaps only now: a server that has not said yet which
+        tools it has is waited for."""
+        server = name.partition(SEPARATOR)[0]
+        if self._union().tool(name) is None and server in self._servers():
+            await self._house.learn(server)
+        return self._union().tool(name) is not None
+
     def unknown(self, name: str) -> Mistake:
         """What to say of a name that no tool has."""
         if name in metatools.NAMES:
@@ -177,6 +189,7 @@ class Desk:
             raise Mistake("describe_tool: `name` is missing")
         if len(names) > _MOST_NAMES:
             raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
+        await asyncio.gather(*map(self.knows, names))
         union = self._union()
         tools, missing = [], []
         for name in names:

@@ -158,7 +158,7 @@ class GatewayEndpoint:
             return response
         began = perf_counter()
         try:
-            found = self._inner(request)
+            found = await self._found(request)
         except Mistake as error:
             if isinstance(error, UnknownTool):
                 error = self.desk.unknown(error.name)
@@ -201,6 +201,18 @@ class GatewayEndpoint:
             return executed(request, self.front.union)
         place = self.front.union.tool(request.name)
         return None if place is None else (place, called(request, place[1]))
+
+    async def _found(self, request: Request) -> tuple[Place, Request] | None:
+        """The same; a server that has not said yet which tools it has is waited for."""
+        try:
+            found = self._inner(request)
+        except UnknownTool as error:
+            if not await self.desk.knows(error.name):
+                raise
+            return self._inner(request)
+        if found is None and await self.desk.knows(request.name):
+            found = self._inner(request)
+        return found
 
     def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Whose prompt or resource is asked for, and the request as its server gets it."""

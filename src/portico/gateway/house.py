@@ -30,6 +30,8 @@ _MANY = 1_000
 """So many tools, and asking for them all needs tens of megabytes for a moment."""
 _GREETING_S = 0.5
 """Where all is known, clients are greeted first: many servers that start take all the cores."""
+LEARN_S = 30.0
+"""A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
 ANNOUNCE_S = 0.5
 """What changes within this time is told at once."""
 SETTLE_S = 3.0
@@ -179,10 +181,23 @@ class House:
         """Ask all servers behind, at the same time: what is known is served meanwhile."""
         self._spawn(self._ask_all())
 
+    def ask_again(self) -> None:
+        """The same, also those that were asked before."""
+        self._spawn(self.refresh(self.members))
+
     async def _ask_all(self) -> None:
         if not any(member.is_pending for member in self.members.values()):
             await asyncio.sleep(_GREETING_S)
-        await self.refresh(self.members)
+        asked = {name for name, one in self.members.items() if one.is_confirmed or one.asked}
+        await self.refresh([name for name in self.members if name not in asked])
+
+    async def learn(self, server: str) -> None:
+        """Wait, but not for ever, until a server says what it offers; ask it if nobody does."""
+        member = self.members.get(server)
+        if member is None or member.upstream.offered() is not None:
+            return
+        asked = member.asked or self._spawn(self.refresh([server]))
+        await asyncio.wait({asked}, timeout=LEARN_S)
 
     async def refresh(self, servers: Iterable[str]) -> None:
         """Ask these servers for all they offer; those that fail keep what is known of them."""
@@ -232,7 +247,7 @@ class House:
         self._announce_soon()
 
     def _asking(self) -> int:
-        return sum(member.asking for member in self.members.values())
+        return sum(member.asked is not None for member in self.members.values())
 
     def _announce_soon(self) -> None:
         if self._announcing is None:
@@ -294,10 +309,11 @@ class House:
         upstreams = [member.upstream for member in self.members.values()]
         await asyncio.gather(*(upstream.close() for upstream in upstreams))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
+        return task
 
     @cached_property
     def searcher(self) -> Searcher:

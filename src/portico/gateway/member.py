@@ -1,5 +1,6 @@
 """One configured server in the gateway: how it is reached, what it offers, and how it fares."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,9 @@ class Member:
         self.name = entry.name
         self.problem = ""
         """Why it could not be asked the last time; empty if it could."""
-        self.asking = False
+        self.asked: asyncio.Future[None] | None = None
+        """Done when it has answered; None unless it is being asked what it offers."""
+        self._askers = 0
         self._name_limit = name_limit
         self._gateway = gateway
         self._share: Share | None = None
@@ -92,6 +95,12 @@ class Member:
         """True if it never said what it offers."""
         return self._offered() is None
 
+    @property
+    def is_confirmed(self) -> bool:
+        """True if it said so to us, not only to whoever ran before."""
+        catalog = self.upstream.offered()
+        return catalog is not None and catalog.confirmed
+
     def _offered(self) -> UpstreamCatalog | None:
         """What it said last; nothing of a server that is this very gateway again."""
         catalog = self.upstream.offered()
@@ -122,7 +131,9 @@ class Member:
 
     async def survey(self) -> None:
         """Ask it for all it offers; what goes wrong is kept as its problem."""
-        self.asking = True
+        if self.asked is None:
+            self.asked = asyncio.get_running_loop().create_future()
+        self._askers += 1
         try:
             await self.upstream.survey()
         except (McpError, TargetError) as error:
@@ -132,7 +143,10 @@ class Member:
         else:
             self.problem = self.missing()
         finally:
-            self.asking = False
+            self._askers -= 1
+            if not self._askers:
+                self.asked.set_result(None)
+                self.asked = None
 
     def missing(self) -> str:
         """What it has, as it says, but could not list."""

@@ -125,7 +125,7 @@ class Served:
         house = self.house
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
-            loop.add_signal_handler(signal.SIGHUP, house.start)
+            loop.add_signal_handler(signal.SIGHUP, house.ask_again)
         watched = None
         if self._serving.read is not None:
             watched = Watched(house.config.path, self._serving.read, self._take_over, self.tell)
