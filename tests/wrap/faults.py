@@ -26,8 +26,30 @@ CAP = 16 * MIB
 BOUND = 64 * MIB + CAP
 """What Portico may grow by, whatever one upstream sends."""
 
+NAME = "the bad one"
+"""What the bad server is called."""
+ODD = [
+    ("wrong-id", "right"),
+    ("string-id", "right"),
+    ("unasked", "right"),
+    ("duplicate-id", "first"),
+    ("bom", "after the mark"),
+    ("crlf", "before the end"),
+    ("duplicate-keys", "two"),
+    ("case-keys", "right"),
+]
+"""Ways to answer that are odd but can be read, and the text to be had all the same."""
+
 _BOTH = "application/json, text/event-stream"
 _URL = re.compile(r"serving http://127\.0\.0\.1:(\d+)/mcp")
+
+
+def failure(answer: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The error of an answer, which names the server and the kind."""
+    error: dict[str, Any] = answer["error"]
+    assert NAME in error["message"]
+    assert (error["data"]["kind"], error["data"]["server"]) == (kind, NAME)
+    return error
 
 
 def wrap_command(home: Path, *words: str) -> list[str]:

@@ -7,16 +7,26 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.rigs.running import bad, listening
 from tests.support.running import free_port
-from tests.wrap.faults import DEAD_S, Client, Forward, Steady, Watch, Wrap, bounded, until
+from tests.wrap.faults import (
+    DEAD_S,
+    NAME,
+    ODD,
+    Client,
+    Forward,
+    Steady,
+    Watch,
+    Wrap,
+    bounded,
+    failure,
+    until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults-http")]
-NAME = "the bad one"
 OPTIONS = ("--name", NAME, "--sharing", "per-client", "--call-timeout", "10")
 HANGS = ("silent", "trickle", "stops-reading")
 
@@ -44,14 +54,6 @@ def steady(portico: Wrap) -> Iterator[None]:
     """While the test runs, another client must not notice."""
     with portico.client() as client, Steady(client):
         yield
-
-
-def failure(answer: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The error of an answer, which names the server and the kind."""
-    error: dict[str, Any] = answer["error"]
-    assert NAME in error["message"]
-    assert (error["data"]["kind"], error["data"]["server"]) == (kind, NAME)
-    return error
 
 
 def fails_and_goes_on(client: Client, mode: str, kind: str, words: str) -> None:
@@ -118,20 +120,7 @@ def test_a_bad_body_fails_its_call_and_no_other(
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize(
-    ("mode", "text"),
-    [
-        ("wrong-id", "right"),
-        ("string-id", "right"),
-        ("unasked", "right"),
-        ("duplicate-id", "first"),
-        ("bom", "after the mark"),
-        ("crlf", "before the end"),
-        ("duplicate-keys", "two"),
-        ("case-keys", "right"),
-        ("stderr", "after the noise"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "text"), [*ODD, ("stderr", "after the noise")])
 def test_what_is_odd_but_can_be_read_is_answered_once(portico: Wrap, mode: str, text: str) -> None:
     with bounded(portico), portico.client() as client:
         assert client.said("bad", mode=mode) == text

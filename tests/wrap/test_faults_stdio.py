@@ -14,10 +14,20 @@ import pytest
 
 from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, recorder
-from tests.wrap.faults import DEAD_S, Client, Steady, Watch, Wrap, bounded, until
+from tests.wrap.faults import (
+    DEAD_S,
+    NAME,
+    ODD,
+    Client,
+    Steady,
+    Watch,
+    Wrap,
+    bounded,
+    failure,
+    until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults-stdio")]
-NAME = "the bad one"
 MOODY = str(Path(__file__).with_name("moody.py"))
 
 
@@ -36,14 +46,6 @@ def steady(portico: Wrap) -> Iterator[None]:
     """While the test runs, another client must not notice."""
     with portico.client() as client, Steady(client):
         yield
-
-
-def failure(answer: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The error of an answer, which names the server and the kind."""
-    error: dict[str, Any] = answer["error"]
-    assert NAME in error["message"]
-    assert (error["data"]["kind"], error["data"]["server"]) == (kind, NAME)
-    return error
 
 
 def texts(client: Client, *words: str) -> None:
@@ -144,19 +146,7 @@ def test_an_answer_that_cannot_be_read_fails_its_call_at_once_and_no_other(
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize(
-    ("mode", "text"),
-    [
-        ("wrong-id", "right"),
-        ("string-id", "right"),
-        ("unasked", "right"),
-        ("duplicate-id", "first"),
-        ("bom", "after the mark"),
-        ("crlf", "before the end"),
-        ("duplicate-keys", "two"),
-        ("case-keys", "right"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "text"), ODD)
 def test_what_is_odd_but_can_be_read_is_answered_once(portico: Wrap, mode: str, text: str) -> None:
     with bounded(portico), portico.client() as client:
         child = client.said("pid")
