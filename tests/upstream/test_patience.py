@@ -175,7 +175,15 @@ def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
 ) -> None:
     breaker = Breaker("files", PATIENCE, clock)
     for _ in range(PATIENCE.failures):
-        breaker.failed_call(error)
+        breaker.failed_call(error, breaker.failures)
     assert breaker.is_open is counts
     if counts:
         assert str(refusal(breaker)).endswith(f"it {str(error).removeprefix('files ')}")
+
+
+def test_calls_that_fail_together_count_once(clock: Clock) -> None:
+    breaker = Breaker("files", PATIENCE, clock)
+    late = TargetError("files did not answer", kind="timeout", server="files")
+    for _ in range(PATIENCE.failures * 2):
+        breaker.failed_call(late, 0)
+    assert breaker.failures == 1

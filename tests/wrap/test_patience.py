@@ -217,6 +217,17 @@ async def test_calls_that_are_not_answered_in_time_open_the_breaker(tmp_path: Pa
         assert kind(await call(site, session, "echo", text="x")) == "answered"
 
 
+@pytest.mark.slow
+async def test_calls_that_hang_at_the_same_time_do_not_open_the_breaker(tmp_path: Path) -> None:
+    patience = Patience(failures=3)
+    async with doorway(Switch(tmp_path), patience, limits=Limits(call_s=0.5)) as site:
+        session = await site.session()
+        for _ in range(2):
+            hanging = (call(site, session, "bad", mode="silent") for _ in range(6))
+            assert set(map(kind, await asyncio.gather(*hanging))) == {"timeout"}
+        assert kind(await call(site, session, "echo", text="x")) == "answered"
+
+
 async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path: Path) -> None:
     async with doorway(Switch(tmp_path), Patience(failures=3)) as site:
         session, other = await site.session(), await site.session()

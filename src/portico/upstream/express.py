@@ -114,7 +114,7 @@ class Express(Pending):
             response = self._back(call, self._leg, outcome)
         else:
             assert isinstance(outcome, TargetError)
-            self._breaker.failed_call(outcome)
+            self._breaker.failed_call(outcome, 0)  # after a failure calls go the long way
             if outcome.kind == "timeout":
                 self._leg.exchange.take_back(self._id)
             self._over(answered=False)

@@ -97,10 +97,14 @@ class Breaker:
         if self.is_open:
             self._opened = self._clock()
 
-    def failed_call(self, error: TargetError) -> None:
-        """A call failed: that counts if its connection lives on, so that nobody else tells us."""
+    def failed_call(self, error: TargetError, before: int) -> None:
+        """A call failed that began after so many failures in a row.
+
+        That counts if its connection lives on, so that nobody else tells us, and if no other
+        failure was counted meanwhile: calls that hang at the same time have failed once.
+        """
         ill = error.kind in ("timeout", "network") or error.details.get("status", 0) >= 500
-        if ill:
+        if ill and self.failures == before:
             self.failed(str(error))
 
     def succeeded(self) -> None:

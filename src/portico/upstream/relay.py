@@ -220,11 +220,12 @@ class Relay:
                 with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
                     await line.set_level(level)
             try:
+                failures = self._breaker.failures
                 result = await self._over(leg, call, timeout)
             except TargetError as error:
                 # Who is in a hurry may be, but that says nothing of the upstream.
                 if error.kind != "timeout" or timeout >= self._call_s:
-                    self._breaker.failed_call(error)
+                    self._breaker.failed_call(error, failures)
                 raise
             answered = True
         except McpError:
