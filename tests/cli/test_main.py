@@ -41,16 +41,24 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ("cal", "did you mean 'call'?"),
         ("inspct", "'inspect'"),
         ("zzz", "there is wrap, serve, run"),
+        ("help inspct", "did you mean 'inspect'?"),
     ],
 )
 def test_an_unknown_command_is_wrong_usage_with_the_nearest_named(
     typed: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([typed]) == 2
+    *_, name = words = typed.split()
+    assert main(words) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"portico: there is no command '{typed}'; ")
+    assert said.startswith(f"portico: there is no command '{name}'; ")
     assert hint in said
     assert said.count("\n") == 1
+
+
+def test_an_unknown_option_is_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--verison"]) == 2
+    said = "portico: there is no option '--verison'; did you mean '--version'?\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("name", ["call", "inspect"])

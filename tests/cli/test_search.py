@@ -115,6 +115,9 @@ def test_without_a_gateway_a_refresh_starts_the_servers_for_as_long(tmp_path: Pa
     assert ran.stderr.startswith("portico: gone cannot start: ")
     (told,) = json.loads(portico(tmp_path, "servers", "refresh", "maths", "--json").stdout)
     assert (told["ok"], told["tools"]) == (True, 3)
+    other = prepared(tmp_path)
+    ran = portico(tmp_path, "servers", "refresh", "--config", str(other))
+    assert (ran.returncode, ran.stderr) == (0, "")
     ran = portico(tmp_path, "servers", "refresh", "nobody")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "there is no server 'nobody'" in ran.stderr

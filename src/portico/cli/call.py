@@ -14,6 +14,8 @@ from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
+from portico.cli.usage import Parser
+from portico.cli.words import pair
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 
@@ -86,7 +88,7 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
     return 1 if failed else 0
 
 
-def _sort(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def _sort(parser: Parser, options: argparse.Namespace) -> None:
     """Which of the words is what: without a TARGET, the gateway of the config is meant."""
     words = options.words
     if len(words) > 3:
@@ -104,7 +106,7 @@ def _sort(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("TOOL is empty; `portico search` finds some")
 
 
-def _check_text(parser: argparse.ArgumentParser, *words: str) -> None:
+def _check_text(parser: Parser, *words: str) -> None:
     for word in words:
         try:
             word.encode()
@@ -169,7 +171,7 @@ def _words(tool: str, error: McpError) -> str:
     return words
 
 
-def _given(parser: argparse.ArgumentParser, text: str | None) -> dict[str, Any]:
+def _given(parser: Parser, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
@@ -245,10 +247,10 @@ def _log_line(params: dict[str, Any]) -> str:
     return f"{params.get('level', 'log')}{source}: {text}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico call",
-        usage="portico call [OPTIONS] [TARGET] TOOL [JSON]",
+        usage="portico call [options] [TARGET] TOOL [JSON]",
         description="Call a tool of any MCP server and show its result. TARGET is a URL, "
         "server.py, tools.json or a quoted command; without one, TOOL is one of the configured "
         "servers, such as github__create_issue. JSON has its arguments; - reads them from stdin.",
@@ -260,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
         "--arg",
         action="append",
         default=[],
-        type=_argument,
+        type=pair,
         metavar="NAME=VALUE",
         help="one argument; the tool's schema says of which type; repeatable",
     )
@@ -273,10 +275,3 @@ def _parser() -> argparse.ArgumentParser:
     gateway.add_config(parser)
     add_options(parser)
     return parser
-
-
-def _argument(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
-    return name, value

@@ -10,6 +10,7 @@ from portico.cli.gateway import add_options, address_of, ask, check_name, know
 from portico.cli.inspect import parameters
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
+from portico.cli.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def _show(screen: Screen, tool: dict[str, Any]) -> None:
     screen.data(definition)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico describe",
         description="Show all there is to know of tools of the configured servers.",
         epilog="example: portico describe github__create_issue",

@@ -9,6 +9,7 @@ import msgspec
 
 from portico.cli.render import Screen, first_line, size
 from portico.cli.target import add_options, address_of, open_client, run
+from portico.cli.usage import Parser
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -160,8 +161,8 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico inspect",
         description="Show what an MCP server says of itself and offers: tools, resources, prompts.",
         epilog="example: portico inspect 'npx -y @modelcontextprotocol/server-everything'",

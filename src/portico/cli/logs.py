@@ -13,6 +13,7 @@ import msgspec
 from portico.cli.gateway import add_config
 from portico.cli.lines import Lines, last_lines
 from portico.cli.render import Screen
+from portico.cli.usage import Parser
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
@@ -148,8 +149,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico logs",
         description="Show what `portico serve` wrote down: each call, without its values, what "
         "servers wrote to stderr, and what happened to the gateway.",

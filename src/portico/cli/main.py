@@ -45,7 +45,7 @@ def _run(arguments: list[str]) -> int:
         print(_help(), file=sys.stderr)
         return USAGE
     name, *rest = arguments
-    if name == "help" and rest and rest[0] in COMMANDS:
+    if name == "help" and rest:
         name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(_help())
@@ -134,6 +134,7 @@ def _help() -> str:
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, 1)
+    kind = "option" if name.startswith("-") else "command"
+    near = get_close_matches(name, ("--help", "--version", *COMMANDS), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(COMMANDS)}"
-    return f"there is no command {name[:40]!r}; {hint}"
+    return f"there is no {kind} {name[:40]!r}; {hint}"

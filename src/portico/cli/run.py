@@ -7,8 +7,7 @@ from portico.cli.stderr import log_to_stderr
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    import argparse
-
+    from portico.cli.usage import Parser
     from portico.server import Server
 
 
@@ -95,12 +94,11 @@ def _options(argv: list[str]) -> _Options:
     return options
 
 
-def _parser() -> "argparse.ArgumentParser":
-    import argparse
-
+def _parser() -> "Parser":
     from portico.cli.door import add_door
+    from portico.cli.usage import Parser
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="portico run",
         description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
         "Several components are one server.",

@@ -11,6 +11,7 @@ import msgspec
 from portico.cli.gateway import add_options, address_of, ask, learn
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
+from portico.cli.usage import Parser
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -93,8 +94,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico search",
         description="Find tools among those of all configured servers, by what they do.",
         epilog="example: portico search create an issue",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
 from portico.cli.stderr import log_to_stderr
+from portico.cli.usage import Parser
 
 if TYPE_CHECKING:
     from portico.config.schema import Config
@@ -70,8 +71,8 @@ def _serving(options: argparse.Namespace) -> "Serving":
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico serve",
         description="Serve all configured MCP servers as one: a few tools to search, describe and "
         "execute theirs, or all of theirs. What they offer comes from a cache at once; they are "

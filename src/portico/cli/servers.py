@@ -1,7 +1,8 @@
 """`portico servers`: the servers of the config, and those that run behind Portico now."""
 
 import argparse
-from typing import NoReturn
+
+from portico.cli.usage import Parser
 
 _USAGE = """\
 portico servers list [NAME] [--config FILE]
@@ -9,7 +10,7 @@ portico servers list [NAME] [--config FILE]
        portico servers add NAME [options] URL
        portico servers remove|enable|disable NAME [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
-       portico servers refresh [NAME] [--timeout S]"""
+       portico servers refresh [NAME] [--config FILE] [--timeout S]"""
 _DEEDS = {
     "list": "show the configured servers, and those that run",
     "add": "add a server to the config",
@@ -27,7 +28,6 @@ _FOR = {
     "tag": ("add",),
     "disabled": ("add",),
     "timeout": ("test", "refresh"),
-    "config": ("list", "add", "remove", "enable", "disable", "test"),
 }
 
 
@@ -56,7 +56,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser = _parser()
     if not before:
         parser.error(f"say what to do: {', '.join(_DEEDS)}")
-    options = parser.parse_intermixed_args(before)
+    if command is None and "add" in before:
+        words = parser.parse_known_intermixed_args(before)[0].words
+        if words[1:]:
+            parser.check_url(before, words[1], "portico servers add NAME")
+    options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, deeds in _FOR.items():
         if options.do not in deeds and getattr(options, option):
             parser.error(f"--{option} is for {', '.join(deeds)}")
@@ -72,9 +76,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def _check_add(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, *, has_command: bool
-) -> None:
+def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool) -> None:
     target = options.target
     if not options.name or not target or not target[0]:
         parser.error("add needs a NAME, and a URL or `-- COMMAND ARGS...`")
@@ -84,26 +86,17 @@ def _check_add(
         if options.header:
             parser.error("--header is for URLs; a command takes --env")
         return
-    if not target[0].startswith(("http://", "https://")):
-        _no_url(parser, options.name, target)
     if len(target) > 1:
         parser.error("give one URL")
     if options.env or options.cwd:
         parser.error("--env and --cwd are for commands; a URL takes --header")
 
 
-def _no_url(parser: argparse.ArgumentParser, name: str, target: list[str]) -> NoReturn:
-    looks_so = "://" in target[0] or ("." in target[0] and "/" in target[0].lstrip("./"))
-    if len(target) == 1 and looks_so:
-        parser.error("a URL begins with https:// or http://; put `--` before a command")
-    parser.error(f"put `--` before the command: portico servers add {name} -- COMMAND ARGS...")
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from portico.cli.words import header, pair, seconds
 
     width = max(map(len, _DEEDS))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="portico servers",
         usage=_USAGE,
         description="The servers of the config, and those that run behind Portico now.",

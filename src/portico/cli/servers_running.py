@@ -40,10 +40,9 @@ def main(options: argparse.Namespace) -> int:
     folder = os.path.join(state_folder(), "control")
     if options.do == "refresh":
         within_s = options.timeout or _REFRESH_S
-        running = _running(folder)
-        if not running and os.path.lexists(config_file()):
-            return run(_asked_once(options))
-        _check_any(running)
+        running = _behind(_running(folder), options.config)
+        if not running:
+            return _start_and_ask(options)
         chosen = _chosen(running, options.name)
         by_name = options.name is not None
         Screen(sys.stderr).wait_for(f"asking {', '.join(one.called for one in chosen)}")
@@ -61,9 +60,18 @@ def main(options: argparse.Namespace) -> int:
     return 1 if problem is not None else code
 
 
-def _check_any(running: list[Running]) -> None:
-    if not running:
-        raise PorticoError("no server runs behind Portico now; `portico serve` starts them")
+def _behind(running: list[Running], config: str | None) -> list[Running]:
+    """Those of a config's gateways; all if none is named."""
+    if config is None:
+        return running
+    home = os.path.realpath(config)
+    return [one for one in running if os.path.realpath(str(one.told.get("config"))) == home]
+
+
+def _start_and_ask(options: argparse.Namespace) -> int:
+    if options.config is None and not os.path.lexists(config_file()):
+        raise PorticoError(nothing(config_file()))
+    return run(_asked_once(options))
 
 
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:

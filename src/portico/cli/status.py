@@ -1,6 +1,5 @@
 """`portico status`: how the gateways that run fare, and each server behind them."""
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import msgspec
 from portico.cli.gateway import add_config
 from portico.cli.render import Screen, clean
 from portico.cli.running import Portico, all_of_them
+from portico.cli.usage import Parser
 
 _EVERY_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
@@ -121,8 +121,8 @@ def span(seconds: Any) -> str:
     return f"{seconds:.0f} s"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="portico status",
         description="Show the gateways that you run, with the state of each server behind them. "
         "If the one of your config does not run, show what is known of its servers.",

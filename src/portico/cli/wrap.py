@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from portico.cli.stderr import log_to_stderr
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
+    from portico.cli.usage import Parser
     from portico.upstream.wire import Address
     from portico.wrapping import Wrapping
 
@@ -181,13 +181,14 @@ def _parsed(argv: list[str]) -> _Options:
         place = argv.index("--")
         before, command = argv[:place], argv[place + 1 :]
     parser = _parser()
-    options = parser.parse_args(before, namespace=_Options())
+    words = parser.parse_known_args(before, namespace=_Options())[0].target
+    if words:
+        parser.check_url(before, words[0], "portico wrap")
+    options: _Options = parser.parse_args(before, namespace=_Options())
     if command and options.target:
         parser.error("give either a URL or `-- COMMAND`, not both")
     if not command and not options.target:
         parser.error("what to wrap is missing: `-- COMMAND ARGS...`, or a URL")
-    if options.target and not options.target[0].startswith(_URLS):
-        parser.error(f"put `--` before the command: portico wrap -- {' '.join(options.target)}")
     if len(options.target) > 1:
         parser.error("give one URL")
     if options.target and (options.env or options.clean_env):
@@ -201,12 +202,11 @@ def _parsed(argv: list[str]) -> _Options:
     return options
 
 
-def _parser() -> "argparse.ArgumentParser":
-    import argparse
-
+def _parser() -> "Parser":
     from portico.cli.door import add_door
+    from portico.cli.usage import Parser
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="portico wrap",
         usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
         description="Put a doorway in front of one MCP server: its lists come from a cache at "

@@ -1,0 +1,57 @@
+"""Wrong usage: exit code 2, what is wrong, what would be right, and no value of anybody's."""
+
+import pytest
+
+from portico.cli.main import COMMANDS, main
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_there_is_not_is_named(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--nonsense"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"usage: portico {name} ")
+    assert f"there is no option --nonsense; `portico {name} --help` lists all" in said.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("serve --htpp 8000", "--http"),
+        ("wrap --idle-timeot 3 -- x", "--idle-timeout"),
+        ("run --handler f.py tools.json", "--handlers"),
+        ("call x y --tokn=abc", "--token"),
+        ("inspect --jsn x", "--json"),
+        ("search create --limt 3", "--limit"),
+        ("describe x --confg y", "--config"),
+        ("servers add x --heder A:b https://x", "--header"),
+        ("status --wacth", "--watch"),
+        ("logs --folow", "--follow"),
+    ],
+)
+def test_the_nearest_option_is_suggested(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed.split()) == 2
+    assert f"; did you mean {meant}?\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("typed", ["wrap --idle 3 -- x", "serve --no-ref", "status --js"])
+def test_half_an_option_is_none(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(typed.split()) == 2
+    assert "there is no option --" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("typed", ["call x y --tokn abc-123", "inspect x --tokn=abc-123"])
+def test_the_value_of_an_unknown_option_is_not_repeated(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed.split()) == 2
+    assert "abc-123" not in capsys.readouterr().err
+
+
+def test_words_behind_two_dashes_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--", "--nonsense"]) == 1
+    assert "there is no command '--nonsense'" in capsys.readouterr().err
