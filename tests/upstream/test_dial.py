@@ -177,7 +177,7 @@ async def test_a_name_without_anybody_at_its_addresses_is_told(
 ) -> None:
     leads_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     async with asking() as pool:
-        with pytest.raises(Unreachable, match="cannot be reached: Connect"):
+        with pytest.raises(Unreachable, match="cannot be reached: Connection refused"):
             await fetched(pool, "http://many.test:1/")
 
 

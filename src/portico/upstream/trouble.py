@@ -6,6 +6,8 @@ Trouble
 └── Snapped       the connection broke before the answer was whole, or what came was no answer
 """
 
+import os
+
 
 class Trouble(Exception):
     """What ended a request."""
@@ -41,5 +43,9 @@ class Snapped(Trouble):
 
 def words(error: Exception) -> str:
     """What the system says of an error, without its number."""
-    said = error.strerror if isinstance(error, OSError) else None
+    said = None
+    if isinstance(error, OSError):
+        said = error.strerror
+        if said and said.startswith("Connect call failed"):  # asyncio's words, not the system's
+            said = os.strerror(error.errno or 0)
     return said or str(error) or type(error).__name__
