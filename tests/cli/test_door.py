@@ -29,3 +29,19 @@ def test_a_drain_that_is_no_time_is_refused(
 ) -> None:
     assert main([command, "--drain", given, "x.py"]) == 2
     assert f"argument --drain: {given!r} is no number of seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", SERVING)
+@pytest.mark.parametrize(
+    ("option", "given", "says"),
+    [
+        ("--http", "nope", "'nope' is no address: give PORT, HOST:PORT or [IPV6]:PORT"),
+        ("--http", "99999", "'99999' is no address"),
+        ("--allow-host", "http://a", "'http://a' is no host: give NAME or NAME:PORT"),
+    ],
+)
+def test_where_nobody_can_be_is_wrong_usage(
+    command: str, option: str, given: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, option, given, "x.py"]) == 2
+    assert f"argument {option}: {says}" in capsys.readouterr().err

@@ -9,7 +9,9 @@ Add = Callable[..., object]
 
 def add_door(add: Add, *, http: Add | None = None) -> None:
     """Add them; `http` adds the address, where that excludes something else."""
-    (http or add)("--http", metavar="[HOST:]PORT", help="serve HTTP instead of stdio")
+    (http or add)(
+        "--http", type=_address, metavar="[HOST:]PORT", help="serve HTTP instead of stdio"
+    )
     add(
         "--auth",
         choices=("token", "none"),
@@ -17,6 +19,7 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
     )
     add(
         "--allow-host",
+        type=_host,
         action="append",
         default=[],
         metavar="HOST[:PORT]",
@@ -28,6 +31,28 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
         metavar="S",
         help="how long running calls may take after SIGTERM (default 30)",
     )
+
+
+def _address(text: str) -> str:
+    from portico.app import UsageError, parse_address
+
+    try:
+        parse_address(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _host(text: str) -> str:
+    from portico.model.errors import RegistrationError
+    from portico.transport.guard import Guard
+    from portico.transport.limits import Limits
+
+    try:
+        Guard(Limits(), hosts=[text])
+    except RegistrationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _patience(text: str) -> float:
