@@ -19,6 +19,7 @@ from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from tests.rigs.running import bad
+from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result
 
 PATIENT = Patience(failures=2, open_s=0.2)
@@ -188,5 +189,58 @@ async def test_a_server_too_busy_to_be_listened_to_is_asked_again() -> None:
     try:
         await server.survey()
         await wire.until(LISTEN, times=2)
+    finally:
+        await server.close()
+
+
+async def test_a_call_that_waits_for_a_start_is_told_when_the_upstream_is_closed() -> None:
+    wire = FakeWire(lambda _: None)
+    server = Upstream(Fake([wire]), Plan())
+    waiting = asyncio.create_task(server.relay(call("pid"), with_roots()))
+    await wire.until("initialize")
+    await server.close()
+    with pytest.raises(McpError, match="is being shut down"):
+        await waiting
+
+
+async def test_a_closed_upstream_begins_no_conversation() -> None:
+    wires = [FakeWire(noted)]
+    server = Upstream(Fake(wires), Plan())
+    await server.close()
+    with pytest.raises(McpError, match="is being shut down"):
+        await server.relay(call("pid"), with_roots())
+    assert len(wires) == 1
+
+
+async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants() -> None:
+    said: list[str] = []
+    wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else logging(m))
+    server = Upstream(Fake([wire]), Plan(max_children=1), report=said.append)
+    busy = asyncio.create_task(server.relay(call("pid"), with_roots()))
+    await wire.until("tools/call")
+    other = with_roots()
+    try:
+        with pytest.raises(McpError, match="of their own already"):
+            await server.set_level("error", call("pid"), other)
+        server.notice(Request(method="notifications/roots/list_changed"), other)
+        server.warm(call("pid"), other)
+        await until(lambda: bool(said))
+        assert said == ["1 clients have a fake of their own already"]
+    finally:
+        busy.cancel()
+        await server.close()
+
+
+async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting() -> None:
+    wire = FakeWire(lambda m: None if m.get("method") == "resources/subscribe" else noted(m))
+    server = Upstream(Fake([wire]), Plan(idle_s=0.05))
+    following = asyncio.create_task(server.relay(subscribe("note://a"), with_roots()))
+    try:
+        asked = await wire.until("resources/subscribe")
+        await asyncio.sleep(0.2)  # past the time after which it would rest
+        assert not wire.closed
+        wire.deliver(error(asked, -32002))
+        assert (await following).code == -32002
+        await until(lambda: wire.closed)
     finally:
         await server.close()

@@ -24,6 +24,11 @@ _ACTIVE, _CALLED, _RESTED = State.ACTIVE, Event.CALLED, Event.RESTED  # of an en
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
+def shut_down(server: str) -> TargetError:
+    """Why nothing can be asked any more of an upstream that we have closed."""
+    return TargetError(f"{server} is being shut down", kind="closed", server=server)
+
+
 class Opened(Protocol):
     """Who is told of every new conversation."""
 
@@ -100,16 +105,16 @@ class Line:
         if leg is not None:
             return leg
         if self._closed:
-            raise TargetError(
-                f"{self.address.name} is being shut down",
-                kind="closed",
-                server=self.address.name,
-            )
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(self._opened)
+            raise shut_down(self.address.name)
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.create_task(self._open())
+            opening.add_done_callback(self._opened)
         # One who gives up waiting does not end it for the others.
-        return await asyncio.shield(self._opening)
+        await asyncio.wait({opening})
+        if opening.cancelled():  # by us, and not whoever waits for it
+            raise shut_down(self.address.name)
+        return opening.result()
 
     def begin(self) -> None:
         """A call is about to use the line."""
@@ -166,6 +171,7 @@ class Line:
                 self._listen(leg)
         except BaseException:
             self.subscriptions.pop(uri, None)
+            self._rest()
             raise
         finally:
             del self._following[uri]

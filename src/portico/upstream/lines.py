@@ -9,7 +9,7 @@ from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
-from portico.upstream.line import Line, Opened
+from portico.upstream.line import Line, Opened, shut_down
 from portico.upstream.opening import LEGACY_FIRST
 from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
@@ -49,6 +49,7 @@ class Lines:
         self._surplus: set[Line] = set()
         """One too many of those that all share: each ends with the calls it has."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def __iter__(self) -> Iterator[Line]:
         shared = (*self._shared[MODERN], *self._shared[LEGACY])
@@ -169,7 +170,8 @@ class Lines:
             line.instead = self._shared[era][0]
 
     async def close(self) -> None:
-        """Close all, at the same time."""
+        """Close all, at the same time, and let there be no more."""
+        self._closed = True
         lines = tuple(self)
         for session, line in self._own.items():
             session.let_go(line)
@@ -179,6 +181,8 @@ class Lines:
             await asyncio.wait(self._closing)
 
     def _new(self, era: str, caller: Caller | None, view: str) -> Line:
+        if self._closed:
+            raise shut_down(self._address.name)
         line = Line(
             self._address,
             self._plan,

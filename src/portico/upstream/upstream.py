@@ -157,16 +157,17 @@ class Upstream:
 
     def warm(self, request: Request, context: Context) -> None:
         """Begin the conversation that this client will need."""
-        caller = self._callers.of(request, context)
-        self._spawn(self._warm(self._lines.take(caller, request.version.modern)))
+        self._spawn(self._warm(self._callers.of(request, context), request.version.modern))
 
-    async def _warm(self, line: Line) -> None:
+    async def _warm(self, caller: Caller, modern: bool) -> None:
         try:
-            await line.leg()
+            line = self._lines.take(caller, modern)
+            try:
+                await line.leg()
+            finally:
+                self._lines.give_back(line)
         except TargetError as error:
             self._report(str(error))
-        finally:
-            self._lines.give_back(line)
 
     # What clients ask of it.
 
@@ -232,10 +233,10 @@ class Upstream:
         caller = self._callers.of(request, context)
         caller.level = level
         self._levels[caller] = level
-        line = self._lines.first(caller, request.version.modern)
-        if line.owner is None:
-            level = min(self._levels.values(), key=LOG_LEVELS.index)
         try:
+            line = self._lines.first(caller, request.version.modern)
+            if line.owner is None:
+                level = min(self._levels.values(), key=LOG_LEVELS.index)
             await line.set_level(level)
         except TargetError as error:
             raise failed(error) from None
@@ -246,8 +247,10 @@ class Upstream:
         modern = request.version.modern
         if self._lines.is_own(caller, modern) and caller.session is None:
             return  # nothing says which of its calls it is about
-        line = self._lines.first(caller, modern)
-        leg = line.open_leg
+        try:
+            leg = self._lines.first(caller, modern).open_leg
+        except TargetError:
+            return  # there is no room for one of its own, so there is nobody to tell
         if leg is not None and leg.modern == modern:
             self._spawn(self._tell(leg, request))
 
