@@ -334,3 +334,25 @@ def test_a_limit_that_has_just_passed_harms_no_later_request_on_uvloop() -> None
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(scene()) == ["timeout", "timeout"]
+
+
+async def test_a_close_that_is_cancelled_closes_the_wire_all_the_same() -> None:
+    began = asyncio.Event()
+
+    async def linger(method: str, _: bytes, about: bytes) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            began.set()
+            await asyncio.sleep(WAIT_S)
+        return b"{}"
+
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire, linger)
+    exchange.received(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(exchange.close())
+    await began.wait()
+    closing.cancel()
+    await asyncio.wait({closing})
+    assert wire.closed

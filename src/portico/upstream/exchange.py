@@ -153,11 +153,13 @@ class Exchange:
     async def close(self) -> None:
         """Fail what still waits, stop answering, and close the wire."""
         self._end(Failure(server=self.server, why="was closed", kind="closed"))
-        if self._background:  # a cancellation may still be on its way out
-            _, late = await asyncio.wait(self._background, timeout=_LAST_WORD_S)
-            for task in late:
-                task.cancel()
-        await self.wire.close()
+        try:
+            if self._background:  # a cancellation may still be on its way out
+                _, late = await asyncio.wait(self._background, timeout=_LAST_WORD_S)
+                for task in late:
+                    task.cancel()
+        finally:
+            await self.wire.close()
 
     # The receiver, as a wire knows it.
 
