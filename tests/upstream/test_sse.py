@@ -39,7 +39,7 @@ def test_an_event_that_is_not_finished_is_none() -> None:
     assert EventReader(1000).feed(b"data: half\n") == []
 
 
-@pytest.mark.parametrize("chunk", [b"data: xxxxxxxxx\n", b"data: no newline"])
+@pytest.mark.parametrize("chunk", [b"data: xxxxxxxxx\n", b"data: no newline", b"data\n"])
 def test_an_event_over_the_limit_is_refused(chunk: bytes) -> None:
     reader = EventReader(100)
 

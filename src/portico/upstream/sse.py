@@ -73,8 +73,8 @@ class EventReader:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
+            self._held += len(value) + bool(self._data)  # with what joins it to the one before
             self._data.append(value)
-            self._held += len(value)
         elif name == b"event":
             self._kind = value.decode(errors="replace")
         elif name == b"id" and value.isascii() and (id := value.decode()).isprintable():
