@@ -216,15 +216,14 @@ class _Door:
         """Where clients find it, once it is bound."""
 
     def bind(self) -> None:
-        """Have the address; UsageError if it cannot be had."""
+        """Have the address; PorticoError if it cannot be had."""
         from portico.transport.web import bind
 
         try:
             self._sockets = bind(self._host, self._port)
         except OSError as error:
-            raise UsageError(
-                f"cannot serve at {self._address}: {error.strerror or error}"
-            ) from None
+            why = error.strerror or error
+            raise PorticoError(f"cannot serve at {self._address}: {why}") from None
         host = _ANYWHERE.get(self._host, self._host)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._sockets[0].getsockname()[1]}/mcp"
@@ -280,8 +279,14 @@ def _nowhere(path: str) -> None:
 
 
 def _say(url: str, token: str | None) -> None:
-    """Tell the person at the terminal where to go; the token itself stays in its file."""
-    report(f"serving {url}{'' if token is None else ' (bearer token wanted)'}")
+    """Tell the person at the terminal where to go, and with what; the token stays in its file."""
+    wanted = ""
+    if token is not None:
+        from portico.auth.token import FILE_NAME
+        from portico.config.paths import state_dir
+
+        wanted = f" (wants the bearer token in {state_dir() / FILE_NAME})"
+    report(f"serving {url}{wanted}")
 
 
 def _said(failure: McpError | None) -> int:

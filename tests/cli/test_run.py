@@ -209,7 +209,7 @@ def test_a_taken_port_is_said(adder: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ran = run(adder, "--http", str(taken.getsockname()[1]), "--auth", "none")
-    assert ran.returncode == 2
+    assert ran.returncode == 1
     assert "cannot serve at" in ran.stderr
 
 
@@ -220,8 +220,10 @@ def test_http_wants_the_token_that_it_keeps(adder: Path, tmp_path: Path) -> None
         assert process.stderr is not None
         said = process.stderr.readline()
         url = said.split()[2]
-        token = (tmp_path / "home" / "state" / "token").read_text().strip()
+        kept = tmp_path / "home" / "state" / "token"
+        token = kept.read_text().strip()
         assert token not in said
+        assert str(kept) in said
         with pytest.raises(urllib.error.HTTPError) as refused:
             post(url, None)
         refused.value.close()

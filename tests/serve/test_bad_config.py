@@ -126,5 +126,5 @@ def test_an_address_that_somebody_has_is_refused_before_any_server_is_started(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused(tmp_path / "home", config, "--http", str(port))
-    assert (code, said) == (2, f"portico: cannot serve at {port}: Address already in use\n")
+    assert (code, said) == (1, f"portico: cannot serve at {port}: Address already in use\n")
     assert not book.exists()
