@@ -255,3 +255,29 @@ if sys.argv[2] == "stays": time.sleep(600)
         assert await asyncio.to_thread(alive.read, 1) == b"x"
         await wire.close()
         assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows whose a daemon is")
+@pytest.mark.parametrize("way", ["dies", "leaves"])
+async def test_what_became_a_daemon_goes_with_the_child_that_started_it(
+    way: str, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    code = """
+import os, subprocess, sys, time
+daemon = (
+    "import os, sys, time; os.setsid(); os.fork() and os._exit(0);"
+    "os.write(os.open(sys.argv[1], 1), b'x'); time.sleep(600)"
+)
+quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+subprocess.run([sys.executable, "-c", daemon, sys.argv[1]], **quiet)
+if sys.argv[2] == "leaves": sys.stdin.read()
+"""
+    wire, _ = await opened(python(code, str(fifo), way))
+    with await asyncio.to_thread(open, fifo, "rb", 0) as alive:
+        assert await asyncio.to_thread(alive.read, 1) == b"x"
+        if way == "leaves":
+            await wire.close()
+        assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
+    await wire.close()

@@ -36,9 +36,11 @@ sessions of their own.
 class Family:
     """All who descend from some leaders of groups, also those who moved to a group of their own."""
 
-    def __init__(self, leaders: set[int], marks: set[str] | None = None) -> None:
+    def __init__(self, leaders: set[int], marks: set[str] | None = None, since: int = 0) -> None:
+        """`since` is the start of the first: whoever is older descends from none of them."""
         self.leaders = leaders
         self._marks = marks or set()
+        self._since = since
         self.strays: dict[int, int] = {}
         """Those outside the groups, with their start: a number alone may be reused."""
 
@@ -57,7 +59,8 @@ class Family:
         }
         found |= {pid for pid, (_, *ids, _) in table.items() if not self.leaders.isdisjoint(ids)}
         if self._marks:
-            found |= {pid for pid in table if not self._marks.isdisjoint(_marks_of(pid))}
+            young = {pid for pid, (*_, start) in table.items() if start >= self._since} - found
+            found |= {pid for pid in young if not self._marks.isdisjoint(_marks_of(pid))}
         todo = list(found)
         while todo:
             new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
@@ -76,7 +79,7 @@ class Family:
         """Signal those outside the groups; False if there are none."""
         sent = False
         for pid, start in self.strays.items():
-            sent = (_start_of(pid) == start and _sent(os.kill, pid, number)) or sent
+            sent = (start_of(pid) == start and _sent(os.kill, pid, number)) or sent
         return sent
 
 
@@ -253,7 +256,8 @@ def _sent(kill: Callable[[int, int], None], to: int, number: int) -> bool:
     return True
 
 
-def _start_of(pid: int) -> int | None:
+def start_of(pid: int) -> int | None:
+    """When a process began, by the kernel's clock; None if it is dead, or there is no /proc."""
     stat = _stat(pid)
     return stat[3] if stat else None
 
@@ -264,11 +268,11 @@ def _guard() -> None:
     for line in sys.stdin:
         mark, _, group = line[1:].rstrip().partition(" ")
         if line.startswith("+"):
-            known[mark] = int(group), _start_of(int(group))
+            known[mark] = int(group), start_of(int(group))
         else:
             known.pop(mark, None)
     # A leader that started later than the one we knew has only got its number.
-    leaders = {group for group, start in known.values() if _start_of(group) in {start, None}}
+    leaders = {group for group, start in known.values() if start_of(group) in {start, None}}
     family = Family(leaders - {0}, set(known))
     if known and family.look():
         family.signal(_TERM)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from portico.upstream.guardian import GUARDIAN, MARK, Family
+from portico.upstream.guardian import GUARDIAN, MARK, Family, start_of
 
 _CHUNK = 64 * 1024
 _NEWLINE = b"\n"
@@ -58,7 +58,8 @@ class Process:
         self.pid = self._popen.pid
         """Its number, which is also its group's."""
         self.exited = asyncio.Event()
-        self._family = Family({self.pid})
+        # By its mark also those are found whose parents have left them, as daemons do.
+        self._family = Family({self.pid}, {self._mark}, start_of(self.pid) or 0)
         self._loop = asyncio.get_running_loop()
         self._watch()
 
@@ -113,7 +114,7 @@ class Process:
         except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
             if self.exited.is_set():
                 self._family.leaders.clear()
-                GUARDIAN.forget(self._mark)
+                GUARDIAN.register(self._mark, 0)
             return False
         return True
 
