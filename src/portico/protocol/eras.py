@@ -167,6 +167,18 @@ def with_code(error: bytes, code: int) -> bytes:
     return encode({**members(error), "code": code})
 
 
+class _Peek(Struct):
+    resultType: str = ""  # noqa: N815  (a field of the wire)
+
+
+def wants_input(result: bytes) -> bool:
+    """True if a modern server's result is a question; what cannot be read is none."""
+    try:
+        return msgspec.json.decode(result, type=_Peek).resultType == "input_required"
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
 class _UrlData(Struct):
     elicitations: list[dict[str, Any]] = []
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from portico.model.errors import AskError, McpError, MissingCapability, TargetError
 from portico.model.message import Response
@@ -21,6 +21,7 @@ from portico.protocol.eras import (
     modern_params,
     modern_result,
     pages_to_visit,
+    wants_input,
     with_code,
 )
 from portico.upstream.caller import Call
@@ -33,10 +34,6 @@ Send = Callable[[bytes, bytes], Awaitable[bytes]]
 """Sends a call's request once: id and params in, raw result out."""
 
 
-class _Peek(Struct):
-    resultType: str = ""  # noqa: N815  (a field of the wire)
-
-
 async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
     sender = call.caller.sender(leg.server.version)
@@ -47,23 +44,26 @@ async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
         id = leg.exchange.next_id()
         params = modern_params(encode(fields), sender, id)
         result = await send(id, params)
-        if msgspec.json.decode(result, type=_Peek).resultType != "input_required":
+        if not wants_input(result):
             return legacy_result(result)
-        fields = dict(members(call.request.params)) | await _ask_all(call, result)
-    raise TargetError(
-        f"{leg.name} asked for more input in {MAX_ROUNDS} rounds of {call.request.method}",
-        kind="protocol",
-        server=leg.name,
-    )
+        fields = dict(members(call.request.params)) | await _ask_all(leg, call, result)
+    raise _misspoke(leg, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}")
 
 
-async def _ask_all(call: Call, result: bytes) -> dict[str, Raw]:
+def _misspoke(leg: Leg, why: str) -> TargetError:
+    return TargetError(f"{leg.name} {why}", kind="protocol", server=leg.name)
+
+
+async def _ask_all(leg: Leg, call: Call, result: bytes) -> dict[str, Raw]:
     asked = members(result)
     questions = members(asked.get("inputRequests", b""))
 
-    async def put(raw: bytes) -> Raw:
+    async def put(key: str, raw: bytes) -> Raw:
         question = members(raw)
-        method = msgspec.json.decode(question.get("method", b'""'), type=str)
+        try:
+            method = msgspec.json.decode(question.get("method", b""), type=str)
+        except msgspec.DecodeError:
+            raise _misspoke(leg, f"asks something that is no question ({key[:40]})") from None
         params = legacy_question(
             method,
             members(question.get("params", b"")),
@@ -77,7 +77,12 @@ async def _ask_all(call: Call, result: bytes) -> dict[str, Raw]:
                 return Raw(b'{"action":"cancel"}')
             raise McpError(str(error), error.code, error.data) from None
 
-    answers = await asyncio.gather(*(put(raw) for raw in questions.values()))
+    asking = [asyncio.ensure_future(put(key, raw)) for key, raw in questions.items()]
+    try:
+        answers = await asyncio.gather(*asking)
+    finally:
+        for one in asking:
+            one.cancel()  # where one was refused, nobody needs the others any more
     added = {"inputResponses": Raw(encode(dict(zip(questions, answers, strict=True))))}
     if not questions:
         added = {}

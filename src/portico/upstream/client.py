@@ -5,11 +5,12 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
+from portico.protocol.eras import wants_input
 from portico.protocol.methods import TABLE
 from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.exchange import Exchange
@@ -99,7 +100,7 @@ class Client:
         asked = given
         for _ in range(MAX_ROUNDS):
             raw = await self.ask(method, asked, timeout=timeout, progress=progress)
-            if not self.modern or not _wants_input(raw):
+            if not self.modern or not wants_input(raw):
                 return raw
             asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
@@ -254,14 +255,3 @@ class Client:
 
     def _broken(self, why: str) -> TargetError:
         return TargetError(f"{self.name} {why}", kind="protocol", server=self.name)
-
-
-class _Peek(Struct):
-    resultType: str = ""  # noqa: N815  (a field of the wire)
-
-
-def _wants_input(raw: bytes) -> bool:
-    try:
-        return msgspec.json.decode(raw, type=_Peek).resultType == "input_required"
-    except (msgspec.DecodeError, RecursionError):
-        return False  # whoever decodes it will say what is wrong

@@ -1,0 +1,85 @@
+"""A legacy client's call at a modern upstream that asks questions, or says what is none."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from portico.chain.mirror import MirrorEndpoint
+from portico.model.context import Context
+from portico.model.errors import AskError
+from portico.model.message import Request
+from portico.model.session import Session
+from portico.model.version import Version
+from portico.upstream.plan import Plan
+from portico.upstream.upstream import Upstream
+from tests.upstream.fakes import Fake, FakeWire, Message, modern, result
+
+TOOL = {"name": "it", "inputSchema": {"type": "object"}}
+
+
+async def called(answer: dict[str, Any], session: Session) -> dict[str, Any]:
+    """What the client gets if this is all that the upstream answers."""
+
+    def script(message: Message) -> list[Message]:
+        if message.get("method") == "tools/call":
+            return [result(message, answer)]
+        if message.get("method") == "tools/list":
+            return [result(message, {"tools": [TOOL]})]
+        return modern(message, tools={})
+
+    upstream = Upstream(Fake([FakeWire(script)]), Plan(era="modern"))
+    endpoint = MirrorEndpoint(upstream, lambda request, error: None)
+    request = Request(method="tools/call", id=b"1", params=b'{"name":"it"}', name="it")
+    try:
+        response = await endpoint.handle(request, Context(session=session))
+    finally:
+        await upstream.close()
+    decoded: dict[str, Any] = msgspec.json.decode(b"".join(response.parts))
+    return decoded
+
+
+def client(**capabilities: Any) -> Session:
+    session = Session(lambda _: None)
+    session.version = Version.V2025_11_25
+    session.capabilities, session.client_info = capabilities, {"name": "test", "version": "1"}
+    return session
+
+
+def asks(**questions: Any) -> dict[str, Any]:
+    return {"resultType": "input_required", "inputRequests": questions}
+
+
+async def test_a_result_of_no_known_type_is_a_result() -> None:
+    answer = await called({"resultType": 5, "content": []}, client())
+    assert answer["result"] == {"content": []}
+
+
+@pytest.mark.parametrize("question", [{}, {"method": 5}, 7])
+async def test_a_question_that_is_none_is_the_servers_fault(question: Any) -> None:
+    answer = await called(asks(first=question), client())
+    assert answer["error"]["message"] == "fake asks something that is no question (first)"
+    assert answer["error"]["data"]["kind"] == "protocol"
+
+
+async def test_where_one_question_is_refused_the_others_are_taken_back() -> None:
+    both, taken_back = asyncio.Event(), asyncio.Event()
+
+    async def ask(method: str, params: bytes) -> bytes:
+        if method == "roots/list":
+            await both.wait()
+            raise AskError("no", -1)
+        both.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            taken_back.set()
+        return b"{}"
+
+    session = client(roots={}, elicitation={})
+    session.ask = ask
+    elicit = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+    answer = await called(asks(a={"method": "roots/list"}, b=elicit), session)
+    assert answer["error"]["message"] == "no"
+    assert taken_back.is_set()
