@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -274,10 +275,17 @@ quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
 subprocess.run([sys.executable, "-c", daemon, sys.argv[1]], **quiet)
 if sys.argv[2] == "leaves": sys.stdin.read()
 """
+    alive = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     wire, _ = await opened(python(code, str(fifo), way))
-    with await asyncio.to_thread(open, fifo, "rb", 0) as alive:
-        assert await asyncio.to_thread(alive.read, 1) == b"x"
-        if way == "leaves":
-            await wire.close()
-        assert await asyncio.wait_for(asyncio.to_thread(alive.read, 1), WAIT_S) == b""
+    assert await heard(alive) == b"x"
+    if way == "leaves":
+        await wire.close()
+    assert await heard(alive) == b"", "the daemon is left"
     await wire.close()
+    os.close(alive)
+
+
+async def heard(pipe: int) -> bytes | None:
+    """What comes next; None if nothing does."""
+    ready, _, _ = await asyncio.to_thread(select.select, [pipe], [], [], WAIT_S)
+    return os.read(pipe, 1) if ready else None
