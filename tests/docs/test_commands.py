@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from portico.cli.main import COMMANDS, main
-from tests.docs.pages import ROOT, Block, blocks, pages, section
+from tests.docs.pages import ROOT, Block, blocks, pages, prose, section
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_OTHERS = frozenset(("--loop",))
+"""Of the tests, not of a command."""
 _SHELL = ("", "console", "sh", "shell")
 
 
@@ -66,6 +68,23 @@ def test_a_command_that_is_shown_exists_with_its_options(place: str, line: str) 
         arguments = arguments[: arguments.index("--")]
     used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     assert used <= _options(command), place
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_command_in_the_text_exists_with_its_options(page: str) -> None:
+    for words in re.findall(r"`portico ([a-z]+\b[^`]*)`", prose(page)):
+        command = words.split()[0]
+        assert command in (*COMMANDS, "help"), f"{page}: portico {words}"
+        if command in COMMANDS:
+            ours = words.partition(" -- ")[0]
+            assert set(_OPTION.findall(ours)) <= _options(command), f"{page}: portico {words}"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_an_option_in_the_text_is_one_of_some_command(page: str) -> None:
+    known = _OTHERS.union(*map(_options, COMMANDS))
+    spans = re.findall(r"`(--[^`]*)`", prose(page))
+    assert [span for span in spans if not set(_OPTION.findall(span)) <= known] == []
 
 
 def _sessions() -> Iterator[tuple[str, Block]]:

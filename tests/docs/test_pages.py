@@ -1,6 +1,7 @@
 """The docs are whole: links lead somewhere, names and numbers are those of the code."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_o
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+_SOURCE = re.compile(r"`((?:\w+/)+\w+\.py)`")
 _GENERATED = "docs/performance.md"
 """Written by `make bench`."""
 
@@ -46,6 +48,22 @@ def test_every_page_can_be_reached_from_the_front() -> None:
         if not link.startswith("http")
     }
     assert set(pages()) - linked <= {"README.md"} | _decisions()
+
+
+def test_the_front_page_leads_to_every_page() -> None:
+    linked = {link.partition("#")[0] for link in _LINK.findall(section("README.md", "Learn more"))}
+    assert {str(path.relative_to(ROOT)) for path in DOCS.glob("*.md")} <= linked
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_begins_with_what_it_is_for(page: str) -> None:
+    title, empty, first, *_ = text_of(page).splitlines()
+    assert (title[:2], empty) == ("# ", "")
+    if page in _decisions() and not page.endswith("README.md"):
+        assert first == "## Context"
+    else:
+        assert re.match(r"[\w`*\[]", first), page
+        assert not first.startswith("```"), page
 
 
 def _decisions() -> set[str]:
@@ -112,9 +130,40 @@ def test_every_method_is_in_the_table_of_versions() -> None:
 def test_every_room_and_make_target_is_explained() -> None:
     text = text_of("CONTRIBUTING.md")
     rooms = [f"{path.parent.name}/" for path in (ROOT / "src" / "portico").glob("*/__init__.py")]
-    targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     wanted = [*rooms, *(f"make {target}" for target in targets)]
     assert [name for name in wanted if f"| `{name}` |" not in text] == []
+
+
+def test_the_rooms_stand_in_the_order_in_which_they_may_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    order = re.findall(r"\w+", " ".join(layers))
+    table = section("CONTRIBUTING.md", "The house")
+    shown = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
+    assert shown == [room for room in order if room in shown]
+    assert len(shown) > 10
+
+
+@pytest.mark.parametrize("room", ["gateway", "upstream"])
+def test_every_file_of_a_room_with_a_table_is_in_it(room: str) -> None:
+    table = section("CONTRIBUTING.md", f"The {room} room")
+    files = {path.name for path in (ROOT / "src" / "portico" / room).glob("*.py")}
+    assert [name for name in files - {"__init__.py"} if f"`{name}`" not in table] == []
+
+
+def test_every_folder_of_tests_is_explained_or_mirrors_a_room() -> None:
+    text = section("CONTRIBUTING.md", "Tests")
+    source = {path.stem for path in (ROOT / "src" / "portico").iterdir()}
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert [name for name in folders - source if f"| `tests/{name}/` |" not in text] == []
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_source_file_that_is_named_exists(page: str) -> None:
+    named = set(_SOURCE.findall(prose(page)))
+    places = (ROOT, ROOT / "src", ROOT / "src" / "portico")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
 
 
 @pytest.mark.parametrize("page", pages())
@@ -137,4 +186,13 @@ def test_decisions_are_numbered_and_have_the_same_three_parts() -> None:
 def test_every_decision_is_listed() -> None:
     listed = text_of("docs/decisions/README.md")
     notes = {Path(page).name for page in _decisions()} - {"README.md"}
-    assert [note for note in notes if f"({note})" not in listed] == []
+    titles = {note: headings(f"docs/decisions/{note}")[0] for note in notes}
+    missing = [note for note, title in titles.items() if f"- [{title}]({note})\n" not in listed]
+    assert missing == []
+
+
+def test_every_threat_is_answered_by_a_test() -> None:
+    _, *tables = text_of("docs/threat-model.md").split("\n| threat | what is done | shown by |\n")
+    rows = [row for table in tables for row in table.partition("\n\n")[0].splitlines()[1:]]
+    assert len(rows) > 50
+    assert [row for row in rows if not _TEST.search(row.rpartition(" | ")[2])] == []
