@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
+from portico.model.message import Request, Response
+from portico.model.types import Handler, Link
 from portico.transport.stdio import StdioServer
 from tests.support.messages import initialize, modern, request
 
@@ -19,9 +21,9 @@ from tests.support.messages import initialize, modern, request
 class Wire:
     """The client's end of an in-memory connection."""
 
-    def __init__(self, server: Server, **options: Any) -> None:
+    def __init__(self, server: Server, links: Sequence[Link] = (), **options: Any) -> None:
         self.lines: asyncio.Queue[Any] = asyncio.Queue()
-        self.server = StdioServer(server.endpoint(), self._written, **options)
+        self.server = StdioServer(server.endpoint(links), self._written, **options)
 
     def _written(self, parts: tuple[bytes, ...]) -> None:
         line = b"".join(parts)
@@ -179,6 +181,33 @@ async def test_a_batch_is_answered_with_a_batch_in_2025_03_26_only(server: Serve
     server.go_on.clear()  # type: ignore[attr-defined]
     wire.send([request("tools/call", CALL, 4), request("ping", id=5)], cancel)
     assert [answer["id"] for answer in await wire.next()] == [5]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["alone", "in a batch"])
+async def test_notifications_reach_the_links_and_have_no_answer(server: Server, many: bool) -> None:
+    seen: list[str] = []
+    go_on = asyncio.Event()
+
+    def slow(inner: Handler) -> Handler:
+        async def handle(request: Request, context: Context) -> Response:
+            if not request.id:
+                seen.append(request.method)
+                await go_on.wait()
+            return await inner(request, context)
+
+        return handle
+
+    wire = Wire(server, [slow])
+    wire.send(initialize("2025-03-26"))
+    await wire.next()
+    notices = [{"jsonrpc": "2.0", "method": f"notifications/{name}"} for name in "abc"]
+    wire.send(*([notices] if many else notices), request("ping", id=3))
+    assert (await wire.next())["id"] == 3
+    assert seen == ["notifications/a", "notifications/b", "notifications/c"]
+    drained = asyncio.create_task(wire.server.drain(10))
+    go_on.set()
+    await drained
+    assert wire.lines.empty()
 
 
 async def test_a_line_over_the_limit_is_refused_and_the_next_one_is_read(server: Server) -> None:

@@ -32,7 +32,7 @@ class Batch:
                     self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:
                 connection.cancel(member)
-            elif member.id:
+            elif member.id or endpoint.quick(member, context) is None:
                 self._start(member, endpoint, connection, context)
         self._done(None)
 

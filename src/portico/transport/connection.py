@@ -11,7 +11,7 @@ from portico.model.context import Context
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
-from portico.protocol.codec import encode, error_response, notification
+from portico.protocol.codec import encode, error_response, is_id, notification
 from portico.protocol.inbound import Answer
 
 _BACKSLASH = ord("\\")
@@ -75,6 +75,7 @@ class Connection:
         self._unwanted: set[asyncio.Task[None]] = set()
         self._questions: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked = 0
+        self._notices = 0
 
     def start(
         self,
@@ -90,7 +91,7 @@ class Connection:
         clash = self.clash(request)
         if clash is not None:
             return clash
-        key = id_key(request.id)
+        key = id_key(request.id) if request.id else self._nameless()
         task = asyncio.create_task(work())
         self.running[key] = task
         task.add_done_callback(lambda done: self._finished(key, done))
@@ -180,7 +181,7 @@ class Connection:
 
     def abandon(self) -> list[bytes]:
         """Cancel all calls, none of which is answered any more; the ids of those."""
-        ids = list(self.running)
+        ids = [key for key in self.running if is_id(key)]
         self._unwanted.update(
             running for running in self.running.values() if isinstance(running, asyncio.Task)
         )
@@ -197,6 +198,11 @@ class Connection:
             if not future.done():
                 future.set_exception(AskError("the client is gone"))
                 future.exception()  # looked at: its handler may be cancelled already
+
+    def _nameless(self) -> bytes:
+        """A key that is no id, for a notification that takes its time."""
+        self._notices += 1
+        return b"notice %d" % self._notices
 
     def _done(self, key: bytes) -> None:
         self.running.pop(key, None)

@@ -146,7 +146,7 @@ class StdioServer:
     def _begin(self, request: Request) -> Response | None:
         """Begin a call, without a task of its own where it needs none; or refuse it."""
         if len(self.connection.running) >= MOST_RUNNING:
-            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY)
+            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else None
         express = self._express
         if express is not None and self.connection.run(
             request, self._at_once, express, self._pass_on
