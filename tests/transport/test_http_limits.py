@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from portico import Context, Server
+from portico.model.message import Request, Response
+from portico.model.types import Handler
 from portico.transport.limits import Limits
-from portico.transport.sessions import HttpSession, Notices, Sessions
+from portico.transport.sessions import MOST_WAITING, HttpSession, Notices, Sessions, ask_on
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import staged
 from tests.support.web import (
@@ -194,12 +196,30 @@ async def test_past_the_cap_no_session_begins() -> None:
     assert (refused.status_code, after.status_code) == (503, 200)
 
 
+async def test_handshakes_that_take_their_time_count_as_sessions() -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    def slow(inner: Handler) -> Handler:
+        async def handle(request: Request, context: Context) -> Response:
+            entered.set()
+            await go_on.wait()
+            return await inner(request, context)
+
+        return handle
+
+    async with serving(Server("slow").asgi([slow], limits=Limits(sessions=1))) as site:
+        first = asyncio.create_task(site.post(initialize()))
+        await soon(entered)
+        second = asyncio.create_task(site.post(initialize()))
+        await asyncio.wait({second}, timeout=1)
+        go_on.set()
+        assert ((await first).status_code, (await second).status_code) == (200, 503)
+
+
 async def test_sessions_that_nobody_uses_expire() -> None:
     now = 0.0
     sessions = Sessions(Limits(session_idle_s=100, sessions=2), clock=lambda: now)
     old, used = sessions.make("me"), sessions.make("me")
-    sessions.keep(old)
-    sessions.keep(used)
 
     now = 60.0
     assert sessions.find(used.id.encode(), "me") is used
@@ -216,7 +236,6 @@ async def test_a_session_with_an_open_stream_is_in_use() -> None:
     now = 0.0
     sessions = Sessions(Limits(session_idle_s=100), clock=lambda: now)
     session = sessions.make("me")
-    sessions.keep(session)
     session.exchanges = 1
 
     now = 500.0
@@ -256,6 +275,39 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
     await soon(all_told)
 
     assert told == [b"b", b"c", b"d"]
+
+
+async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
+    told: asyncio.Queue[bytes] = asyncio.Queue()
+    notices = Notices(100, told.put)
+    half = b"." * (MOST_WAITING // 2)
+    for name in (b"a", b"b", b"c"):
+        notices.add(name + half)
+    assert len(notices) == 1
+    notices.add(b"d" + half + half)
+    notices.reader = True
+    notices.wake()
+    assert (await told.get())[:1] == b"d"
+    assert told.empty()
+
+
+async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> None:
+    session = HttpSession("id", "me", Limits())
+    blocked = asyncio.Event()
+
+    class Stuck:
+        async def say(self, message: bytes) -> None:
+            await blocked.wait()
+
+    asking = asyncio.create_task(
+        ask_on(Stuck(), session.connection, "roots/list", b"{}")  # type: ignore[arg-type]
+    )
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.sleep(0)
+    blocked.set()
+    await asyncio.wait({asking})
+    assert not session.connection._questions
 
 
 async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:

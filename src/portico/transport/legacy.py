@@ -77,7 +77,7 @@ class Legacy:
         self.sessions = Sessions(limits)
 
     async def initialize(self, request: Request, context: Context, send: Send) -> None:
-        """Begin a session, which is kept if the handshake succeeds."""
+        """Begin a session, which lasts if the handshake succeeds."""
         if self._load.draining:
             await send_reply(send, shutting_down(request.id))
             return
@@ -86,15 +86,18 @@ class Legacy:
             return
         session = self.sessions.make(context.principal)
         context.session = session.session
-        response = self._endpoint.quick(request, context)
-        if response is None:
-            response = await self._endpoint.handle(request, context)
+        response: Response | None = None
+        try:
+            response = self._endpoint.quick(request, context)
+            if response is None:
+                response = await self._endpoint.handle(request, context)
+        finally:
+            if response is None or not response.result:
+                self.sessions.end(session)  # a server may have been started for it
         if response.result:
-            self.sessions.keep(session)
             header = (SESSION_HEADER, session.id.encode())
             await send_response(send, response, 200, (header,))
         else:
-            session.close()  # a server may have been started for it
             await send_response(send, response, status(response))
 
     async def post(

@@ -13,6 +13,8 @@ from portico.transport.connection import Connection
 from portico.transport.limits import Limits
 from portico.transport.replay import Stream
 
+MOST_WAITING = 16 * 1024 * 1024
+"""How many bytes of notifications may wait for one session's reader."""
 _LISTEN_S = 30.0
 """How long a question waits for a client to open its stream."""
 
@@ -24,15 +26,20 @@ class Notices:
         self._limit = limit
         self._tell = tell
         self._waiting: dict[bytes, None] = {}
+        self._size = 0
         self._telling: asyncio.Task[None] | None = None
         self.reader = False
         """True while there is someone to tell."""
 
     def add(self, message: bytes) -> None:
         """Tell it as soon as the reader lets us; past the limit the oldest is forgotten."""
-        self._waiting[message] = None
-        if len(self._waiting) > self._limit:
-            del self._waiting[next(iter(self._waiting))]
+        if message not in self._waiting:
+            self._waiting[message] = None
+            self._size += len(message)
+        while len(self._waiting) > self._limit or (
+            self._size > MOST_WAITING and len(self._waiting) > 1
+        ):
+            self._next()
         self.wake()
 
     def wake(self) -> None:
@@ -46,11 +53,15 @@ class Notices:
     async def _run(self) -> None:
         try:
             while self.reader and self._waiting:
-                message = next(iter(self._waiting))
-                del self._waiting[message]
-                await self._tell(message)
+                await self._tell(self._next())
         finally:
             self._telling = None
+
+    def _next(self) -> bytes:
+        message = next(iter(self._waiting))
+        del self._waiting[message]
+        self._size -= len(message)
+        return message
 
 
 class HttpSession:
@@ -200,10 +211,11 @@ class HttpSession:
 async def ask_on(stream: Stream, connection: Connection, method: str, params: bytes) -> bytes:
     """Send a question on a stream and wait for its answer, which comes by a POST of its own."""
     question = connection.question(method, params)
-    await stream.say(question.message)
     try:
+        await stream.say(question.message)
         return await question.answer
     except asyncio.CancelledError:
+        question.answer.cancel()
         await stream.say(question.taken_back)
         raise
 
@@ -225,8 +237,13 @@ class Sessions:
         return iter(tuple(self._sessions.values()))
 
     def make(self, principal: str) -> HttpSession:
-        """A session that is not kept yet, with an id that nobody can guess."""
-        return HttpSession(secrets.token_urlsafe(24), principal, self._limits)
+        """A session, found from now on by an id that nobody can guess."""
+        session = HttpSession(secrets.token_urlsafe(24), principal, self._limits)
+        key = session.id.encode()
+        self._sessions[key] = session
+        self._used[key] = self._now()
+        self._arm()
+        return session
 
     @property
     def is_full(self) -> bool:
@@ -234,13 +251,6 @@ class Sessions:
         if len(self._sessions) >= self._limits.sessions:
             self.expire()
         return len(self._sessions) >= self._limits.sessions
-
-    def keep(self, session: HttpSession) -> None:
-        """Have a session found by its id from now on."""
-        key = session.id.encode()
-        self._sessions[key] = session
-        self._used[key] = self._now()
-        self._arm()
 
     def find(self, id: bytes, principal: str) -> HttpSession | None:
         """The session of this id, if it is this principal's own."""

@@ -53,10 +53,11 @@ class SsePeer:
         if self.exchange.closed:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
-        await self.notify(question.message)
         try:
+            await self.notify(question.message)
             return await question.answer
         except asyncio.CancelledError:
+            question.answer.cancel()
             self.say(question.taken_back)
             raise
 
