@@ -131,6 +131,9 @@ def test_a_configured_server_taken_for_a_command_is_pointed_out(
     assert config == tmp_path / "config" / "portico.toml"
     assert main(["call", "maths", "add", '{"a": 1}']) == 1
     assert "it is `portico call maths__add`" in capsys.readouterr().err
+    config.write_text('[servers.true]\ncommand = "x"\n')  # there is a program of that name
+    assert main(["call", "true", "add", '{"a": 1}']) == 1
+    assert "it is `portico call true__add`" in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Path) -> None:

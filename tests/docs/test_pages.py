@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import portico
+from portico.gateway.exposition import STATES
+from portico.gateway.metrics import Metrics
 from portico.model import errors
 from portico.protocol.methods import KNOWN
 from portico.transport.limits import Limits
@@ -96,6 +98,17 @@ def test_every_kind_of_failure_of_an_upstream_is_documented() -> None:
     kinds = {kind for file in rooms for kind in re.findall(r'kind="(\w+)"', file.read_text())}
     text = section("docs/wrap.md", "When it fails")
     assert [kind for kind in kinds - {"failed"} if f"| `{kind}` |" not in text] == []
+
+
+def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
+    states = section("docs/observing.md", "States")
+    assert [state for state in STATES if f"| `{state}` |" not in states] == []
+    cache = {"hits": 0, "misses": 0}
+    gateway = {"version": "", "uptime_s": 0, "tools": 0, "search": {"cache": cache}}
+    printed = Metrics().text({"gateway": gateway, "servers": []}).decode()
+    table = section("docs/observing.md", "Metrics")
+    names = set(re.findall(r"`(portico_\w+)", table))
+    assert names == set(re.findall(r"^# TYPE (\w+)", printed, re.MULTILINE))
 
 
 def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:

@@ -46,10 +46,11 @@ def main(argv: list[str]) -> int:
     try:
         return run(_call(address, options, given))
     except TargetError as error:
-        if error.kind == "start" and gateway.has(options.target):
-            name = f"{options.target}__{options.tool}"
-            raise _Said(f"{error}; of the configured server, it is `portico call {name}`") from None
-        raise
+        if not gateway.has(options.target):
+            raise
+        # There may be a program of the same name, such as `time` or `git`.
+        meant = f"portico call {options.target}__{options.tool}"
+        raise _Said(f"{error}\n  of the configured server, it is `{meant}`") from None
 
 
 async def _call(address: "Address", options: argparse.Namespace, given: dict[str, Any]) -> int:
