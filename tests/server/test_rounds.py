@@ -329,6 +329,21 @@ async def test_a_refusal_takes_back_the_questions_beside_it(server: Server) -> N
     assert sorted(taken_back) == ["elicitation/create", "roots/list"]
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_who_asks_nothing_is_answered_nothing(era: str) -> None:
+    server = Server("t")
+
+    @server.tool
+    async def nothing(context: Context) -> str:
+        """Ask no question at all."""
+        return json.dumps(await context.ask({}))
+
+    asked = request if era == "legacy" else modern
+    context = legacy(Client({}), {}, Version.V2025_11_25) if era == "legacy" else None
+    answer = await result(server, asked("tools/call", {"name": "nothing"}), context)
+    assert answer["content"][0]["text"] == "{}"
+
+
 async def test_questions_of_a_task_group_make_one_round() -> None:
     server = Server("t")
 

@@ -465,3 +465,28 @@ async def test_too_many_plain_functions_are_told_and_not_logged(
     assert told["isError"]
     assert "1 plain functions are running already" in text_of(told)
     assert caplog.records == []
+
+
+async def test_a_plain_function_that_found_no_thread_is_not_run_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(invoke, "_threads", Threads())
+    server = Server("t")
+    runs: list[int] = []
+
+    @server.tool
+    def note(number: int) -> str:
+        """Remember that it ran."""
+        runs.append(number)
+        return "noted"
+
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", no_more)
+        told = await call(server, "note", {"number": 1})
+    assert text_of(told) == "can't start new thread: try again when some are done"
+    for number in (2, 3):
+        await call(server, "note", {"number": number})
+    assert runs == [2, 3]

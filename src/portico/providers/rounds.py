@@ -97,6 +97,8 @@ class Direct:
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """All answers, asked for at the same time."""
+        if not asks:
+            return {}
         peer = self._context.peer
         for ask in asks.values():
             _require(ask, self._context.client_capabilities, self._version)

@@ -46,10 +46,19 @@ class Threads:
                 self._count += 1
             else:
                 self._idle -= 1
-            self._jobs.put((future, copy_context(), function))
         if start:
-            threading.Thread(target=self._work, name="portico-handler", daemon=True).start()
+            self._start()
+        # Not before: what is refused must not be done by another thread later.
+        self._jobs.put((future, copy_context(), function))
         return await future
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._work, name="portico-handler", daemon=True).start()
+        except RuntimeError as error:  # the system has no more of them
+            with self._lock:
+                self._count -= 1
+            raise ThreadsExhausted(f"{error}: try again when some are done") from None
 
     def _work(self) -> None:
         while True:
