@@ -75,7 +75,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="portico serve",
         description="Serve all configured MCP servers as one: a few tools to search, describe and "
-        "execute theirs, or all of theirs. What they offer comes from a cache at once; they are "
+        "execute theirs, or all of theirs. What they offer comes from a catalog at once; they are "
         "started when needed and looked after.",
     )
     add = parser.add_argument

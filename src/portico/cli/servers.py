@@ -118,16 +118,29 @@ def _parser() -> Parser:
         "as configured)",
     )
     new = parser.add_argument_group("for add").add_argument
-    new("--env", type=pair, action="append", default=[], metavar="K=V", help="a variable for it")
+    new(
+        "--env",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="a variable for a command; repeatable",
+    )
     new(
         "--header",
         type=header,
         action="append",
         default=[],
         metavar="'K: V'",
-        help="a header for a URL",
+        help="a header for a URL; repeatable",
     )
-    new("--cwd", metavar="FOLDER", help="where to start it")
-    new("--tag", action="append", default=[], metavar="TAG", help="a word to find it by")
+    new("--cwd", metavar="FOLDER", help="where to start a command")
+    new(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="TAG",
+        help="a word to find it by; repeatable",
+    )
     new("--disabled", action="store_true", help="add it switched off")
     return parser
