@@ -68,7 +68,6 @@ def packed(rest: bytes, **header: Any) -> bytes:
 def test_nothing_is_known_of_a_new_upstream_and_nothing_is_said_of_it(shop: Shop) -> None:
     assert shop.store.load(KEY) is None
     assert shop.store.seen(KEY) == {}
-    shop.store.forget(KEY)
     assert not shop.folder.exists()
     assert shop.said == []
 
@@ -194,8 +193,6 @@ def test_a_file_cut_anywhere_is_set_aside_and_made_anew(shop: Shop) -> None:
         assert len(shop.said) == 1
 
     assert len(shop.names()) == 1 + 3
-    shop.store.forget(KEY)
-    assert shop.names() == []
 
 
 def test_a_flipped_bit_anywhere_is_noticed(shop: Shop) -> None:
@@ -293,7 +290,6 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path, path: str) ->
     for _ in range(3):
         assert shop.store.load(KEY) is None
         assert not shop.store.save(KEY, NEW)
-        shop.store.forget(KEY)
 
     assert len(shop.said) == 1
     assert "cannot be written" in shop.said[0]

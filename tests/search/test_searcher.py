@@ -211,14 +211,6 @@ async def test_of_an_endless_query_only_the_beginning_is_read_and_kept() -> None
     assert searcher.status()["cache"] == {"hits": 1, "misses": 1}
 
 
-async def test_near_names_are_those_of_the_catalog() -> None:
-    searcher = Searcher()
-    assert searcher.near("forecst") == []
-    searcher.use("1", Source(TOOLS))
-    await names(searcher, "x")
-    assert searcher.near("forecst") == ["forecast"]
-
-
 async def test_vectors_join_when_they_are_ready(tmp_path: Path) -> None:
     model = Letters()
     vectors = Vectors(folder=str(tmp_path), report=print, model=lambda: model)

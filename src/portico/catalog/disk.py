@@ -97,17 +97,6 @@ class Store:
         self._said.pop(key, None)
         return len(data)
 
-    def forget(self, key: str) -> None:
-        """Remove all that is kept under this key."""
-        try:
-            for path in (self._path(key), *self._aside(key)):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            self._say(key, f"{self._path(key)} cannot be removed: {_reason(error)}")
-
     def _path(self, key: str) -> str:
         return os.path.join(self._folder, f"{key}.catalog")
 

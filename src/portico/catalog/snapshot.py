@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 from portico.catalog import cursor as cursors
 from portico.model.offer import Item, Offer
 from portico.model.version import MODERN, Version
+from portico.protocol.eras import SERVER_INFO_KEY
 
-SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 _FIELDS = {
     "tools": b'"tools":[',
     "resources": b'"resources":[',

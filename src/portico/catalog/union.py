@@ -43,10 +43,6 @@ class Union:
         """Where a prompt is, by its exposed name."""
         return self._prompts.get(name)
 
-    def tool_names(self) -> Iterable[str]:
-        """The exposed names of all tools."""
-        return self._tools.keys()
-
     def resource(self, uri: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has."""
         return self.ownership.read(uri)

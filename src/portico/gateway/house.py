@@ -341,7 +341,7 @@ class House:
         return [share.tools[tool] for share, tool in found]
 
     def _named(self) -> "NearNames":
-        """The names of all tools; who searches has them too, but only once there is an index."""
+        """The names of all tools."""
         known = self._names
         if known is None or known[0] is not self.union:
             from portico.search.near import NearNames

@@ -38,11 +38,6 @@ class Request(Struct, kw_only=True, gc=False):
     timeout_s: float = 0.0
     """How long this call may take; 0 for as long as its upstream allows."""
 
-    @property
-    def is_notification(self) -> bool:
-        """True if nobody waits for an answer."""
-        return not self.id
-
     def decode(self) -> dict[str, Any]:
         """The params as plain Python objects."""
         if not self.params:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from portico.model.errors import PorticoError
 from portico.search.building import build
 from portico.search.index import Hit, ToolIndex
-from portico.search.near import NearNames
 from portico.search.ranking import LONGEST_QUERY
 from portico.search.shelf import Shelf
 from portico.state.report import report as to_operator
@@ -38,7 +37,6 @@ class _Catalog:
     """All that is known of one version."""
 
     index: ToolIndex
-    names: NearNames
     shown: "dict[tuple[str, str], Candidate]"
     """What a reranker is shown of each tool; empty without one."""
 
@@ -135,10 +133,6 @@ class Searcher:
         self._took.append(perf_counter() - started)
         return [*found]
 
-    def near(self, name: str, limit: int = 3) -> list[str]:
-        """Names that one might have meant; none while there is no index."""
-        return self._catalog.names.near(name, limit) if self._catalog else []
-
     def status(self) -> dict[str, Any]:
         """How it fares, for people."""
         vectors, took = self._vectors, sorted(self._took)
@@ -207,7 +201,7 @@ class Searcher:
         if self._reranker is not None:
             shown = _shown(tools())
             self._reranker.prepare()
-        return _Catalog(index, NearNames(name for _, name in index.places()), shown)
+        return _Catalog(index, shown)
 
     async def _opened(self) -> _Catalog:
         with self._lock:

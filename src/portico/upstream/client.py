@@ -10,13 +10,13 @@ from msgspec import Raw
 from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
-from portico.protocol.eras import wants_input
+from portico.protocol.eras import LEVEL_KEY, wants_input
 from portico.protocol.methods import TABLE
 from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.exchange import Exchange
 from portico.upstream.listing import Listing, list_all
 from portico.upstream.mirror import mirrored_headers
-from portico.upstream.opening import META, Introduction, Limits, modern_meta
+from portico.upstream.opening import Introduction, Limits, modern_meta
 
 MAX_ROUNDS = 10
 """How often one request may come back with questions."""
@@ -206,7 +206,7 @@ class Client:
             version = self.server.version
             meta |= modern_meta(version, self._info, self._answers.capabilities)
             if self._log_level:
-                meta[f"{META}logLevel"] = self._log_level
+                meta[LEVEL_KEY] = self._log_level
         if token:
             meta["progressToken"] = Raw(token)
         return {**params, "_meta": meta} if meta else dict(params)

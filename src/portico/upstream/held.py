@@ -114,11 +114,6 @@ class HeldCall(Call):
                 answer.set_exception(AskError("the client did not come back with its answer"))
                 answer.exception()
 
-    @property
-    def over(self) -> bool:
-        """True if the upstream has answered, or never will."""
-        return self._work is None or self._work.done()
-
 
 class HeldCalls:
     """All held calls of one upstream, each for a bounded time."""

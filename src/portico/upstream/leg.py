@@ -58,8 +58,6 @@ class Leg:
         """The only client that ever uses it; None if it is shared."""
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
-        self.dropped = 0
-        """Log messages and notices that could not be read, or told apart."""
         self.told_roots = False
         self.closing = False
         """True if we are ending it ourselves."""
@@ -180,9 +178,8 @@ class Leg:
             try:
                 uri = msgspec.json.decode(params, type=_Updated).uri
             except msgspec.DecodeError:
-                self.dropped += 1
-            else:
-                self._watcher.updated(self, uri, params)
+                return
+            self._watcher.updated(self, uri, params)
         elif method == "notifications/message":
             self._logged(method, params, about)
         elif method != "notifications/subscriptions/acknowledged":
@@ -191,7 +188,6 @@ class Leg:
     def _logged(self, method: str, params: bytes, about: bytes) -> None:
         call, caller = self._meant(about)
         if caller is None:
-            self.dropped += 1
             return
         threshold = caller.level
         if call is not None and call.request.version.modern:
@@ -202,25 +198,20 @@ class Leg:
         try:
             level = msgspec.json.decode(params, type=_Log).level
         except msgspec.DecodeError:
-            self.dropped += 1
             return
         if loud_enough(level, threshold):
             self._deliver(call, caller, notification(method, params))
 
     def _pass_on(self, method: str, params: bytes, about: bytes) -> None:
         call, caller = self._meant(about)
-        if caller is None:
-            self.dropped += 1
-        else:
+        if caller is not None:
             self._deliver(call, caller, notification(method, params))
 
     def _deliver(self, call: Call | None, caller: Caller, message: bytes) -> None:
         if call is not None:
             call.outbox.send(message)
         elif caller.session is not None and caller.session.version is not None:
-            caller.session.send(message)
-        else:
-            self.dropped += 1  # a modern client is told nothing it did not ask for
+            caller.session.send(message)  # a modern client is told nothing it did not ask for
 
     def _meant(self, about: bytes) -> tuple[Call | None, Caller | None]:
         """The call, and the client, that something from the upstream can only be meant for."""

@@ -15,7 +15,6 @@ from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
 from portico.upstream.wire import Address
 
-SHARING = ("auto", "shared", "per-client")
 MODERN, LEGACY = "modern", "legacy"
 
 

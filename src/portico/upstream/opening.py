@@ -16,17 +16,15 @@ from portico.model.errors import (
 )
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
 from portico.protocol.codec import encode
+from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, Notice, Serve
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.servererror import HttpError
 from portico.upstream.wire import Address, Wire
 
-ERAS = ("auto", "modern", "legacy")
-"""Which eras to try: both, or only one; `legacy-first` tries both the other way round."""
 LEGACY_FIRST = "legacy-first"
-META = "io.modelcontextprotocol/"
-_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+"""Besides `modern`, `legacy` and `auto`, which tries both: the same, the other way round."""
 _NOT_THERE = ("start", "network", "timeout", "exited")
 """Failures that say nothing of what the server would understand."""
 _NOT_SPOKEN = (400, 404, 405)
@@ -244,7 +242,7 @@ class _Opening:
             raise _NotModern(f"its answer to server/discover cannot be read: {error}") from None
         if version.text not in found.supportedVersions:
             raise _NotModern(f"it offers only {_listed(found.supportedVersions)}")
-        info = found.meta.get(_INFO_KEY)
+        info = found.meta.get(SERVER_INFO_KEY)
         return Introduction(
             version=version,
             info=info if isinstance(info, dict) else {},
@@ -335,7 +333,7 @@ def modern_meta(
 ) -> dict[str, Any]:
     """What every modern request says of its sender."""
     return {
-        f"{META}protocolVersion": version.text,
-        f"{META}clientInfo": info,
-        f"{META}clientCapabilities": capabilities,
+        VERSION_KEY: version.text,
+        INFO_KEY: info,
+        CAPABILITIES_KEY: capabilities,
     }
