@@ -42,6 +42,8 @@ class StdioServer:
         self._data = data
         self._left = False
         self._draining = False
+        self._early: list[bytes] | None = None
+        """While `initialize` is under way, what can only be read once it is answered."""
         self._over = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -64,6 +66,8 @@ class StdioServer:
             inbound = self._again.read(line, self.session.version)
             if type(inbound) is Request:
                 self._serve(inbound)
+            elif self._early is not None and self._may_wait(self._early, inbound):
+                self._early.append(line)
             elif not line.isspace():
                 self._take(inbound)
 
@@ -152,7 +156,23 @@ class StdioServer:
             request, self._at_once, express, self._pass_on
         ):
             return None
+        if request.method == "initialize":
+            self._early = self._early or []
+            return self.connection.start(request, lambda: self._answer(request), self._catch_up)
         return self.connection.start(request, lambda: self._answer(request))
+
+    def _may_wait(self, early: list[bytes], inbound: Inbound) -> bool:
+        """True for what came before `initialize` was answered, as all of a shell's pipe does."""
+        is_refused = isinstance(inbound, Refused)
+        return is_refused and not self._draining and len(early) < MOST_RUNNING
+
+    def _catch_up(self) -> None:
+        early, self._early = self._early or [], None
+        # All of it was there before the drain that may have begun meanwhile.
+        draining, self._draining = self._draining, False
+        for line in () if self._left else early:
+            self.take_line(line)
+        self._draining = draining
 
     async def _answer(self, request: Request) -> None:
         self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
