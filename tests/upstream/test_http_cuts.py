@@ -15,7 +15,8 @@ from portico.upstream.http import Url
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Failure, Outgoing
-from tests.upstream.fakes import WAIT_S, result
+from tests.support.patience import until
+from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, event, reply, stream, web_server
 from tests.upstream.web_talks import FINE, QUICK, Writer, legacy_server, refuse
 
@@ -243,3 +244,40 @@ async def test_a_call_under_way_when_another_meets_the_lost_session_runs_only_on
         finally:
             await upstream.close()
     assert ran == ["first", "second"]
+
+
+async def test_a_session_that_is_gone_when_its_stream_is_taken_up_is_begun_anew() -> None:
+    """A server that was started again, say: who follows a resource must not wait for a call."""
+    sessions, opened = 0, 0
+
+    async def talk(asked: Asked, writer: Writer) -> None:
+        nonlocal sessions, opened
+        if asked.method == "initialize":
+            sessions += 1
+            greeting = legacy(asked.message, resources={"subscribe": True})[0]
+            reply(writer, 200, greeting, mcp_session_id=f"s{sessions}")
+        elif asked.method == "resources/subscribe":
+            reply(writer, 200, result(asked.message, {}))
+        elif asked.verb != "GET":
+            reply(writer, 202)
+        elif asked.headers["mcp-session-id"] == "s1" and opened:
+            reply(writer, 404)
+        else:
+            opened += 1
+            stream(writer, b"retry: 1\n\n")
+            if opened == 1:
+                writer.close()
+
+    async with web_server(talk) as server:
+        upstream = Upstream(Url(server.url), Plan(era="legacy"))
+        follow = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
+        follow.uri = "note://a"
+        session = Session(lambda _: None)
+        session.version = Version.V2025_11_25
+        try:
+            await upstream.relay(follow, Context(session=session))
+            async with asyncio.timeout(WAIT_S):
+                await until(lambda: server.methods().count("resources/subscribe") == 2)
+        finally:
+            await upstream.close()
+    assert opened == 2

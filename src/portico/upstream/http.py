@@ -110,7 +110,8 @@ class StreamableHttp:
         """From now on all messages name the version; a legacy server gets a stream to talk on."""
         self._naming.settle(version)
         if not version.modern:
-            self._listener = Listener(self._open_parts()[0], self._naming, self._read)
+            web, _ = self._open_parts()
+            self._listener = Listener(web, self._naming, self._read, self._begin_parting)
 
     async def close(self) -> None:
         """End all streams, and the session if there is one."""
@@ -226,6 +227,9 @@ class StreamableHttp:
     def _forgotten(self, id: bytes) -> None:
         """The server has forgotten the session: this request has not run."""
         self._unheard.append(id)
+        self._begin_parting()
+
+    def _begin_parting(self) -> None:
         if self._parting is None:
             self._parting = asyncio.create_task(self._part())
 

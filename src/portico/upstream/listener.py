@@ -11,6 +11,8 @@ from portico.upstream.web import Broken, Web, is_stream
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
 _SERVER_FAULT = 500
+_NO_SESSION = 404
+"""Also what a server may say that never had such a stream; not one that had."""
 _FIRST_S = 0.25
 """How long the first requests wait for a server to hear that it is listened to: what it asks before
 that is lost, since it has nowhere to ask it."""
@@ -24,11 +26,13 @@ class Listener:
         web: Web,
         naming: Naming,
         read: Callable[[Response, EventReader, bytes], Awaitable[bool]],
+        forgotten: Callable[[], None],
     ) -> None:
-        """`read` takes in a stream to its end."""
+        """`read` takes in a stream to its end; `forgotten` is told if its session is no more."""
         self._web = web
         self._naming = naming
         self._read = read
+        self._forgotten = forgotten
         self._answered = asyncio.Event()
         self.task = asyncio.create_task(self._listen())
 
@@ -49,6 +53,7 @@ class Listener:
         web = self._web
         reader = EventReader(web.site.max_message)
         barren = 0
+        is_offered = False
         while True:
             headers = {**self._naming.common(), "accept": "text/event-stream"}
             if reader.last_id:
@@ -59,10 +64,14 @@ class Listener:
                     self._answered.set()
                     if not is_stream(response):
                         return
+                    is_offered = True
                     await self._read(response, reader, b"")
             except Broken as broken:
                 self._answered.set()
-                if broken.failure.status is not None and broken.failure.status < _SERVER_FAULT:
+                status = broken.failure.status
+                if status is not None and status < _SERVER_FAULT:
+                    if status == _NO_SESSION and is_offered and self._naming.session:
+                        self._forgotten()
                     return  # 405: it offers none; others: it offers none to us
             # Longer and longer, as long as nothing comes of it.
             pause = delay_s(reader) * 2 ** min(barren, 10)
