@@ -13,6 +13,7 @@ from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import Server as Entry
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
+from portico.upstream.memory import InMemory
 from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
 from tests.support.patience import until
 
@@ -53,6 +54,26 @@ async def test_servers_come_and_go_and_what_runs_is_not_dropped() -> None:
         assert (await client.request("tools/call", {"name": "two__say"}))["error"]
         LET_GO.set()
         assert await held == "two"
+
+
+async def test_a_server_that_is_leaving_when_the_gateway_ends_leaves_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaving, left = asyncio.Event(), asyncio.Event()
+    close = InMemory.close
+
+    async def slowly(wire: InMemory) -> None:
+        leaving.set()
+        await asyncio.sleep(0.05)
+        await close(wire)
+        left.set()
+
+    monkeypatch.setattr(InMemory, "close", slowly)
+    async with house(World({"one": speaking("one")}), config("one"), expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        await gateway.apply(config())
+        await leaving.wait()
+    assert left.is_set()
 
 
 async def test_clients_are_told_of_what_is_newly_pinned_or_grouped() -> None:

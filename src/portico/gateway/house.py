@@ -105,6 +105,8 @@ class House:
         self._has_many = self._is_unknown() or self.union.tool_count >= SEARCH_FROM
         self.searches = self.searching(expose)
         self._endpoints: dict[tuple[str, bool], GatewayEndpoint] = {}
+        self._leaving: set[Member] = set()
+        """Those that have left the config and are not closed yet."""
         self._behind: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.TimerHandle | None = None
         self._indexed = ""
@@ -280,6 +282,7 @@ class House:
         }
         for name, member in before.items():
             if name not in kept:
+                self._leaving.add(member)
                 self._spawn(self._let_go(member))
                 if name in self.members:
                     self._spawn(self.members[name].upstream.succeed(member.upstream))
@@ -290,11 +293,11 @@ class House:
     async def _let_go(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain
-        try:
-            while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
-                await asyncio.sleep(0.1)
-        finally:  # also when the gateway ends meanwhile
-            await member.upstream.close()
+        while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
+            await asyncio.sleep(0.1)
+        # If the gateway ends meanwhile, that must not cut short what the server has to do yet.
+        await asyncio.shield(member.upstream.close())
+        self._leaving.discard(member)
 
     async def close(self) -> None:
         """End all servers, at the same time."""
@@ -306,7 +309,7 @@ class House:
             await asyncio.wait(self._behind)
         if "searcher" in self.__dict__:
             await self.searcher.close()
-        upstreams = [member.upstream for member in self.members.values()]
+        upstreams = [member.upstream for member in (*self.members.values(), *self._leaving)]
         await asyncio.gather(*(upstream.close() for upstream in upstreams))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
