@@ -133,6 +133,16 @@ def test_an_error_without_an_id_is_null_up_to_2025_06_18_and_has_none_after() ->
     assert "id" not in error_response(b"", -32700, "no", version=Version.V2025_11_25).decode()
 
 
+def test_an_error_about_what_is_no_text_is_told_all_the_same() -> None:
+    name = b"caf\xe9".decode(errors="surrogateescape")  # as Python reads the name of a file
+    response = error_response(b"1", -32603, f"no {name}", {"server": name, "tried": [name, 2]})
+    assert json.loads(response.encode())["error"] == {
+        "code": -32603,
+        "message": "no caf\\udce9",
+        "data": {"server": "caf\\udce9", "tried": ["caf\\udce9", 2]},
+    }
+
+
 def test_a_batch_is_read_member_by_member_in_2025_03_26_only() -> None:
     batch = (
         b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},'

@@ -71,7 +71,9 @@ def within(config: Config, group: str) -> Config:
 
 def _digest(*parts: str) -> str:
     secret = user_secret(state_folder())
-    return blake2b("\0".join(parts).encode(), key=secret, digest_size=8).hexdigest()
+    # Paths and variables may hold bytes that are no text; Python shows them as lone surrogates.
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return blake2b(text, key=secret, digest_size=8).hexdigest()
 
 
 def stamp(path: str) -> Stamp | None:

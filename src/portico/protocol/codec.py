@@ -144,7 +144,25 @@ def error_response(
     """An error answer; without a readable id it says so as the version has it."""
     if not id and version < Version.V2025_11_25:
         id = b"null"
-    return Response(id=id, error=encode(ErrorBody(code, message, data)), code=code)
+    return Response(id=id, error=encode_whole(ErrorBody(code, message, data)), code=code)
+
+
+def encode_whole(value: Any) -> bytes:
+    """The same of what may hold half a character, as a file's name can: that is spelled out."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_spelled(msgspec.to_builtins(value)))
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_spelled(key): _spelled(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(one) for one in value]
+    return value
 
 
 def notification(method: str, params: dict[str, Any] | None = None) -> bytes:

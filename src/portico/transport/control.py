@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from portico.catalog.disk import make_private
 from portico.model.errors import PorticoError
+from portico.protocol.codec import encode_whole
 from portico.transport.sockets import (
     SUFFIX,
     clear_away,
@@ -203,7 +204,7 @@ def follow(
 
 
 async def _say(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
-    writer.write(msgspec.json.encode(answer) + b"\n")
+    writer.write(encode_whole(answer) + b"\n")
     async with asyncio.timeout(_IDLE_S):
         await writer.drain()
 
