@@ -1,4 +1,4 @@
-"""Answers that cannot be written are a failure; a client that reads no more is none."""
+"""What cannot be read or written is a failure; a client that reads no more is none."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from tests.support.running import WAIT_S
 
 ASKED = json.dumps(initialize()).encode() + b"\n"
 SAID = "portico: answers cannot be written: No space left on device\n"
+UNREAD = "portico: requests cannot be read: Bad file descriptor\n"
 
 
 @pytest.fixture
@@ -41,6 +42,20 @@ def served(home: Path, command: list[str], out: int) -> "subprocess.CompletedPro
     )
 
 
+def deaf(home: Path, command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Run it with an input that is open for writing only."""
+    with (home / "unread").open("wb") as unread:
+        return subprocess.run(
+            [sys.executable, "-m", "portico", *command],
+            env={**os.environ, "PORTICO_HOME": str(home / "home")},
+            stdin=unread,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+
+
 @pytest.mark.parametrize("command", ["run", "wrap", "serve"])
 def test_a_full_disk_is_told_with_exit_1(
     tmp_path: Path, commands: dict[str, list[str]], command: str
@@ -61,6 +76,14 @@ def test_a_client_that_reads_no_more_is_an_ordinary_end(
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["run", "wrap", "serve"])
+def test_requests_that_cannot_be_read_are_told_of_with_exit_1(
+    tmp_path: Path, commands: dict[str, list[str]], command: str
+) -> None:
+    ran = deaf(tmp_path, commands[command])
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", UNREAD)
+
+
 @pytest.mark.slow
 def test_a_window_onto_another_gateway_tells_it_too(
     tmp_path: Path, commands: dict[str, list[str]]
@@ -68,5 +91,7 @@ def test_a_window_onto_another_gateway_tells_it_too(
     with Window(tmp_path) as window, open("/dev/full", "wb") as full:
         window.ready()
         ran = served(tmp_path, commands["serve"], full.fileno())
+        heard = deaf(tmp_path, commands["serve"])
         assert window.ask("ping")["result"] == {}
     assert (ran.returncode, ran.stderr) == (1, SAID)
+    assert (heard.returncode, heard.stderr) == (1, UNREAD)

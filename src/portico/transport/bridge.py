@@ -89,6 +89,11 @@ class Bridge:
         self._ease()
 
     @property
+    def is_deaf(self) -> bool:
+        """True if what the client says cannot be read."""
+        return self._reader.failed
+
+    @property
     def is_idle(self) -> bool:
         """True if nobody waits for anything."""
         return not self._again and not self._waiting

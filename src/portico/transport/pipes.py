@@ -33,7 +33,7 @@ async def serve_stdio(
     stop: asyncio.Event | None = None,
 ) -> bool:
     """Serve one client on this process's stdin and stdout until it leaves or SIGTERM comes; False
-    if answers could not be written.
+    if requests could not be read, or answers not written.
 
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
@@ -58,7 +58,7 @@ async def serve_stdio(
     reader.close()
     server.ended()
     await writer.close()
-    return not writer.failed
+    return not (reader.failed or writer.failed)
 
 
 def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
@@ -105,6 +105,8 @@ class PipeReader:
         self._ended = ended
         self._live = False
         self._may_read = threading.Event()
+        self.failed = False
+        """True if what is to be read from cannot be."""
 
     def open(self) -> None:
         """Read from now on."""
@@ -153,10 +155,18 @@ class PipeReader:
 
     def _pump_file(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
-            while chunk := os.read(self._fd, _CHUNK):
+            while chunk := self._chunk():
                 self._loop.call_soon_threadsafe(self._hand_on, chunk)
                 self._may_read.wait()
             self._loop.call_soon_threadsafe(self._ended)
+
+    def _chunk(self) -> bytes:
+        try:
+            return os.read(self._fd, _CHUNK)
+        except OSError as error:  # a disk that fails, or a file that is open for writing only
+            report(f"requests cannot be read: {error.strerror}")
+            self.failed = True
+            return b""
 
     def _hand_on(self, chunk: bytes) -> None:
         self.received(chunk)

@@ -81,7 +81,7 @@ async def serve_shared(
     shared: Shared[House], *, out: int | None = None, stop: asyncio.Event | None = None
 ) -> bool:
     """Serve one client on stdin and stdout, as owner or bridge, until it leaves or SIGTERM comes;
-    False if answers could not be written.
+    False if requests could not be read, or answers not written.
 
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
@@ -215,7 +215,7 @@ async def _listen(shared: Shared[House], control: Control, ownership: Ownership 
 
 async def _bridged(shared: Shared[House], place: Attached, out: int, stop: asyncio.Event) -> bool:
     """Serve the client from wherever the gateway is, and at last perhaps from here; False if
-    answers could not be written."""
+    requests could not be read, or answers not written."""
     writer = writer_to(out)
     bridge = Bridge(writer, stop, max_line=shared.max_line)
     let_go = stop_on_signals(stop)
@@ -239,7 +239,7 @@ async def _bridged(shared: Shared[House], place: Attached, out: int, stop: async
                 crossing.server.ended()
     finally:
         await bridge.close()
-    return not writer.failed
+    return not (bridge.is_deaf or writer.failed)
 
 
 class _Last(Struct, frozen=True):
