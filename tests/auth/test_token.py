@@ -1,7 +1,9 @@
 """The door token: made once, private, the same ever after."""
 
+import errno
 import multiprocessing
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -91,6 +93,27 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
     with pytest.raises(TokenError, match="cannot be read"):
         door_token(folder)
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE_NAME)
+
+    with pytest.raises(TokenError, match="is no file"):
+        door_token(tmp_path)
+
+
+def test_a_disk_that_takes_nothing_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    # A read-only disk says so before it says that there is no such file.
+    monkeypatch.setattr(secrets, "token_urlsafe", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+
+    with pytest.raises(TokenError, match=r"Read-only file system.*PORTICO_HOME"):
+        door_token(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_so(tmp_path: Path) -> None:

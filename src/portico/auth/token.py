@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from portico.model.errors import PorticoError
@@ -11,6 +12,8 @@ from portico.model.errors import PorticoError
 FILE_NAME = "token"
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
 _MINE_ONLY = 0o077
+# A link could point to a file that others write to; a pipe would make us wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class TokenError(PorticoError):
@@ -34,8 +37,7 @@ def known_token(state_dir: Path) -> str | None:
     """The token in this folder; None if none was ever made."""
     path = state_dir / FILE_NAME
     try:
-        # A link could point to a file that others write to.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(path, _READ)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -66,9 +68,13 @@ def _create(path: Path) -> None:
     except FileExistsError:
         pass  # another process was faster: its token counts
     except OSError as error:
-        raise TokenError(f"the token cannot be kept in {path.parent}: {error.strerror}") from None
+        raise TokenError(
+            f"the token cannot be kept in {path.parent} ({error.strerror}); PORTICO_HOME may name "
+            "another place"
+        ) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that takes nothing has no draft either
+            draft.unlink()
 
 
 def _make_private(folder: Path) -> None:
