@@ -166,6 +166,29 @@ async def test_a_command_that_is_not_there_is_named() -> None:
         await connect(Command(("no-such-command",)))
 
 
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (b"#!/bin/sh\n", 0o644, r"'\./server' may not be executed; `chmod \+x` it"),
+        (b"#!/no/such/shell\n", 0o755, r"what the first line of '\./server' names"),
+        (b"#!/bin/sh\r\n", 0o755, r"what the first line of '\./server' names"),
+        (b"echo hello\n", 0o755, r"'\./server' is no program, nor does it begin with #!"),
+        (None, 0o755, r"'\./server' is a folder"),
+    ],
+)
+async def test_what_cannot_be_executed_is_told_with_the_reason(
+    content: bytes | None, mode: int, words: str, tmp_path: Path
+) -> None:
+    server = tmp_path / "server"
+    if content is None:
+        server.mkdir()
+    else:
+        server.write_bytes(content)
+    server.chmod(mode)
+    with pytest.raises(TargetError, match=words):
+        await connect(Command(("./server",), cwd=str(tmp_path)))
+
+
 async def test_a_folder_that_is_not_there_is_named() -> None:
     with pytest.raises(TargetError, match="there is no folder /no/such/folder"):
         await connect(Command(("true",), cwd="/no/such/folder"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -227,9 +228,23 @@ class ChildProcess:
 def _no_start(command: Command, error: OSError | ValueError) -> str:
     if command.cwd is not None and not os.path.isdir(command.cwd):
         return f"cannot start: there is no folder {command.cwd}"
+    return f"cannot start: {_what_is_wrong(command, error)}"
+
+
+def _what_is_wrong(command: Command, error: OSError | ValueError) -> str:
+    program = command.argv[0]
+    path = os.path.join(command.cwd or "", program) if "/" in program else ""
     if isinstance(error, FileNotFoundError):
-        return f"cannot start: there is no command {command.argv[0]!r}"
-    return f"cannot start: {getattr(error, 'strerror', None) or error}"
+        if os.path.isfile(path):  # a script, then; an end of line as of Windows is part of the name
+            return f"what the first line of {program!r} names, to run it, is not there"
+        return f"there is no command {program!r}"
+    if os.path.isdir(path):
+        return f"{program!r} is a folder"
+    if isinstance(error, PermissionError) and os.path.isfile(path):
+        return f"{program!r} may not be executed; `chmod +x` it, or name what runs it"
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return f"{program!r} is no program, nor does it begin with #! and the name of one"
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _how_it_ended(code: int | None, is_dumb: bool) -> tuple[str, str]:
