@@ -179,6 +179,10 @@ def test_a_server_that_could_not_start_is_asked_again_by_who_names_its_tool(
         assert refused["isError"]
         assert "shelf-1 has not said yet which tools it has" in text_in(refused)
         assert "there is no command" in text_in(refused)
+        plainly = gateway.call("shelf-1__book-1")["error"]
+        assert plainly["code"] == -32602
+        assert "unknown tool: shelf-1__book-1; shelf-1 has not said yet" in plainly["message"]
+        assert "there is no command" in plainly["message"]
         shelves.put_back()
         assert until(lambda: not gateway.execute("shelf-1__book-1").get("isError"))
         described = result_of(gateway.call("describe_tool", name="shelf-1__book-1"))

@@ -145,14 +145,23 @@ class Desk:
         """What to say of a name that no tool has."""
         if name in metatools.NAMES:
             return Mistake(f"{name} is no tool of a server: call it directly")
+        untold = self.untold(name)
+        if untold:
+            return Mistake(untold)
         server = name.partition(SEPARATOR)[0]
-        if server in self._servers() and self._house.pending([server]):
-            error = self._house.status([server])["servers"][0]["error"]
-            why = error or "it is being asked, try again in a moment"
-            return Mistake(f"{server} has not said yet which tools it has: {why}")
         if self._is_off(server):
             return self._no_server(server)
         return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
+
+    def untold(self, name: str) -> str:
+        """Why the server that this name begins with has not said which tools it has; empty if it
+        has, or there is none."""
+        server = name.partition(SEPARATOR)[0]
+        if server not in self._servers() or not self._house.pending([server]):
+            return ""
+        error = self._house.status([server])["servers"][0]["error"]
+        why = error or "it is being asked, try again in a moment"
+        return f"{server} has not said yet which tools it has: {why}"
 
     async def _search(self, raw: bytes, context: Context) -> Answer:
         asked = _arguments(raw, _Search, metatools.SEARCH)

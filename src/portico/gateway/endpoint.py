@@ -21,8 +21,9 @@ from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, r
 from portico.gateway.mentions import MARK, Mentions
 from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
-from portico.model.errors import McpError
+from portico.model.errors import INVALID_PARAMS, McpError
 from portico.model.message import NOTHING, Request, Response
+from portico.protocol.codec import error_response
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
 from portico.upstream.express import awaited
 
@@ -167,7 +168,7 @@ class GatewayEndpoint:
             self._witness(request, context, server, tool, response, began)
             return response
         if found is None:
-            return terminus(request)
+            return self._nobodys(request)
         (share, _), inner = found
         try:
             return await self._pass_on(request, context, share.server, inner)
@@ -175,6 +176,14 @@ class GatewayEndpoint:
             if request.name != metatools.EXECUTE:
                 raise
             return failed(request, context, error)
+
+    def _nobodys(self, request: Request) -> Response:
+        """The answer to a call of what is no tool, as far as we know."""
+        untold = self.desk.untold(request.name)
+        if not untold:
+            return terminus(request)
+        words = f"unknown tool: {request.name[:200]}; {untold}"
+        return error_response(request.id, INVALID_PARAMS, words)
 
     async def _pass_on(
         self, request: Request, context: Context, server: str, inner: Request
