@@ -170,6 +170,8 @@ def test_a_command_is_named_without_its_paths_and_secrets(
     [
         ((), "what to wrap is missing: `-- COMMAND ARGS...`, or a URL"),
         (("--",), "what to wrap is missing"),
+        (("--", ""), "the command is empty: is a variable not set?"),
+        (("--warm", "--", " ", "--flag"), "the command is empty"),
         (("--warm",), "what to wrap is missing"),
         (("server", "--flag"), "put `--` before the command"),
         (("npx", "-y", "server"), "put `--` before the command"),

@@ -132,7 +132,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
     matters = {**meaningful(environment), **given}
-    cwd = os.getcwd()
+    cwd = _folder()
 
     def key(view: str) -> str:
         return upstream_key(secret, argv=(*target, f"#{view}"), cwd=cwd, env=matters)
@@ -145,6 +145,13 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         overheard=STDERR.say,
     )
     return command, key
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it is gone, and the command may not need it
+        return ""
 
 
 def title(argv: list[str]) -> str:
@@ -170,7 +177,8 @@ def _options(argv: list[str]) -> _Options:
         else:
             break  # argparse knows the rest, but is slow to import
     else:
-        if options.target and not (options.clean_env and options.target[0].startswith(_URLS)):
+        target = options.target[0] if options.target else ""
+        if target.strip() and not (options.clean_env and target.startswith(_URLS)):
             return options
     return _parsed(argv)
 
@@ -189,6 +197,8 @@ def _parsed(argv: list[str]) -> _Options:
         parser.error("give either a URL or `-- COMMAND`, not both")
     if not command and not options.target:
         parser.error("what to wrap is missing: `-- COMMAND ARGS...`, or a URL")
+    if command and not command[0].strip():
+        parser.error("the command is empty: is a variable not set?")
     if len(options.target) > 1:
         parser.error("give one URL")
     if options.target and (options.env or options.clean_env):

@@ -3,6 +3,8 @@
 import os
 from typing import TYPE_CHECKING
 
+from portico.model.errors import PorticoError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -51,9 +53,22 @@ def _path(folder: str) -> "Path":
 def _folder(kind: str, variable: str, default: str) -> str:
     home = os.environ.get("PORTICO_HOME")
     if home:
-        return os.path.join(os.path.abspath(os.path.expanduser(home)), kind)
+        return os.path.join(_absolute(home), kind)
     base = os.environ.get(variable) or ""
     # "All paths must be absolute. If [one is] relative ... ignore it" (XDG Base Directory).
     if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), default)
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):  # a user of whom the system knows nothing
+            raise PorticoError("you have no home folder: set HOME, or PORTICO_HOME for Portico's")
+        base = os.path.join(home, default)
     return os.path.join(base, "portico")
+
+
+def _absolute(home: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(home))
+    except FileNotFoundError:
+        raise PorticoError(
+            f"PORTICO_HOME is {home!r}, and the folder that it starts from is gone: "
+            "give a whole path, or start Portico elsewhere"
+        ) from None

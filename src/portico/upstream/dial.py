@@ -36,7 +36,8 @@ async def dial(origin: Origin, proxy: Proxy | None, make: Callable[[], P], timeo
         raise Unreachable.because(why) from None
     except ssl.SSLError as error:
         raise Unreachable.because(f"no TLS came about: {error.reason or error}") from None
-    except (OSError, UnicodeError) as error:  # the latter of a name that is too long to look up
+    # UnicodeError: a name that is too long to look up. RuntimeError: no thread can be had for it.
+    except (OSError, UnicodeError, RuntimeError) as error:
         raise Unreachable.because(words(error)) from None
 
 

@@ -240,4 +240,7 @@ class Views:
         if self._lines.speaks.get(other) is False:
             names.append(other)
         for name in names:
-            await asyncio.to_thread(self._memory.save, self._key(name), facts)
+            try:
+                await asyncio.to_thread(self._memory.save, self._key(name), facts)
+            except RuntimeError as error:  # no thread can be had
+                self._report(f"what {self.name} offers is not kept: {error}")
