@@ -4,6 +4,7 @@
 
 The variable ACCOUNT, if there is one, names a further tool, as for another user. Any tool can be
 called, and says its name; `lists` how often they were listed; `announce` tells that they changed.
+Without the file they cannot be listed, as those of a server whose own backend cannot be reached.
 """
 
 import os
@@ -50,7 +51,10 @@ def handle(call: Call) -> None:
             }
         )
     elif call.method == "tools/list":
-        call.result({"tools": tools()})
+        try:
+            call.result({"tools": tools()})
+        except FileNotFoundError:
+            call.error(-32603, "fetch failed")
     elif call.method == "tools/call":
         call_tool(call)
     else:

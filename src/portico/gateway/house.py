@@ -196,7 +196,9 @@ class House:
     async def learn(self, server: str) -> None:
         """Wait, but not for ever, until a server says what it offers; ask it if nobody does."""
         member = self.members.get(server)
-        if member is None or member.upstream.offered() is not None:
+        if member is None:
+            return
+        if member.upstream.offered() is not None and not member.lacks_tools:
             return
         asked = member.asked or self._spawn(self.refresh([server]))
         await asyncio.wait({asked}, timeout=LEARN_S)
@@ -370,9 +372,10 @@ class House:
         }
 
     def pending(self, servers: Iterable[str]) -> list[str]:
-        """Those of them that never said what they offer."""
-        known = self.union.shares
-        return [name for name in servers if name in self.members and name not in known]
+        """Those of them that never said which tools they have."""
+        known, members = self.union.shares, self.members
+        there = [name for name in servers if name in members]
+        return [name for name in there if name not in known or members[name].lacks_tools]
 
     def _index(self) -> None:
         union = self.union

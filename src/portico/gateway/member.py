@@ -92,8 +92,14 @@ class Member:
 
     @property
     def is_pending(self) -> bool:
-        """True if it never said what it offers."""
-        return self._offered() is None
+        """True if it never said which tools it has."""
+        return self._offered() is None or self.lacks_tools
+
+    @property
+    def lacks_tools(self) -> bool:
+        """True if it has tools, as it says, but could not list them."""
+        catalog = self.upstream.offered()
+        return catalog is not None and "tools" in _unlisted(catalog)
 
     @property
     def is_confirmed(self) -> bool:
@@ -155,9 +161,7 @@ class Member:
             return ""
         if self._is_circular(catalog):
             return f"{self.name} is this gateway itself; remove it from the config"
-        facts = catalog.facts
-        declared = members(members(facts.introduction).get("capabilities", b""))
-        missing = [kind for kind in _KINDS if kind in declared and kind not in facts.lists]
+        missing = _unlisted(catalog)
         if not missing:
             return ""
         return f"{self.name} could not list its {' and '.join(missing)}; the log says why"
@@ -177,7 +181,7 @@ class Member:
             "tools": len(lists["tools"].keys) if "tools" in lists else 0,
             "lists": {kind: len(listed.keys) for kind, listed in lists.items()},
             "age_s": age,
-            "pending": catalog is None,
+            "pending": self.is_pending,
             "error": self.problem,
             "starts": sum(connection["starts"] for connection in told["connections"]),
         }
@@ -190,6 +194,16 @@ class Member:
             if state in states:
                 return state
         return "failed" if self.problem else "stopped"
+
+
+def _unlisted(catalog: UpstreamCatalog) -> list[str]:
+    """The kinds that a server has, as it says, but of which there is no list."""
+    facts = catalog.facts
+    without = [kind for kind in _KINDS if kind not in facts.lists]
+    if not without:
+        return []
+    declared = members(members(facts.introduction).get("capabilities", b""))
+    return [kind for kind in without if kind in declared]
 
 
 def _plan(entry: Server, info: dict[str, Any]) -> Plan:
