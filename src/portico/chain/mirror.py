@@ -1,7 +1,7 @@
 """The doorway to one upstream: its static answers from the catalog, all else passed through."""
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 from msgspec import Struct
@@ -133,8 +133,11 @@ class MirrorEndpoint:
     def _core(self, view: View) -> Core:
         core = self._cores.get(view)
         if core is None:
+            seen = ref(view)  # a core goes with its view, so it must not be what keeps it
 
             def catalog() -> UpstreamCatalog:
+                view = seen()
+                assert view is not None
                 assert view.catalog is not None
                 return view.catalog
 

@@ -36,6 +36,11 @@ class ChangeHub:
         self._loop = asyncio.get_running_loop()
         self._sessions.add(session)
 
+    @property
+    def is_needed(self) -> bool:
+        """True as long as there is anybody to tell."""
+        return bool(self._sessions or self._listeners)
+
     def publish(self, change: Change) -> None:
         """Tell all who want to hear of it; may be called from any thread."""
         loop = self._loop

@@ -20,6 +20,8 @@ from portico.upstream.survey import survey
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
+MOST_VIEWS = 100
+"""So many sorts of clients are told apart: what they may say of themselves has no end."""
 FRESH_S = 10.0
 """What an upstream said so lately is not asked for again only because it has another client."""
 
@@ -120,6 +122,8 @@ class Views:
         """A view, from memory if that has it."""
         view = self._views.get(name)
         if view is None:
+            if len(self._views) >= MOST_VIEWS:
+                self._make_room()
             view = self._views[name] = View(name)
             facts = self._memory.load(self._key(name)) if self._memory is not None else None
             if facts is not None:
@@ -130,6 +134,15 @@ class Views:
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
                 view.catalog = self._catalog(facts, confirmed=False)
         return view
+
+    def _make_room(self) -> None:
+        """Forget the oldest view that has no connection, and no client to hear of its changes."""
+        needed = {MODERN, LEGACY, *(line.view for line in self._lines)}
+        for view in self:
+            if view.name not in needed and view.surveying is None and not view.hub.is_needed:
+                del self._views[view.name]
+                self._lines.edition += 1  # whoever still has it looks again
+                return
 
     def _catalog(self, facts: Facts, *, confirmed: bool) -> UpstreamCatalog:
         self._numbers += 1
