@@ -219,7 +219,7 @@ def _parser() -> "Parser":
     parser = Parser(
         prog="portico wrap",
         usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
-        description="Put a doorway in front of one MCP server: its lists come from a cache at "
+        description="Put a doorway in front of one MCP server: its lists come from a catalog at "
         "once, it is started when needed and looked after, and all else passes through.",
     )
     add = parser.add_argument
@@ -283,6 +283,18 @@ def _add_server(add: "Callable[..., object]") -> None:
         action="store_true",
         help="give the server a small environment instead of all of yours",
     )
-    add("--env", type=pair, action="append", metavar="K=V", help="add to its environment")
-    add("--header", type=header, action="append", metavar="'K: V'", help="send with every request")
+    add(
+        "--env",
+        type=pair,
+        action="append",
+        metavar="K=V",
+        help="add to a command's environment; repeatable",
+    )
+    add(
+        "--header",
+        type=header,
+        action="append",
+        metavar="'K: V'",
+        help="a header to send to a URL with every request; repeatable",
+    )
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
