@@ -1,5 +1,6 @@
 """The docs are whole: links lead somewhere, names and numbers are those of the code."""
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ from portico.gateway.exposition import STATES
 from portico.gateway.metrics import Metrics
 from portico.model import errors
 from portico.protocol.methods import KNOWN
+from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.upstream.plan import Plan
@@ -76,6 +78,18 @@ def test_every_public_name_is_documented() -> None:
     text = "\n".join(path.read_text() for path in DOCS.rglob("*.md"))
     missing = [name for name in portico.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", text)]
     assert missing == []
+
+
+def test_every_part_of_a_server_is_documented() -> None:
+    library = text_of("docs/library.md")
+    parameters = inspect.signature(portico.Server).parameters
+    assert [name for name in parameters if not re.search(rf"\b{name}\b", library)] == []
+    text = "\n".join(path.read_text() for path in DOCS.glob("*.md"))
+    methods = [name for name in dir(portico.Server) if not name.startswith("_")]
+    assert [name for name in methods if not re.search(rf"\.{name}\b|`{name}", text)] == []
+    mounting = section("docs/transports.md", "Mounting")
+    options = set(inspect.signature(HttpApp).parameters) - {"endpoint", "pages"}
+    assert [name for name in options if f"`{name}`" not in mounting] == []
 
 
 def test_every_limit_is_documented_with_its_default() -> None:
