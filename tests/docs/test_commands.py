@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import cache
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from tests.docs.pages import ROOT, Block, blocks, pages, prose, section
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _OTHERS = frozenset(("--loop",))
 """Of the tests, not of a command."""
+_LISTED = re.compile(r" {2,}[a-z]|--version")
+"""A line of a table of commands, with words on each."""
 _SHELL = ("", "console", "sh", "shell")
 
 
@@ -68,6 +71,21 @@ def test_a_command_that_is_shown_exists_with_its_options(place: str, line: str) 
         arguments = arguments[: arguments.index("--")]
     used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     assert used <= _options(command), place
+
+
+@pytest.mark.parametrize(
+    ("place", "line"), [pytest.param(p, x, id=p) for p, x in _shown() if not _LISTED.search(x)]
+)
+def test_a_command_that_is_shown_is_no_wrong_usage(place: str, line: str) -> None:
+    _, command, *arguments = shlex.split(line, comments=True)
+    module = import_module(COMMANDS[command][0])
+    try:
+        if hasattr(module, "_options"):
+            module._options(arguments)
+        else:
+            module._parser().parse_intermixed_args(arguments)
+    except SystemExit:
+        pytest.fail(f"{place}: {line}")
 
 
 @pytest.mark.parametrize("page", pages())
