@@ -9,7 +9,7 @@ import pytest
 
 from portico.model.errors import McpError, TargetError
 from portico.upstream.exchange import MAX_ASKED, Exchange
-from portico.upstream.wire import Failure
+from portico.upstream.wire import Failure, Outgoing
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 
@@ -356,3 +356,52 @@ async def test_a_close_that_is_cancelled_closes_the_wire_all_the_same() -> None:
     closing.cancel()
     await asyncio.wait({closing})
     assert wire.closed
+
+
+class Slow(FakeWire):
+    """A wire that has sent a message only when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self.go_on = asyncio.Event()
+        self.cut = asyncio.Event()
+
+    async def send(self, message: Outgoing) -> None:
+        await super().send(message)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cut.set()
+            raise
+
+
+async def test_an_answer_that_comes_before_all_is_sent_is_the_answer() -> None:
+    wire = Slow()
+    exchange = await opened(wire)
+    call = asked(exchange)
+    wire.deliver(result(await wire.until("work"), "fine"))
+    assert await call == b'"fine"'
+    assert not wire.cut.is_set(), "the rest may be sent"
+    wire.go_on.set()
+    await exchange.close()
+
+
+async def test_progress_gives_more_time_also_to_a_call_that_is_not_all_sent() -> None:
+    wire = Slow()
+    exchange = await opened(wire)
+    call = asked(exchange, timeout=1, progress=lambda _: None)
+    message = await wire.until("work")
+    params = {"progressToken": message["id"], "progress": 1}
+    for _ in range(6):
+        await asyncio.sleep(0.25)
+        wire.deliver({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    wire.deliver(result(message, "late"))
+    assert await call == b'"late"'
+    await exchange.close()
+
+
+async def test_nobody_goes_on_sending_what_has_run_out() -> None:
+    wire = Slow()
+    with pytest.raises(TargetError, match=r"did not answer work within 0\.05 s"):
+        await asked(await opened(wire), timeout=0.05)
+    await asyncio.wait_for(wire.cut.wait(), WAIT_S)

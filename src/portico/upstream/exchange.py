@@ -112,12 +112,8 @@ class Exchange:
         message = Outgoing(_message(method, params, id), id, headers)
         try:
             if not self.wire.send_now(message):
-                async with asyncio.timeout(None if timeout == FOREVER else timeout):
-                    await self.wire.send(message)
+                await self._send(message, asked.answer)
             return await asked.answer
-        except TimeoutError:
-            self._give_up(id, f"no answer within {timeout:g} s", cancellable)
-            raise self._late(method, timeout) from None
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
                 self._give_up(id, f"no answer within {timeout:g} s", cancellable)
@@ -127,6 +123,21 @@ class Exchange:
             raise
         finally:
             self._pending.pop(id, None)
+
+    async def _send(self, message: Outgoing, answer: "asyncio.Future[bytes]") -> None:
+        """Send a request, unless nobody waits for its answer any more; that may come first, from
+        servers that end the POST which brought the request only later."""
+        sending = self._spawn(self.wire.send(message))
+        sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
+        is_wanted = False
+        try:
+            await asyncio.wait((sending, answer), return_when=asyncio.FIRST_COMPLETED)
+            is_wanted = sending.done() or answer.exception() is None
+        finally:
+            if not is_wanted:
+                sending.cancel()
+        if sending.done():
+            sending.result()
 
     def begin(self, params: bytes, pending: Pending) -> bytes:
         """Send a request if that needs no waiting, and return its id, else nothing; it is told of
