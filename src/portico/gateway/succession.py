@@ -1,7 +1,7 @@
 """An upstream that can take another's place: it is told what clients told that one."""
 
 from contextlib import suppress
-from typing import Any
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from portico.model.context import Context
@@ -19,10 +19,9 @@ Told = dict[tuple[str, str], tuple[Request, str, str]]
 class Successor(Upstream):
     """Remembers what outlasts a call: whose subscriptions and log levels there are."""
 
-    def __init__(self, *where: Any, **how: Any) -> None:
-        """The same as any upstream."""
-        super().__init__(*where, **how)
-        self._told: WeakKeyDictionary[Session, Told] = WeakKeyDictionary()
+    @cached_property
+    def _told(self) -> WeakKeyDictionary[Session, Told]:
+        return WeakKeyDictionary()
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError if there is none."""
