@@ -9,12 +9,15 @@ import pytest
 
 import portico
 from portico.gateway.exposition import STATES
+from portico.gateway.house import SEARCH_FROM
 from portico.gateway.metrics import Metrics
 from portico.model import errors
 from portico.protocol.methods import KNOWN
+from portico.transport.attach import MOST_GUESTS
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
+from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
 from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_of
 
@@ -97,6 +100,20 @@ def test_every_limit_is_documented_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+)`(?: \*)? \| ([\d,.]+) ", table, re.MULTILINE))
     documented = {name: float(value.replace(",", "")) for name, value in rows.items()}
     assert documented == {name: getattr(Limits(), name) for name in Limits.__struct_fields__}
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("README.md", f"From {SEARCH_FROM} tools on, "),
+        ("docs/serve.md", f"`search` from {SEARCH_FROM} tools on"),
+        ("docs/serve.md", f"takes up to {MOST_GUESTS} windows"),
+        ("docs/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
+        ("docs/transports.md", f"| calls at once | {MOST_RUNNING:,};"),
+    ],
+)
+def test_a_number_in_the_text_is_that_of_the_code(page: str, said: str) -> None:
+    assert said in text_of(page)
 
 
 def test_every_error_code_is_documented() -> None:
