@@ -163,6 +163,18 @@ def test_with_neither_a_config_nor_anything_that_runs_it_says_how_to_begin(
         assert said in capsys.readouterr().err
 
 
+def test_names_stand_in_a_column_for_people_only(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text('[servers.a]\ncommand = "x"\n[servers.longer]\ncommand = "y"\n')
+    assert main(["servers", "list"]) == 0
+    assert capsys.readouterr().out == "a  x  not running\nlonger  y  not running\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(["servers", "list"]) == 0
+    assert capsys.readouterr().out == "a       x  not running\nlonger  y  not running\n"
+
+
 def test_the_help_has_every_way(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["servers", "--help"]) == 0
     out = capsys.readouterr().out

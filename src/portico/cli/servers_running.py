@@ -206,9 +206,12 @@ def _report(rows: list[Running], as_json: bool) -> int:
     if as_json:
         Screen(sys.stdout).json(msgspec.json.encode([one.told for one in rows]))
     else:
+        screen = Screen(sys.stdout)
+        # People look down a column; programs count words.
+        width = max((len(one.called) for one in rows), default=0) if screen.is_terminal else 0
         for one in rows:
             if one.told["ok"]:
-                Screen(sys.stdout).say(_line(one))
+                screen.say(_line(one, width))
     failed = [one for one in rows if not one.told["ok"]]
     for one in failed:
         why = str(one.told.get("error"))
@@ -218,9 +221,9 @@ def _report(rows: list[Running], as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _line(one: Running) -> str:
+def _line(one: Running, width: int) -> str:
     told = one.told
-    parts = [one.called]
+    parts = [one.called.ljust(width)]
     if told.get("configured"):
         parts.append(told["target"])
         if not told["enabled"]:
