@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -222,6 +224,40 @@ async def test_a_status_is_named(status: int) -> None:
     error = await failure_of(call)
     assert f"answered HTTP {status}" in str(error)
     assert error.details == {"status": status}
+
+
+@pytest.mark.parametrize(
+    ("said", "least", "most"),
+    [("17", 17, 17), (formatdate(time.time() + 600, usegmt=True), 400, 600)],
+)
+async def test_how_long_a_server_wants_to_be_left_alone_is_told(
+    said: str, least: int, most: int
+) -> None:
+    async def call(asked: Asked, writer: Writer) -> None:
+        reply(writer, 429, b"", "text/plain", retry_after=said)
+
+    error = await failure_of(call)
+    pause = error.details["retry_after_s"]
+    assert least <= pause <= most
+    assert f"; try again in {pause} s" in str(error)
+
+
+@pytest.mark.parametrize("said", ["", "soon", "-5", "1" * 5000, "Fri, 99 Foo 2099"])
+async def test_a_pause_that_is_none_breaks_nothing(said: str) -> None:
+    async def call(asked: Asked, writer: Writer) -> None:
+        reply(writer, 503, b"", "text/plain", retry_after=said)
+
+    assert "answered HTTP 503" in str(await failure_of(call))
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_a_page_in_place_of_an_answer_is_told(size: int) -> None:
+    async def call(asked: Asked, writer: Writer) -> None:
+        reply(writer, 200, b"<h1>Log in</h1>" + b" " * size, "text/html; charset=utf-8")
+
+    error = await failure_of(call)
+    assert "answered with text/html, which is no message" in str(error)
+    assert (error.kind, error.details) == ("http", {"status": 200})
 
 
 async def test_a_json_rpc_error_with_a_status_is_the_servers_own() -> None:

@@ -162,7 +162,7 @@ class StreamableHttp:
             if receiver.waits(id) and reader is not None:
                 self._follow(message, begun.sent, response, reader)
             elif receiver.waits(id):
-                receiver.failed(id, web.failure(_NO_RESULT, "closed"))
+                receiver.failed(id, web.nothing(response))
 
     def _follow(
         self,
@@ -204,6 +204,7 @@ class StreamableHttp:
                         body = await web.body(response)
                         if body.strip():
                             receiver.received(body, message.id)
+                        receiver.failed(message.id, web.nothing(response))
             if reader is not None and not self._naming.is_modern:
                 await self._resume(reader, message.id, is_whole)
             receiver.failed(message.id, web.failure(_NO_RESULT, "closed"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -139,6 +140,14 @@ class Web:
         """A failure of this site."""
         return Failure(server=self.site.name, why=why, kind=kind, status=status)
 
+    def nothing(self, response: Response) -> Failure:
+        """A success without an answer: a page, say, of a proxy that wants somebody to log in."""
+        kind = _kind(response)
+        if kind in ("", "application/json", "text/event-stream"):
+            return self.failure("ended its answer before its result", "closed")
+        why = f"answered with {kind[:60]}, which is no message"
+        return self.failure(why, "http", response.status)
+
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
@@ -165,12 +174,15 @@ class Web:
 
     async def _refusal(self, response: Response) -> Failure:
         body = await self._bounded(response, MAX_ERROR_BODY, cut=True)
+        pause = _pause(response.headers.get("retry-after", ""))
+        then = "" if pause is None else f"; try again in {pause} s"
         return Failure(
             server=self.site.name,
-            why=_meaning(response.status, response.reason, bool(self._token)),
+            why=_meaning(response.status, response.reason, bool(self._token)) + then,
             kind="http",
             status=response.status,
             body=body,
+            retry_after_s=pause,
         )
 
     async def _bounded(self, response: Response, limit: int, cut: bool = False) -> bytes:
@@ -198,8 +210,12 @@ class Web:
 
 def is_stream(response: Response) -> bool:
     """True for a stream of events."""
+    return _kind(response) == "text/event-stream"
+
+
+def _kind(response: Response) -> str:
     kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == "text/event-stream"
+    return kind.partition(";")[0].strip().lower()
 
 
 def is_loopback(url: str) -> bool:
@@ -209,6 +225,18 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _pause(said: str) -> int | None:
+    """The seconds of a Retry-After, which is a number or a date; None if it is neither."""
+    if said.isascii() and said.isdigit():
+        return int(said[:9])
+    from email.utils import parsedate_to_datetime  # slow to import
+
+    try:
+        return max(0, round(parsedate_to_datetime(said).timestamp() - time.time()))
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _meaning(status: int, phrase: str, token_shown: bool) -> str:

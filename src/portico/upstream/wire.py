@@ -41,10 +41,16 @@ class Failure(Struct, frozen=True, kw_only=True):
     """What an HTTP server sent with its status."""
     stderr: str = ""
     """The last words of a child process."""
+    retry_after_s: int | None = None
+    """How long an HTTP server wants to be left alone."""
 
     def error(self) -> TargetError:
         """The failure as an error of its own for each who waited."""
-        details: dict[str, Any] = {"exit_code": self.exit_code, "status": self.status}
+        details: dict[str, Any] = {
+            "exit_code": self.exit_code,
+            "status": self.status,
+            "retry_after_s": self.retry_after_s,
+        }
         if self.stderr:
             details["stderr"] = self.stderr
         return TargetError(
