@@ -244,3 +244,17 @@ async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting() -> No
         await until(lambda: wire.closed)
     finally:
         await server.close()
+
+
+async def test_nobody_rests_while_an_operator_has_the_lists_asked_for() -> None:
+    wire = FakeWire(lambda m: None if m.get("method") == "tools/list" else legacy(m, tools={}))
+    server = Upstream(Fake([wire]), Plan(idle_s=0.05))
+    refreshing = asyncio.create_task(server.refresh())
+    try:
+        listed = await wire.until("tools/list")
+        await asyncio.sleep(0.2)  # past the time after which it would rest
+        wire.deliver(result(listed, {"tools": []}))
+        await refreshing
+        await until(lambda: wire.closed)
+    finally:
+        await server.close()

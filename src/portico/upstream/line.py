@@ -212,6 +212,26 @@ class Line:
             self._happens(Event.CLOSED)
 
     async def _open(self) -> Leg:
+        await self._wait_out_the_pause()
+        self._happens(Event.NEEDED)
+        self.starts += 1
+        leg = Leg(self.address.name, self.owner, self._watcher)
+        await self._greet(leg)
+        self._leg = leg
+        leg.exchange.when_lost = lambda failure: self._lost(leg, failure)
+        if leg.exchange.failure is not None:  # it left while it was being greeted
+            self._happens(Event.OPENED)
+            self._lost(leg, leg.exchange.failure)
+            raise leg.exchange.failure.error()
+        self._happens(Event.OPENED)
+        if self.busy:
+            self._happens(Event.CALLED)
+        await self._replay(leg)
+        self._house.opened(self, leg)
+        self._rest()  # whoever it was opened for may have left by now
+        return leg
+
+    async def _wait_out_the_pause(self) -> None:
         left = self._pause.left_s
         name = self.address.name
         if left > self.plan.patience.wait_s:
@@ -224,9 +244,10 @@ class Line:
             )
         if left:
             await asyncio.sleep(left)
-        self._happens(Event.NEEDED)
-        self.starts += 1
-        leg = Leg(name, self.owner, self._watcher)
+
+    async def _greet(self, leg: Leg) -> None:
+        """Get into conversation, in whichever era that can be; what comes of it is noted."""
+        name = self.address.name
         declared = self.owner.capabilities if self.owner is not None else {}
         info = self.plan.info
         if self.owner is not None and self.owner.info:
@@ -255,19 +276,6 @@ class Line:
         except asyncio.CancelledError:
             self._happens(Event.CLOSED)
             raise
-        self._leg = leg
-        leg.exchange.when_lost = lambda failure: self._lost(leg, failure)
-        if leg.exchange.failure is not None:  # it left while it was being greeted
-            self._happens(Event.OPENED)
-            self._lost(leg, leg.exchange.failure)
-            raise leg.exchange.failure.error()
-        self._happens(Event.OPENED)
-        if self.busy:
-            self._happens(Event.CALLED)
-        await self._replay(leg)
-        self._house.opened(self, leg)
-        self._rest()  # whoever it was opened for may have left by now
-        return leg
 
     def _opened(self, opening: "asyncio.Task[Leg]") -> None:
         self._opening = None

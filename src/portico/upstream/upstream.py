@@ -124,6 +124,12 @@ class Upstream:
     async def survey(self) -> None:
         """Ask for all that everybody is offered; raises McpError or TargetError."""
         line = self._lines.shared(self._lines.era(modern=False))
+        try:
+            await self._survey(line)
+        finally:
+            self._lines.give_back(line)
+
+    async def _survey(self, line: Line) -> None:
         line.begin()
         answered = False
         try:
@@ -132,7 +138,6 @@ class Upstream:
             answered = True
         finally:
             line.end(answered)
-            self._lines.give_back(line)
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Have it told when all lists were asked for anew (a change without a kind), and when a
@@ -152,8 +157,7 @@ class Upstream:
         none; raises TargetError."""
         lines = [line for line in self._lines if line.open_leg is not None]
         for line in lines or [self._lines.shared(self._lines.era(MODERN in self._views))]:
-            leg = await line.leg()
-            await asyncio.shield(self._views.survey(self._views.get(line.view), leg))
+            await self._survey(line)
 
     def warm(self, request: Request, context: Context) -> None:
         """Begin the conversation that this client will need."""
