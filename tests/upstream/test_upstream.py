@@ -258,3 +258,19 @@ async def test_nobody_rests_while_an_operator_has_the_lists_asked_for() -> None:
         await until(lambda: wire.closed)
     finally:
         await server.close()
+
+
+@pytest.mark.parametrize("limit", [0, -5, "soon", None])
+async def test_a_limit_that_is_none_is_not_taken_for_one(limit: object) -> None:
+    wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else legacy(m, tools={}))
+    server = Upstream(Fake([wire]), Plan())
+    request = call("pid")
+    request.params = msgspec.json.encode({"name": "pid", "_meta": {"portico/timeoutS": limit}})
+    calling = asyncio.create_task(server.relay(request, with_roots()))
+    try:
+        message = await wire.until("tools/call")
+        await asyncio.sleep(0.05)  # as long as one that has passed would take to be told
+        wire.deliver(result(message, {"content": []}))
+        assert (await calling).result == b'{"content":[]}'
+    finally:
+        await server.close()

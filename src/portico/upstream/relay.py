@@ -271,7 +271,8 @@ class Relay:
         if _TIMEOUT in call.request.params:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):
-                timeout = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float) or timeout
+                asked = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float)
+                timeout = asked if asked > 0 else timeout
         if call.context.deadline is not None:
             left = call.context.deadline - asyncio.get_running_loop().time()
             timeout = min(timeout, max(left, 0.001))
