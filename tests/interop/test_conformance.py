@@ -10,7 +10,7 @@ from tests.support.node import conformance, run_node
 from tests.support.proxy import recorded_http_server
 from tests.support.running import EVERYTHING
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.rigs.conformance import count, run_suite
 from tests.rigs.running import everything, listening
 from tests.support.running import WAIT_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

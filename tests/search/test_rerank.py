@@ -13,7 +13,7 @@ from tests.search.endpoint import Endpoint, endpoint
 
 KEY = "sk-very-secret"
 TOOLS = [Candidate("a", "Does a."), Candidate("b", "Does b.", ("x",)), Candidate("c")]
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Stage:

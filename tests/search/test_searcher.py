@@ -18,7 +18,7 @@ from portico.search.vectors import Vectors
 from tests.search.endpoint import endpoint
 from tests.search.tools import TOOLS, Letters, tool
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Source:

@@ -126,7 +126,7 @@ LEAST = {"2025-11-25": 84, "2026-07-28": 152}
 """As many checks of the official suite as pass at the server itself."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("requirements", LEAST)
 def test_the_official_suite_finds_a_servers_own_door_as_it_finds_the_server(
     requirements: str, tmp_path: Path

@@ -15,7 +15,7 @@ from tests.support.messages import MODERN, PREFIX, initialize, modern
 BOTH = "application/json, text/event-stream"
 HEADERS = {"content-type": "application/json", "accept": BOTH}
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-WAIT_S = 20.0
+WAIT_S = 60.0
 """How long anything may take before it counts as a hang."""
 
 Event = dict[str, str]

@@ -14,7 +14,7 @@ from portico.upstream.child import Command
 from portico.upstream.wire import Failure, Outgoing, Receiver
 
 SERVERS = Path(__file__).parent / "servers"
-WAIT_S = 20.0
+WAIT_S = 60.0
 """How long anything may take before it counts as a hang."""
 
 Message = dict[str, Any]

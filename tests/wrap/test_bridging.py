@@ -14,7 +14,7 @@ from tests.wrap.wrapped import everything_over, lost, wrapped
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.xdist_group("wrap-suite"),
 ]
 

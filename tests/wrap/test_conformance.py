@@ -10,7 +10,7 @@ from tests.wrap.wrapped import everything_over, lost, wrapped
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     # Checks of the suite wait for fractions of a second, and one direct run serves all.
     pytest.mark.xdist_group("wrap-suite"),
 ]

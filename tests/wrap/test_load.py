@@ -17,7 +17,7 @@ EACH = CALLS // CLIENTS
 HANGS_EVERY = 125
 KILLS_EVERY_S = 2.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("load")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("load")]
 
 
 class Tally:
