@@ -336,3 +336,30 @@ async def test_only_real_changes_are_announced() -> None:
         await until(lambda: bool(client.heard))
         assert await client.names() != before
         assert [note["method"] for note in client.heard] == ["notifications/tools/list_changed"]
+
+
+async def test_a_client_whose_stream_has_ended_can_still_call_a_server_of_its_own() -> None:
+    alone = Server("alone", "1")
+
+    @alone.resource("note://a")
+    async def note() -> str:
+        """Something to follow."""
+        return "a"
+
+    @alone.tool
+    async def say() -> str:
+        """Say something."""
+        return "said"
+
+    own = Entry(name="alone", command="x", sharing="per-client", era="legacy")
+    only = {"alone": own}
+    async with house(World({"alone": alone}), config(servers=only), expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint(), MODERN)
+        wanted = {"notifications": {"resourceSubscriptions": ["note://a"]}}
+        listening = asyncio.create_task(client.request("subscriptions/listen", wanted))
+        await until(lambda: bool(client.heard))
+        listening.cancel()
+        await asyncio.wait({listening})
+        for _ in range(2):
+            assert await client.said("alone__say") == "said"

@@ -22,6 +22,7 @@ class Session:
         "notes",
         "principal",
         "send",
+        "stands_for",
         "subscriptions",
         "version",
     )
@@ -41,6 +42,8 @@ class Session:
         """Puts a question that belongs to no call, where the transport can carry one."""
         self.notes: dict[object, Any] = {}
         """What those who serve it know of it, each under a key of its own."""
+        self.stands_for: Session | None = None
+        """Whose client it is, if it only lasts as long as one of that client's streams."""
         self._parting: dict[object, Callable[[], None]] | None = {}
 
     def when_over(self, who: object, act: Callable[[], None]) -> None:

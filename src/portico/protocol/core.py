@@ -171,6 +171,7 @@ class Core:
         asked = wanted_of(request, self._catalog().kinds)
         listener = Session(_hear_nothing)
         if context.session is not None:
+            listener.stands_for = context.session
             listener.notes = context.session.notes  # the same client, to whoever knows it
         asker = Context(
             principal=context.principal,

@@ -72,8 +72,9 @@ class Callers:
                 return Caller(None, {}, {})
             caller: Caller | None = session.notes.get(self)
             if caller is None:
-                caller = session.notes[self] = Caller(session, {}, {})
-                self._sessions.add(session)
+                whose = session.stands_for or session  # a client outlasts its streams
+                caller = session.notes[self] = Caller(whose, {}, {})
+                self._sessions.add(whose)
             # Only a handshake tells: a modern client says it with each request.
             if session.client_info and caller.info is not session.client_info:
                 caller.learn(session.capabilities, session.client_info)
