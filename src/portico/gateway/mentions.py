@@ -5,6 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import Raw
 
 from portico.catalog.ownership import Ownership
 from portico.model.context import Context
@@ -19,6 +20,9 @@ MARK = b'ri"'
 """How each of these ends in JSON: a result without it mentions nothing."""
 
 _Known = OrderedDict[str, str]
+
+# Slower, so only for what is written again: no float holds all that numbers may say.
+_as_written = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
 
 
 class Mentions:
@@ -37,11 +41,16 @@ class Mentions:
     ) -> Response:
         """The response as a client gets it: a resource that another server owns as well is shown
         under its own server's name."""
+        known = self._of(context)
+        result = response.result
         try:
-            value = msgspec.json.decode(response.result)
+            if not _walk(msgspec.json.decode(result), server, owners, known):
+                return response
+        except msgspec.ValidationError:
+            pass  # a number past all floats
         except (msgspec.DecodeError, RecursionError):
             return response
-        known = self._of(context)
+        value = _as_written(result)
         if not _walk(value, server, owners, known):
             return response
         return Response(id=response.id, result=msgspec.json.encode(value))
