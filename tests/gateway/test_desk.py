@@ -1,8 +1,12 @@
 """The gateway's own tools: what they say of servers that cannot be searched."""
 
+import pytest
+
 from portico import Server
 from portico.config.schema import Server as Entry
-from tests.gateway.houses import Client, World, config, house
+from portico.model.errors import PorticoError
+from portico.search import Hit
+from tests.gateway.houses import Client, Words, World, config, house
 
 
 def shop(name: str) -> Server:
@@ -71,3 +75,14 @@ async def test_what_models_write_for_nothing_and_for_whole_numbers_is_understood
         asked = {"name": "gateway_status", "arguments": None}
         assert "isError" not in await client.result("tools/call", asked)
         assert "limit" in await client.said("search_tools", query="buy", limit="many")
+
+
+async def test_a_search_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> list[Hit]:
+        raise PorticoError("the tools cannot be indexed: too odd")
+
+    monkeypatch.setattr(Words, "search", broken)
+    async with house(World(), config(), expose="search") as gateway:
+        found = await Client(gateway.endpoint()).call("search_tools", query="anything")
+    assert found["isError"]
+    assert found["content"][0]["text"] == "search_tools: the tools cannot be indexed: too odd"

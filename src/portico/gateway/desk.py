@@ -14,6 +14,7 @@ from portico.gateway import metatools
 from portico.gateway.inward import Mistake
 from portico.gateway.shown import brief, brief_text, full, full_text
 from portico.model.context import Context
+from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
@@ -179,9 +180,12 @@ class Desk:
             max(asked.limit or self._house.config.search.default_limit, 1), metatools.MAX_LIMIT
         )
         scope = frozenset(servers)
-        hits = await asyncio.gather(
-            *(self._house.search(query, limit, asked.server, scope) for query in queries)
-        )
+        try:
+            hits = await asyncio.gather(
+                *(self._house.search(query, limit, asked.server, scope) for query in queries)
+            )
+        except PorticoError as error:
+            raise Mistake(f"search_tools: {error}") from None
         shape, words = (full, full_text) if asked.detail == "full" else (brief, brief_text)
         results, texts = [], []
         for query, found in zip(queries, hits, strict=True):
