@@ -1,5 +1,6 @@
 """The owner is killed: one of the others takes over, and every call has one answer."""
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from portico.transport.bridge import Bridge
+from portico.transport.crossing import NO_ANSWER, Crossing
+from portico.transport.noted import Asked
+from portico.transport.pipes import FileWriter
+from portico.transport.sharing import _silent
 from tests.support.messages import PREFIX
-from tests.support.running import initialize_params
+from tests.support.running import WAIT_S, initialize_params
 from tests.transport.windows import NOTE, Street, Window
 
 ERAS = ("2025-11-25", "2026-07-28")
@@ -45,6 +51,47 @@ def test_calls_under_way_fail_once_and_later_ones_do_not(era: str, street: Stree
     for window, id in zip(others, again, strict=True):
         window.says("release", name=f"again of {window.pid}")
         assert "result" in window.answer_to(id)
+
+
+@pytest.mark.slow
+def test_an_owner_that_was_stopped_leaves_nobody_without_an_answer(street: Street) -> None:
+    owner = street.window()
+    other = street.window(SILENCE_S="1")
+    held = other.hold("something")
+    owner.process.send_signal(signal.SIGSTOP)
+    try:
+        listed = other.begin("tools/list")
+        assert is_closed(other.answer_to(held))
+        assert "result" in other.answer_to(listed)
+        assert other.owner() == other.pid
+        assert f"process {owner.pid} has it, and it did not answer" in other.stderr()
+    finally:
+        owner.process.send_signal(signal.SIGCONT)
+    street.told("drops something")
+
+
+async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> None:
+    class Lively(Crossing):
+        pings = 0
+
+        def send(self, line: bytes) -> None:
+            self.pings += 1
+            (pong,) = self.hushed.values()
+            if self.pings == 5:
+                self.is_over = True
+            self.hushed.clear()
+            pong.set_result(NO_ANSWER)
+
+        def slow(self) -> None: ...
+
+        def quick(self) -> None: ...
+
+    crossing = Lively(0)
+    crossing.asked[b"1"] = Asked(b"1")
+    bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
+    await asyncio.wait_for(_silent(bridge, crossing, 0.001), WAIT_S)
+    assert crossing.pings == 5
+    assert not bridge.adrift.is_set()
 
 
 def test_what_is_asked_while_nobody_owns_it_is_answered_by_the_next(street: Street) -> None:

@@ -98,6 +98,10 @@ class Bridge:
         """True if nobody waits for anything."""
         return not self._again and not self._waiting
 
+    def awaits(self, crossing: Crossing) -> bool:
+        """True if the client waits for something that way, and reads what comes."""
+        return bool(crossing.asked) and not self._is_slow
+
     async def part(self, within_s: float) -> None:
         """The client leaves: have what it asked for finished, within the limit."""
         if self.is_lost:

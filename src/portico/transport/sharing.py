@@ -17,7 +17,8 @@ from portico.transport.attach import ATTACH, Attached, Guests, Unfit, Wants, att
 from portico.transport.bridge import Bridge
 from portico.transport.connection import Endpoint
 from portico.transport.control import Control, Deed
-from portico.transport.crossing import HouseCrossing, SocketCrossing
+from portico.transport.crossing import Crossing, HouseCrossing, SocketCrossing
+from portico.transport.noted import PING
 from portico.transport.ownership import Ownership, is_known, owner_of
 from portico.transport.pipes import (
     DRAIN_S,
@@ -31,6 +32,7 @@ from portico.transport.stdio import MAX_LINE
 _ATTACH_S = 5.0
 _SEEK_S = 10.0
 _SETTLE_S = 30.0
+SILENCE_S = 15.0
 _PAUSE_S = 0.01
 _MARGIN_S = 2.0
 _HASTE_S = 0.5
@@ -74,6 +76,9 @@ class Shared(Struct, Generic[H_co], frozen=True):
     """How our own client would like to be served."""
     max_line: int = MAX_LINE
     drain_s: float = DRAIN_S
+    silence_s: float = SILENCE_S
+    """How long an owner may leave a client without an answer before it is asked whether it is still
+    there, and how long it may take to say so."""
     report: Callable[[str], None] = to_operator
 
 
@@ -261,10 +266,12 @@ async def _carried(
     while isinstance(found, Attached):
         begun = loop.time()
         wants = found.keeps
-        if not await _settled(bridge, found, turn):
+        crossing = SocketCrossing(found, bridge, turn)
+        if not await _settled(bridge, crossing):
             why = f"who has it did not greet us within {_SETTLE_S:g} s"
             return _Last(Unfit(why), turn + 1, wants)
-        await first_of(bridge.adrift.wait(), stop.wait())
+        silent = _silent(bridge, crossing, shared.silence_s)
+        await first_of(bridge.adrift.wait(), stop.wait(), silent)
         if stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
             return None
         turn += 1
@@ -277,9 +284,20 @@ async def _carried(
     return _Last(found, turn, wants)
 
 
-async def _settled(bridge: Bridge, found: Attached, turn: int) -> bool:
+async def _silent(bridge: Bridge, crossing: Crossing, after_s: float) -> None:
+    """Hang up on an owner that lives and answers nothing, as one that somebody has stopped."""
+    while not crossing.is_over:
+        await asyncio.sleep(after_s)
+        if not bridge.awaits(crossing):
+            continue
+        pong = crossing.tell(PING, b"")
+        await asyncio.wait((pong,), timeout=after_s)
+        if not pong.done() and bridge.awaits(crossing):
+            bridge.ended(crossing)
+
+
+async def _settled(bridge: Bridge, crossing: SocketCrossing) -> bool:
     """Go to this owner; False if it does not get so far."""
-    crossing = SocketCrossing(found, bridge, turn)
     try:
         async with asyncio.timeout(_SETTLE_S):
             await bridge.settle(crossing)

@@ -16,7 +16,7 @@ from portico.transport.attach import Wants
 from portico.transport.connection import Endpoint
 from portico.transport.control import Deed, Order, Stream
 from portico.transport.doorway import DoorwayLoop
-from portico.transport.sharing import Shared, serve_shared
+from portico.transport.sharing import SILENCE_S, Shared, serve_shared
 
 FOLDER, BOOK = sys.argv[1], sys.argv[2]
 NOTE = "note://one"
@@ -131,7 +131,15 @@ async def main() -> None:
     version = os.environ.get("VERSION", "1")
     drain_s = float(os.environ.get("DRAIN_S", "30"))
     account = os.environ.get("ACCOUNT", "")
-    shared = Shared(FOLDER, "house", own, version, account=lambda: account, drain_s=drain_s)
+    shared = Shared(
+        FOLDER,
+        "house",
+        own,
+        version,
+        account=lambda: account,
+        drain_s=drain_s,
+        silence_s=float(os.environ.get("SILENCE_S", SILENCE_S)),
+    )
     await serve_shared(shared)
     left = asyncio.all_tasks() - {asyncio.current_task()}
     enter(f"ends with {left}" if left else "ends")
