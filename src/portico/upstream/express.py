@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Request, Response
+from portico.protocol.codec import error_response
 from portico.protocol.core import mcp_error_response
 from portico.upstream.caller import Call
 from portico.upstream.gate import Gate
@@ -25,8 +26,8 @@ _ANSWERS = (bytes, ServerError)
 Reply = Callable[[Response], None]
 Back = Callable[[Call, Leg, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
-Again = Callable[[Call, TargetError], Awaitable[Response] | None]
-"""Begins a failed call again the long way, if that can do no harm."""
+Again = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
+"""How to begin a failed call again the long way, if that can do no harm."""
 
 
 class Begun(Protocol):
@@ -137,13 +138,16 @@ class Express(Pending):
         await self._call.outbox.flush()
         reply(response)
 
-    async def _repeat(self, again: Awaitable[Response], reply: Reply) -> None:
+    async def _repeat(self, again: Callable[[], Awaitable[Response]], reply: Reply) -> None:
         try:
-            response = await again
+            response = await again()
         except McpError as error:
             response = mcp_error_response(self._call.request.id, error)
         except TargetError as error:
             response = mcp_error_response(self._call.request.id, failed(error))
+        except Exception:  # one of ours: whoever asked need not wait for ever
+            reply(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
+            raise
         reply(response)
 
 

@@ -156,10 +156,10 @@ class Relay:
         self._gate.leave()
         return None
 
-    def _again(self, call: Call, error: TargetError) -> Awaitable[Response] | None:
+    def _again(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
         if not self._may_repeat(call, error):
             return None
-        return self._answer(call, self._fetch(call, again=False))
+        return lambda: self._answer(call, self._fetch(call, again=False))
 
     def close(self) -> None:
         """Give up on calls that wait for answers."""

@@ -1,0 +1,96 @@
+"""The short way of a call, where its upstream dies under it and it may be begun again."""
+
+import asyncio
+import gc
+from typing import Any
+
+import msgspec
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.model.session import Session
+from portico.model.version import Version
+from portico.upstream.express import Express
+from portico.upstream.plan import Plan
+from portico.upstream.upstream import Upstream
+from portico.upstream.wire import Failure, Outgoing
+from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, result
+
+TOOL = {"name": "it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+DIED = Failure(server="fake", why="exited with code 1", kind="exited")
+
+
+class Prompt(FakeWire):
+    """A wire that sends without waiting, as that to a child does."""
+
+    def send_now(self, message: Outgoing) -> bool:
+        decoded: Message = msgspec.json.decode(message.data)
+        self.sent.append(decoded)
+        for reply in self.script(decoded) or ():
+            self.deliver(reply)
+        return True
+
+
+class Broken:
+    """A wire that fails in a way nobody thought of."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ValueError("oh no")
+
+
+def script(message: Message) -> list[Message] | None:
+    if message.get("method") == "tools/call":
+        return None
+    if message.get("method") == "tools/list":
+        return [result(message, {"tools": [TOOL]})]
+    return legacy(message, tools={})
+
+
+async def begun(
+    second: Any, answered: "asyncio.Future[Response]"
+) -> tuple[Upstream, Prompt, Express]:
+    """A call under way on the first wire of an upstream, whose second wire is given."""
+    first = Prompt(script)
+    upstream = Upstream(Fake([first, second]), Plan())
+    await upstream.survey()
+    session = Session(lambda _: None)
+    session.version = Version.V2025_11_25
+    request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
+    call = upstream.express("tools", request, Context(session=session), answered.set_result)
+    assert call is not None
+    return upstream, first, call
+
+
+def lose(wire: FakeWire) -> None:
+    assert wire.receiver is not None
+    wire.receiver.lost(DIED)
+
+
+async def test_a_harmless_call_is_begun_again() -> None:
+    answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    second = Prompt(lambda m: [result(m, {})] if m.get("method") == "tools/call" else script(m))
+    upstream, first, _ = await begun(second, answered)
+    lose(first)
+    assert (await asyncio.wait_for(answered, WAIT_S)).result == b"{}"
+    await upstream.close()
+
+
+async def test_one_that_is_cancelled_as_its_upstream_dies_leaves_nothing() -> None:
+    answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    second = Prompt(script)
+    upstream, first, call = await begun(second, answered)
+    lose(first)
+    call.cancel()
+    await upstream.close()
+    gc.collect()  # what was made and never awaited would be told of here
+    assert not answered.done()
+    assert "tools/call" not in second.methods()
+
+
+async def test_one_that_fails_in_an_unknown_way_the_second_time_is_answered() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    upstream, first, _ = await begun(Broken(), answered)
+    lose(first)
+    assert (await asyncio.wait_for(answered, WAIT_S)).code == -32603
+    await upstream.close()
