@@ -95,6 +95,13 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         door_token(folder)
 
 
+def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+
+    with pytest.raises(TokenError, match=r"token cannot be read \(Is a directory\); remove it"):
+        door_token(tmp_path)
+
+
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE_NAME)
 

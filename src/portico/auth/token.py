@@ -37,16 +37,15 @@ def known_token(state_dir: Path) -> str | None:
     """The token in this folder; None if none was ever made."""
     path = state_dir / FILE_NAME
     try:
-        handle = os.open(path, _READ)
+        with open(path, "rb", opener=lambda name, _: os.open(name, _READ)) as file:
+            _check_private(path, os.fstat(file.fileno()))
+            text = file.read(1024).decode("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise TokenError(
             f"{path} cannot be read ({error.strerror}); remove it to have a new one made"
         ) from None
-    with os.fdopen(handle, "rb") as file:
-        _check_private(path, os.fstat(file.fileno()))
-        text = file.read(1024).decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
         raise TokenError(
             f"{path} holds no token; remove it to have a new one made, and give the new one to "
