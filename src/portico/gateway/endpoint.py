@@ -1,6 +1,7 @@
 """One doorway of the gateway: to all servers, or to those of a group."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Protocol
@@ -30,6 +31,9 @@ from portico.upstream.express import awaited
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _LEVEL_S = 2.0
 """How long servers may take to hear which log messages a client wants."""
+FIRST_S = 10.0
+"""How long the very first list waits for what servers offer."""
+_LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 
 class House(DeskHouse, FrontHouse, Protocol):
@@ -76,15 +80,25 @@ class GatewayEndpoint:
         self.desk = Desk(house, lambda: front.union, front.servers)
         self._core = Core(front.catalog, self._beyond, front.hub)
         self._core.door = self._follow
+        self._searches = searches
+        self._quick = self._core.quick if searches else self._quick_once_known
 
     def quick(self, request: Request, context: Context) -> Response | None:
         """The answer if it needs no waiting: what is static."""
         if request.id:
-            return self._core.quick(request, context)
+            return self._quick(request, context)
         if request.method not in _OURS:
             for name in self.front.servers():
                 self._house.members[name].upstream.notice(request, context)
         return NOTHING
+
+    def _quick_once_known(self, request: Request, context: Context) -> Response | None:
+        """The same, but as long as nothing is known, lists wait: many clients ask for them once."""
+        if self.front.union.shares:
+            self._quick = self._core.quick
+        elif request.method in _LISTS:
+            return None
+        return self._core.quick(request, context)
 
     def express(
         self, request: Request, context: Context, reply: Callable[[Response], None]
@@ -116,10 +130,19 @@ class GatewayEndpoint:
         return response
 
     async def _answer(self, request: Request, context: Context) -> Response:
+        if request.method in _LISTS and not self._searches and not self.front.union.shares:
+            await self._first_words()
         response = await self._core.answer(request, context)
         if request.method == "logging/setLevel" and response.result:
             await self._set_level(decode_params(request, _Level).level, request, context)
         return response
+
+    async def _first_words(self) -> None:
+        """Wait, but not long, for servers of which nothing was ever known."""
+        members = [self._house.members[name] for name in self.front.servers()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                await asyncio.gather(*(self._house.learn(m.name) for m in members if not m.problem))
 
     async def _set_level(self, level: str, request: Request, context: Context) -> None:
         """Tell all servers, without waiting for one that does not answer."""
