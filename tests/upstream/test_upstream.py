@@ -18,6 +18,7 @@ from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
+from portico.upstream.wire import Failure
 from tests.rigs.running import bad
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result
@@ -274,3 +275,13 @@ async def test_a_limit_that_is_none_is_not_taken_for_one(limit: object) -> None:
         assert (await calling).result == b'{"content":[]}'
     finally:
         await server.close()
+
+
+async def test_a_server_that_dies_as_it_is_closed_is_no_failure() -> None:
+    wire = FakeWire(noted)
+    server = Upstream(Fake([wire]), Plan())
+    await server.survey()
+    await server.close()
+    assert wire.receiver is not None
+    wire.receiver.lost(Failure(server="fake", why="exited with code 1", kind="exited"))
+    assert server.status()["connections"][0]["state"] == "disconnected"

@@ -203,9 +203,10 @@ class Line:
                 await asyncio.wait({task})
         if self._idle is not None:
             self._idle.cancel()
-        if self._leg is not None:
-            self._leg.closing = True
-            await self._leg.exchange.close()
+        leg, self._leg = self._leg, None  # how it ends from now on is our own doing
+        if leg is not None:
+            leg.closing = True
+            await leg.exchange.close()
         if self._closing:
             await asyncio.wait(self._closing)
         if self.state is not State.DISCONNECTED:
