@@ -19,7 +19,7 @@ from portico.upstream.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
     from portico.chain.calllog import CallLog
-    from portico.transport.control import Control
+    from portico.transport.control import Control, Order
 
 _CONTROL_AFTER_S = 0.2
 """The first client has its first answers by then, and nothing to wait for."""
@@ -97,19 +97,20 @@ class Wrapped:
     async def _listen(self) -> None:
         """Let the user ask, by `portico servers`."""
         from portico.config.paths import state_folder
-        from portico.transport.control import Control, Order
 
-        async def refresh(order: Order) -> dict[str, Any]:
+        async def refresh(order: "Order") -> dict[str, Any]:
             await self.upstream.refresh()
             return self._status()
 
-        async def status(order: Order) -> dict[str, Any]:
+        async def status(order: "Order") -> dict[str, Any]:
             return self._status()
 
-        self._control = Control(
-            os.path.join(state_folder(), "control"), {"status": status, "refresh": refresh}
-        )
+        deeds = {"status": status, "refresh": refresh}
         try:
+            # Here, because where too many files are open a module cannot be opened either.
+            from portico.transport.control import Control
+
+            self._control = Control(os.path.join(state_folder(), "control"), deeds)
             await self._control.open()
         except OSError as error:
             report(f"`portico servers` cannot reach this process: {error.strerror or error}")

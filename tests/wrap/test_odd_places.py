@@ -25,6 +25,17 @@ threading.Thread.start = start
 from portico.cli.main import main
 sys.exit(main())
 """
+# What is imported when it is needed may come too late to be opened.
+FILELESS = """
+import errno, os, sys
+class Full:
+    def find_spec(self, name, path, target=None):
+        if name == "portico.transport.control":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+sys.meta_path.insert(0, Full())
+from portico.cli.main import main
+sys.exit(main())
+"""
 
 
 def greeted(
@@ -76,6 +87,22 @@ def test_where_no_thread_can_be_had_to_look_up_a_name_that_is_told(tmp_path: Pat
     assert error["data"]["kind"] == "network"
     assert ran.returncode == 1
     assert b"Traceback" not in ran.stderr
+
+
+def test_too_many_open_files_cost_the_control_socket_and_nothing_else(tmp_path: Path) -> None:
+    portico = subprocess.Popen(
+        [sys.executable, "-c", FILELESS, "wrap", "--", *bad("stdio", "plain")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PORTICO_HOME": str(tmp_path)},
+    )
+    assert portico.stderr is not None
+    first = portico.stderr.readline()
+    out, rest = portico.communicate(json.dumps(initialize()).encode() + b"\n", WAIT_S)
+    said = b"portico: `portico servers` cannot reach this process: Too many open files\n"
+    assert (first, rest, portico.returncode) == (said, b"", 0)
+    assert "result" in json.loads(out)
 
 
 @pytest.mark.parametrize("home", ["unknown", "gone"])
