@@ -205,8 +205,7 @@ class Line:
             self._idle.cancel()
         leg, self._leg = self._leg, None  # how it ends from now on is our own doing
         if leg is not None:
-            leg.closing = True
-            await leg.exchange.close()
+            self._put_away(leg)
         if self._closing:
             await asyncio.wait(self._closing)
         if self.state is not State.DISCONNECTED:
