@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from _blake2 import blake2b
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from portico.catalog.names import SEPARATOR
 from portico.catalog.snapshot import Identity
@@ -13,6 +11,7 @@ from portico.catalog.union import Union
 from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.endpoint import GatewayEndpoint
+from portico.gateway.finding import Finder, Searcher
 from portico.gateway.member import GATEWAY, Heard, Member, Reach
 from portico.gateway.witnessed import Witness
 from portico.model.message import Request
@@ -22,7 +21,6 @@ from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
-    from portico.search.near import NearNames
 
 SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
@@ -36,32 +34,6 @@ ANNOUNCE_S = 0.5
 """What changes within this time is told at once."""
 SETTLE_S = 3.0
 """The same while several servers are being asked, which answer one after the other."""
-
-
-class Searcher(Protocol):
-    """Finds tools."""
-
-    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
-        """Search these from now on; the same version has the same tools."""
-        ...
-
-    async def search(
-        self,
-        query: str,
-        limit: int,
-        server: str | None = None,
-        servers: frozenset[str] | None = None,
-    ) -> "Sequence[Hit]":
-        """The best ones; of one server, or of some."""
-        ...
-
-    def status(self) -> dict[str, Any]:
-        """How it fares."""
-        ...
-
-    async def close(self) -> None:
-        """Stop what is under way."""
-        ...
 
 
 class House:
@@ -87,7 +59,7 @@ class House:
         `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
         every call; by `id` a gateway knows itself."""
         self.config = config
-        self._searcher = searcher
+        self._finder = Finder(searcher)
         self.failed = failed
         self.started = time.time()
         self._version = version
@@ -109,8 +81,6 @@ class House:
         """Those that have left the config and are not closed yet."""
         self._behind: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.TimerHandle | None = None
-        self._indexed = ""
-        self._names: tuple[Union, NearNames] | None = None
 
     # What is behind it.
 
@@ -246,7 +216,7 @@ class House:
         if [*union.shares.values()] == [*before.values()]:
             return
         self.union = union
-        if self._indexed:
+        if self._finder.is_needed:
             self._index()
         self._announce_soon()
 
@@ -309,8 +279,7 @@ class House:
             task.cancel()
         if self._behind:
             await asyncio.wait(self._behind)
-        if "searcher" in self.__dict__:
-            await self.searcher.close()
+        await self._finder.close()
         upstreams = [member.upstream for member in (*self.members.values(), *self._leaving)]
         await asyncio.gather(*(upstream.close() for upstream in upstreams))
 
@@ -319,11 +288,6 @@ class House:
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
         return task
-
-    @cached_property
-    def searcher(self) -> Searcher:
-        """Who finds tools."""
-        return self._searcher()
 
     # What the desk asks.
 
@@ -334,27 +298,11 @@ class House:
         self._index()
         everything = servers >= self.members.keys()
         scope = None if everything else servers
-        return await self.searcher.search(query, limit, server=server, servers=scope)
+        return await self._finder.search(query, limit, server, scope)
 
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
-        server, _, plain = name.rpartition(SEPARATOR)
-        near = self._named().near(plain, limit)
-        shares = self.union.shares.values()
-        found = [(share, tool) for tool in near for share in shares if tool in share.tools]
-        found.sort(key=lambda place: place[0].server != server)  # those of the named one first
-        return [share.tools[tool] for share, tool in found]
-
-    def _named(self) -> "NearNames":
-        """The names of all tools."""
-        known = self._names
-        if known is None or known[0] is not self.union:
-            from portico.search.near import NearNames
-
-            shares = self.union.shares.values()
-            names = NearNames(tool for share in shares for tool in share.tools)
-            known = self._names = (self.union, names)
-        return known[1]
+        return self._finder.near(self.union, name, limit)
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """How the gateway and these servers fare."""
@@ -365,7 +313,7 @@ class House:
                 "expose": "search" if self.searches else "all",
                 "tools": self.union.tool_count,
                 "catalog": self.union.version[:12],
-                "search": self.searcher.status() if self._indexed else {},
+                "search": self._finder.status(),
                 "uptime_s": round(time.time() - self.started, 1),
             },
             "servers": [self.members[name].status() for name in names if name in self.members],
@@ -378,25 +326,8 @@ class House:
         return [name for name in there if name not in known or members[name].lacks_tools]
 
     def _index(self) -> None:
-        union = self.union
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
-        version = union.version
-        if any(tags.values()):
-            version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
-        if version == self._indexed:
-            return
-        self._indexed = version
-        self.searcher.use(version, lambda: _searched(union, tags))
-
-
-def _searched(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
-    for share in union.shares.values():
-        tagged = tags.get(share.server, "")
-        for tool in share.tools:
-            definition = {**share.definition(tool), "name": tool, "server": share.server}
-            if tagged:
-                definition["description"] = f"{definition.get('description', '')} {tagged}"
-            yield definition
+        self._finder.use(self.union, tags)
 
 
 def _enabled(config: Config) -> dict[str, Server]:

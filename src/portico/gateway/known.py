@@ -8,7 +8,8 @@ from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
 from portico.gateway.asked import Serving
-from portico.gateway.house import House, Searcher
+from portico.gateway.finding import Searcher
+from portico.gateway.house import House
 from portico.model.errors import PorticoError
 
 

@@ -15,7 +15,8 @@ from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
 from portico.gateway.endpoint import GatewayEndpoint
-from portico.gateway.house import House, Searcher
+from portico.gateway.finding import Searcher
+from portico.gateway.house import House
 from portico.gateway.journal import Journal, open_journal
 from portico.gateway.metrics import Metrics
 from portico.gateway.reload import Watched

@@ -1,0 +1,112 @@
+"""Finds tools among those of all servers: by what they do, or by a name that is nearly theirs."""
+
+from _blake2 import blake2b
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from portico.catalog.names import SEPARATOR
+from portico.catalog.union import Union
+
+if TYPE_CHECKING:
+    from portico.search.index import Hit
+    from portico.search.near import NearNames
+
+
+class Searcher(Protocol):
+    """Finds tools."""
+
+    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Search these from now on; the same version has the same tools."""
+        ...
+
+    async def search(
+        self,
+        query: str,
+        limit: int,
+        server: str | None = None,
+        servers: frozenset[str] | None = None,
+    ) -> "Sequence[Hit]":
+        """The best ones; of one server, or of some."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """How it fares."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what is under way."""
+        ...
+
+
+class Finder:
+    """Has what is offered searched, from the first time that somebody wants to."""
+
+    def __init__(self, searcher: Callable[[], Searcher]) -> None:
+        """`searcher` is made when it is first needed."""
+        self._make = searcher
+        self._indexed = ""
+        self._names: tuple[Union, NearNames] | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """True once anything was searched for."""
+        return bool(self._indexed)
+
+    def use(self, union: Union, tags: Mapping[str, str]) -> None:
+        """Search these tools from now on; by server, the tags say more of them."""
+        version = union.version
+        if any(tags.values()):
+            version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
+        if version == self._indexed:
+            return
+        self._indexed = version
+        self._searcher.use(version, lambda: _searched(union, tags))
+
+    async def search(
+        self, query: str, limit: int, server: str | None, servers: frozenset[str] | None
+    ) -> "Sequence[Hit]":
+        """The best tools for a query; of one server, or of some."""
+        return await self._searcher.search(query, limit, server=server, servers=servers)
+
+    def near(self, union: Union, name: str, limit: int) -> list[str]:
+        """Exposed names of tools that one might have meant."""
+        server, _, plain = name.rpartition(SEPARATOR)
+        near = self._named(union).near(plain, limit)
+        shares = union.shares.values()
+        found = [(share, tool) for tool in near for share in shares if tool in share.tools]
+        found.sort(key=lambda place: place[0].server != server)  # those of the named one first
+        return [share.tools[tool] for share, tool in found]
+
+    def status(self) -> dict[str, Any]:
+        """How it fares; empty as long as nothing was searched for."""
+        return self._searcher.status() if self.is_needed else {}
+
+    async def close(self) -> None:
+        """Stop what is under way."""
+        if "_searcher" in self.__dict__:
+            await self._searcher.close()
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        return self._make()
+
+    def _named(self, union: Union) -> "NearNames":
+        known = self._names
+        if known is None or known[0] is not union:
+            from portico.search.near import NearNames
+
+            shares = union.shares.values()
+            names = NearNames(tool for share in shares for tool in share.tools)
+            known = self._names = (union, names)
+        return known[1]
+
+
+def _searched(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+    for share in union.shares.values():
+        tagged = tags.get(share.server, "")
+        for tool in share.tools:
+            definition = {**share.definition(tool), "name": tool, "server": share.server}
+            if tagged:
+                definition["description"] = f"{definition.get('description', '')} {tagged}"
+            yield definition
