@@ -14,6 +14,14 @@ _SHAPED = re.compile(
     r"\b(?:sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|eyJ[\w-]{10,}\.)[\w.+/=-]{10,}"
 )
 """Keys and tokens that are known by how they look."""
+_REASON = re.compile(
+    r"panic: |fatal\b|exception in thread |"
+    r"(?:uncaught )?[\w.$]*(?:error|exception)(?: [\w\[\]]+)?:",
+    re.IGNORECASE,
+)
+"""How a line begins that says why, for the many programs that print much more after it."""
+_FARTHEST = 100
+"""How many lines before the end it may stand."""
 
 
 class Ring:
@@ -43,14 +51,24 @@ class Ring:
         return _SHAPED.sub("***", _NAMED.sub(r"\1***", text))
 
     def tail(self, lines: int = 12, width: int = 400) -> str:
-        """The last lines, for a person: shortened, secrets hidden, nothing a terminal obeys."""
+        """The last lines, and one before that says why if none of them does, for a person:
+        shortened, secrets hidden, nothing a terminal obeys."""
         cut = self._cut or len(self._data) > self._limit
         text = self._data[-self._limit :].decode(errors="replace")
         text = self.hide(text)
         if cut and self._secrets:
             text = text[len(self._secrets[0]) :]  # it may begin within a secret
-        kept = [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
-        return "\n".join(_printable(line)[:width] for line in kept)
+        said = [line.rstrip() for line in text.splitlines() if line.strip()][-_FARTHEST:]
+        return "\n".join(_printable(line)[:width] for line in _telling(said, lines))
+
+
+def _telling(said: list[str], most: int) -> list[str]:
+    """So many lines of the end; a usage or a stack may stand between it and the reason."""
+    end = said[-most:]
+    if any(map(_REASON.match, end)):
+        return end
+    reasons = [line for line in said[:-most] if _REASON.match(line)]
+    return [reasons[-1], "...", *said[2 - most :]] if reasons else end
 
 
 def _printable(line: str) -> str:
