@@ -106,7 +106,8 @@ def test_a_server_that_cannot_be_refreshed_fails_the_command(home: Path, words: 
     with Standing(home, "--name", "shelf", "--", *shelf(words)) as wrap:
         wrap.initialize()
         wrap.reachable()
-        words.unlink()  # from now on it dies of every list
+        words.unlink()
+        words.mkdir()  # from now on it dies of every list
         failed = servers(home, "refresh")
         assert failed.returncode == 1
         assert failed.stderr.startswith("portico: shelf exited with code 1; ")
