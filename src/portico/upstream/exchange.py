@@ -15,7 +15,7 @@ from portico.model.message import Response
 from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
 from portico.upstream.pending import FOREVER, Asked, Pending, Progress
 from portico.upstream.servererror import error_in, error_of
-from portico.upstream.wire import Failure, Outgoing, Wire
+from portico.upstream.wire import NO_HEADERS, Failure, Outgoing, Wire
 
 MAX_GARBAGE_LINES = 1000
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
@@ -27,7 +27,6 @@ MAX_ASKED = 1000
 _LAST_WORD_S = 0.5
 _BOM = b"\xef\xbb\xbf"
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
-_NO_HEADERS: Mapping[str, str] = {}
 
 Serve = Callable[[str, bytes, bytes], Awaitable[bytes]]
 """Answers a request of the upstream's: method, raw params and the id of the request of ours whose
@@ -97,7 +96,7 @@ class Exchange:
         params: bytes,
         *,
         timeout: float,
-        headers: Mapping[str, str] = _NO_HEADERS,
+        headers: Mapping[str, str] = NO_HEADERS,
         progress: Progress | None = None,
         cancellable: bool = True,
     ) -> bytes:
@@ -156,7 +155,7 @@ class Exchange:
             self._give_up(id, "the caller gave up", True)
 
     async def tell(
-        self, method: str, params: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
+        self, method: str, params: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         """Send a notification."""
         await self.wire.send(Outgoing(_message(method, params), headers=headers))

@@ -23,9 +23,8 @@ from portico.protocol.eras import declares, loud_enough, members, needed_capabil
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
-from portico.upstream.wire import Address
+from portico.upstream.wire import NO_HEADERS, Address
 
-_NO_HEADERS: Mapping[str, str] = {}
 _LISTS = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
 
 
@@ -100,7 +99,7 @@ class Leg:
         timeout: float,
         id: bytes = b"",
         call: Call | None = None,
-        headers: Mapping[str, str] = _NO_HEADERS,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> bytes:
         """Send a request and wait for its raw result, for a client's call or for our own use.
 

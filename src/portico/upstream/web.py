@@ -15,14 +15,13 @@ from portico.upstream.response import Response
 from portico.upstream.sse import TooLong
 from portico.upstream.trouble import Trouble, Unfit
 from portico.upstream.weburl import join, parse
-from portico.upstream.wire import MAX_MESSAGE, Failure
+from portico.upstream.wire import MAX_MESSAGE, NO_HEADERS, Failure
 
 CONNECT_S = 10.0
 ACCEPT_S = 30.0
 """How long a server may take to accept what it need not answer."""
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
-_NO_HEADERS: Mapping[str, str] = {}
 
 
 class Site(Struct, frozen=True):
@@ -30,7 +29,7 @@ class Site(Struct, frozen=True):
 
     url: str
     title: str = ""
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = NO_HEADERS
     token: str = ""
     spare_token: str = ""
     """A token to show only if the server asks for one; never sent beyond this machine."""

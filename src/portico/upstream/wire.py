@@ -15,7 +15,7 @@ from portico.model.version import Version
 MAX_MESSAGE = 16 * 1024 * 1024
 """The longest message taken from an upstream, in bytes."""
 
-_NO_HEADERS: Mapping[str, str] = {}
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class Outgoing(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Outgoing(Struct, frozen=True):
     data: bytes
     id: bytes = b""
     """The raw id of a request; empty for what nobody answers."""
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = NO_HEADERS
     """What HTTP mirrors of the body; other wires have no use for it."""
 
 
