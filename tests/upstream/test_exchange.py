@@ -382,7 +382,8 @@ async def test_an_answer_that_comes_before_all_is_sent_is_the_answer() -> None:
     wire.deliver(result(await wire.until("work"), "fine"))
     assert await call == b'"fine"'
     assert not wire.cut.is_set(), "the rest may be sent"
-    wire.go_on.set()
+    await asyncio.wait_for(wire.cut.wait(), WAIT_S)  # but not for ever
+    await until(lambda: not exchange._background)
     await exchange.close()
 
 

@@ -25,6 +25,8 @@ MAX_ASKED = 1000
 """How many of its own requests an upstream may have open."""
 
 _LAST_WORD_S = 0.5
+_LINGER_S = 1.0
+"""How long what brought a request may take to end once that is answered."""
 _BOM = b"\xef\xbb\xbf"
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
 
@@ -137,6 +139,9 @@ class Exchange:
                 sending.cancel()
         if sending.done():
             sending.result()
+        elif is_wanted:
+            ending = self._loop.call_later(_LINGER_S, sending.cancel)
+            sending.add_done_callback(lambda _: ending.cancel())
 
     def begin(self, params: bytes, pending: Pending) -> bytes:
         """Send a request if that needs no waiting, and return its id, else nothing; it is told of
