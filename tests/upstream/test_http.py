@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
@@ -228,13 +229,13 @@ async def test_a_status_is_named(status: int) -> None:
 
 @pytest.mark.parametrize(
     ("said", "least", "most"),
-    [("17", 17, 17), (formatdate(time.time() + 600, usegmt=True), 400, 600)],
+    [(lambda: "17", 17, 17), (lambda: formatdate(time.time() + 600, usegmt=True), 400, 600)],
 )
 async def test_how_long_a_server_wants_to_be_left_alone_is_told(
-    said: str, least: int, most: int
+    said: Callable[[], str], least: int, most: int
 ) -> None:
     async def call(asked: Asked, writer: Writer) -> None:
-        reply(writer, 429, b"", "text/plain", retry_after=said)
+        reply(writer, 429, b"", "text/plain", retry_after=said())
 
     error = await failure_of(call)
     pause = error.details["retry_after_s"]

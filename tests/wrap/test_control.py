@@ -113,6 +113,22 @@ def test_a_server_that_cannot_be_refreshed_fails_the_command(home: Path, words: 
         assert failed.stderr.startswith("portico: shelf exited with code 1; ")
 
 
+def test_a_list_that_cannot_be_refreshed_fails_the_command_and_stays(
+    home: Path, words: Path
+) -> None:
+    with Standing(home, "--name", "shelf", "--", *shelf(words)) as wrap:
+        wrap.initialize()
+        wrap.reachable()
+        words.unlink()  # it answers lists with an error
+        failed = servers(home, "refresh")
+        assert failed.returncode == 1
+        assert failed.stderr == "portico: shelf does not answer tools/list: fetch failed\n"
+        assert wrap.tools() == ["lists", "announce", "one"]
+        words.write_text("two")
+        assert servers(home, "refresh").returncode == 0
+        assert wrap.tools() == ["two"]
+
+
 def test_the_hangup_signal_refreshes(home: Path, words: Path) -> None:
     with Standing(home, "--", *shelf(words)) as wrap:
         wrap.initialize()

@@ -41,8 +41,10 @@ async def survey(
     before: Facts | None = None,
     mirrors: bool = False,
     report: Callable[[str], None] = lambda _: None,
+    missed: Callable[[str], None] = lambda _: None,
 ) -> Facts:
-    """All lists that the upstream declares; one that cannot be had stays as it was `before`.
+    """All lists that the upstream declares; one that cannot be had stays as it was `before`, and
+    `missed` is told why.
 
     `mirrors` if tools with invalid header annotations must be left out (modern HTTP).
     """
@@ -57,7 +59,7 @@ async def survey(
         except (McpError, TargetError) as error:
             if isinstance(error, TargetError) and error.kind != "protocol":
                 raise
-            report(f"{kind.method} of {server} cannot be had: {error}")
+            missed(f"{server} does not answer {kind.method}: {error}")
             if older is not None:
                 lists[name] = older
             continue

@@ -129,15 +129,17 @@ class Upstream:
         finally:
             self._lines.give_back(line)
 
-    async def _survey(self, line: Line) -> None:
+    async def _survey(self, line: Line) -> View:
         line.begin()
         answered = False
         try:
             leg = await line.leg()
-            await asyncio.shield(self._views.survey(self._views.get(line.view), leg))
+            view = self._views.get(line.view)
+            await asyncio.shield(self._views.survey(view, leg))
             answered = True
         finally:
             line.end(answered)
+        return view
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Have it told when all lists were asked for anew (a change without a kind), and when a
@@ -154,10 +156,13 @@ class Upstream:
 
     async def refresh(self) -> None:
         """Ask for all lists anew, wherever there is a conversation, and begin one if there is
-        none; raises TargetError."""
+        none; raises TargetError, and McpError if a list cannot be had."""
         lines = [line for line in self._lines if line.open_leg is not None]
+        missed: list[str] = []
         for line in lines or [self._lines.shared(self._lines.era(MODERN in self._views))]:
-            await self._survey(line)
+            missed += (await self._survey(line)).missed
+        if missed:
+            raise McpError("; ".join(missed))
 
     def warm(self, request: Request, context: Context) -> None:
         """Begin the conversation that this client will need."""

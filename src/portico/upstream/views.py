@@ -52,6 +52,8 @@ class View:
         """Done when the lists that are being asked for are there."""
         self.kept: asyncio.Future[None] | None = None
         """The same, while those lists are there already and are being kept."""
+        self.missed: list[str] = []
+        """Why lists could not be had when they were last asked for."""
         self.stale: Leg | None = None
         """Who said that its lists have changed, since they were last asked for."""
 
@@ -223,6 +225,7 @@ class Views:
             return await leg.request(method, encode(sent), timeout=timeout, headers=headers)
 
         before = view.catalog
+        missed: list[str] = []
         facts = await survey(
             ask,
             self.name,
@@ -231,9 +234,12 @@ class Views:
             before=before.whole if before is not None else None,
             mirrors=modern and mirrors,
             report=self._report,
+            missed=missed.append,
         )
+        for why in missed:
+            self._report(why)
         catalog = self._catalog(facts, confirmed=True)
-        view.catalog = catalog
+        view.catalog, view.missed = catalog, missed
         if before is not None:
             for kind in catalog.changed(before):
                 view.hub.publish(Change(kind))
