@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.support.messages import initialize, request
 from tests.support.running import WAIT_S
 from tests.wrap.faults import wrap_command
 
+ASKING = str(Path(__file__).parent / "servers" / "asking.py")
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -52,3 +54,12 @@ def test_what_comes_before_initialize_is_refused_all_the_same(tmp_path: Path) ->
     assert "before initialize" in refused["error"]["message"]
     assert answered["id"] == 2
     assert (tmp_path / "calls").read_text() == "b\n"
+
+
+def test_a_question_that_nobody_can_answer_any_more_is_refused_at_once(tmp_path: Path) -> None:
+    command = wrap_command(tmp_path / "home", "--", sys.executable, "-I", "-S", ASKING)
+    asked = request("tools/call", {"name": "greet", "arguments": {}}, 1)
+    answers = piped(command, initialize(capabilities={"elicitation": {}}), INITIALIZED, asked)
+    # If it were waited for, the drain would end the call.
+    assert answers[-1]["id"] == 1
+    assert answers[-1]["result"]["content"] == [{"type": "text", "text": "an error"}]

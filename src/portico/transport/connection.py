@@ -194,6 +194,10 @@ class Connection:
             running.cancel()
             if not isinstance(running, asyncio.Task):
                 self._done(key)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """No question will be answered any more."""
         for future in tuple(self._questions.values()):
             if not future.done():
                 future.set_exception(AskError("the client is gone"))

@@ -45,7 +45,7 @@ async def serve_stdio(
     writer.open(server, lambda: (ended(), over()))
 
     def no_more() -> None:
-        server.received(b"\n")  # the last line of a file or a shell's pipe may lack its end
+        server.heard_all()
         over()
 
     reader = PipeReader(0, server.received, no_more)

@@ -41,6 +41,7 @@ class StdioServer:
         self._again = Again()
         self._data = data
         self._left = False
+        self._silent = False
         self._draining = False
         self._early: list[bytes] | None = None
         """While `initialize` is under way, what can only be read once it is answered."""
@@ -71,8 +72,14 @@ class StdioServer:
             elif not line.isspace():
                 self._take(inbound)
 
+    def heard_all(self) -> None:
+        """The client closed its end: it is still answered, but answers nothing any more."""
+        self.received(b"\n")  # the last line of a file or a shell's pipe may lack its end
+        self._silent = True
+        self.connection.give_up()
+
     def ended(self) -> None:
-        """The client closed its end: whatever is in flight is cancelled."""
+        """The client is gone: whatever is in flight is cancelled."""
         self._left = True
         self._over.set()
         self._room.set()
@@ -108,7 +115,7 @@ class StdioServer:
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
-        if self._left:
+        if self._left or self._silent:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         self._send(question.message)
