@@ -5,6 +5,7 @@ reader leaves nothing for the loop to do, the selector goes on waiting at once: 
 """
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import select
@@ -85,6 +86,11 @@ class DoorwayLoop(asyncio.SelectorEventLoop):
         self._doorway = _Selector()
         super().__init__(self._doorway)
         self._doorway.failed = self.call_exception_handler
+
+    async def shutdown_default_executor(self, *within: Any, **how: Any) -> None:
+        """Wait for the threads that were lent out; there is none where no more can be had."""
+        with contextlib.suppress(RuntimeError):
+            await super().shutdown_default_executor(*within, **how)
 
     def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         """Call back whenever there is something to read."""
