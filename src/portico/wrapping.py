@@ -80,6 +80,8 @@ class Wrapped:
             control.cancel()
             for task in tuple(self._behind):
                 task.cancel()
+            if self._behind:  # the socket may just be made
+                await asyncio.wait(self._behind)
             if self._control is not None:
                 await self._control.close()
             await self.upstream.close()
