@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from portico.upstream.headers import unfit_header
 from portico.upstream.pool import Pool
+from portico.upstream.refusal import own_words
 from portico.upstream.response import Response
 from portico.upstream.sse import TooLong
 from portico.upstream.trouble import Trouble, Unfit
@@ -175,9 +176,12 @@ class Web:
         body = await self._bounded(response, MAX_ERROR_BODY, cut=True)
         pause = _pause(response.headers.get("retry-after", ""))
         then = "" if pause is None else f"; try again in {pause} s"
+        secrets = (*self.site.headers.values(), self._token)
+        # What a missing token means, we say better.
+        words = "" if response.status == 401 else own_words(_kind(response), body, secrets)
         return Failure(
             server=self.site.name,
-            why=_meaning(response.status, response.reason, bool(self._token)) + then,
+            why=_meaning(response.status, response.reason, bool(self._token)) + words + then,
             kind="http",
             status=response.status,
             body=body,
