@@ -21,6 +21,8 @@ SECRETS = ["a-header-of-mine", "Bearer abcdefgh"]
         ("application/json", b'{"detail":[{"msg":"no"}]}', ""),
         ("application/json", b"{", ""),
         ("text/html", b"<h1>no</h1>", ""),
+        ("", b"<h1>no</h1>", ""),
+        ("", b"no", "no"),
         ("text/plain", b" \n", ""),
         ("text/plain", b"no \x1b[31mred\nlines", "no \\x1b[31mred lines"),
         ("text/plain", b"not with a-header-of-mine", "not with ***"),

@@ -15,7 +15,7 @@ _LONGEST = 200
 
 def own_words(kind: str, body: bytes, secrets: Iterable[str]) -> str:
     """The words of a refusal, to be put behind its status; empty if it has none for people."""
-    if kind not in ("text/plain", _JSON):
+    if kind not in ("", "text/plain", _JSON) or body.lstrip().startswith(b"<"):
         return ""  # a page, say
     said = _message(body) if kind == _JSON else body.decode(errors="replace")
     # Of `Bearer abc`, a server may repeat no more than the end.
