@@ -12,7 +12,11 @@ _CALLS = frozenset(
 
 
 class BlockingContext:
-    """Stands for a context in a thread; its calls wait for the event loop to do them."""
+    """Stands for a context in a thread; its calls wait for the event loop to do them.
+
+    A plain function may be no more than the way to an `async` one, which runs on the loop and
+    awaits: there the calls are as they are, since who waits on the loop for the loop never ends.
+    """
 
     __slots__ = ("_context", "_loop")
 
@@ -32,4 +36,12 @@ class BlockingContext:
         def wait(*args: Any, **kwargs: Any) -> Any:
             return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), self._loop).result()
 
-        return wait
+        return call if _is_running(self._loop) else wait
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """True in the loop's own thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

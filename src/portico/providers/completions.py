@@ -1,25 +1,27 @@
 """Completions of prompt arguments and template variables."""
 
-import inspect
 from collections.abc import Iterable
+from inspect import Parameter
 from typing import Any
 
 from portico.model.context import Context
-from portico.providers.invoke import Invocation
+from portico.providers.invoke import Invocation, parameters_of
 from portico.providers.results import WrongReturn
 
 MOST_VALUES = 100
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Completer:
     """One function that completes one argument: `(value)`, `(value, known)` or with a context."""
 
     def __init__(self, function: Any) -> None:
-        parameters = inspect.signature(function).parameters
-        takes = [name for name in parameters if name != "context"]
+        parameters = parameters_of(function)
+        others = [p for name, p in parameters.items() if name != "context"]
+        takes = sum(2 if p.kind is p.VAR_POSITIONAL else p.kind in _BY_POSITION for p in others)
 
         def bind(given: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
-            args = [given["value"], given["known"]][: len(takes)]
+            args = [given["value"], given["known"]][:takes]
             return args, {"context": context} if "context" in parameters else {}
 
         self._invoke = Invocation(function, bind)
@@ -31,7 +33,7 @@ class Completer:
 
 def completion_result(values: Any) -> dict[str, Any]:
     """A `completion/complete` result; what is over the protocol's 100 values is only counted."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise WrongReturn("a completer returns a list of strings")
     found = [str(value) for value in values]
     completion: dict[str, Any] = {"values": found[:MOST_VALUES], "total": len(found)}

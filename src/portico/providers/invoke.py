@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from portico.model.context import Context
@@ -19,10 +20,13 @@ Binder = Callable[[dict[str, Any], Any], tuple[list[Any], dict[str, Any]]]
 
 
 class Invocation:
-    """One registered function and how to call it."""
+    """One registered function and how to call it.
+
+    Without a binder it is the handler of a definition, which may be an object with a `call` method.
+    """
 
     def __init__(self, target: Any, bind: Binder | None = None) -> None:
-        self.function = _function_of(target)
+        self.function = _handler_of(target) if bind is None else _function_of(target)
         self.is_async = inspect.iscoroutinefunction(self.function)
         self._bind = bind or _plain_binder(self.function)
 
@@ -52,7 +56,7 @@ class Invocation:
         return await value if inspect.isawaitable(value) else value
 
 
-def _function_of(target: Any) -> Callable[..., Any]:
+def _handler_of(target: Any) -> Callable[..., Any]:
     if isinstance(target, type):
         raise RegistrationError(f"{target.__name__} is a class: give an object of it as handler")
     call = getattr(target, "call", None)
@@ -62,14 +66,18 @@ def _function_of(target: Any) -> Callable[..., Any]:
         raise RegistrationError(
             f"{target!r} is no handler: give a function or an object with a `call` method"
         )
-    if inspect.isfunction(target) or inspect.ismethod(target) or inspect.isbuiltin(target):
+    return _function_of(target)
+
+
+def _function_of(target: Any) -> Callable[..., Any]:
+    if inspect.isroutine(target) or isinstance(target, partial):
         return target
     return target.__call__  # type: ignore[no-any-return]  # a callable object's own method
 
 
 def _plain_binder(function: Callable[..., Any]) -> Binder:
     """For a handler of a defined tool: `(arguments, context)`, or just `(arguments)`."""
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(parameters_of(function).values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     keyword = any(p.kind is p.KEYWORD_ONLY and p.name == "context" for p in parameters)
     variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
@@ -83,3 +91,11 @@ def _plain_binder(function: Callable[..., Any]) -> Binder:
         return [arguments], {"context": context} if keyword else {}
 
     return bind
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """What a function takes, or RegistrationError: some of Python's own do not say."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{function!r} cannot be called from here: {error}") from None
