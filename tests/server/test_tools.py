@@ -3,9 +3,10 @@
 import asyncio
 import json
 import threading
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import InitVar, dataclass, field
+from typing import Any, ClassVar, Literal
 
+import msgspec
 import pydantic
 import pytest
 
@@ -191,6 +192,51 @@ async def test_a_dataclass_comes_back_with_its_defaults() -> None:
     answer = await call(server, "same", {"trip": {"city": "Oslo", "stops": [{"city": "Rome"}]}})
     stop = {"city": "Rome", "days": 1, "stops": []}
     assert answer["structuredContent"] == {"result": [{"city": "Oslo", "days": 1, "stops": [stop]}]}
+
+
+class Tour(msgspec.Struct, rename="camel", omit_defaults=True):
+    first_trip: Trip
+    tags: tuple[str, ...] = ()
+
+
+async def test_a_dataclass_inside_a_struct_comes_back_with_its_defaults() -> None:
+    server = Server("t")
+
+    @server.tool
+    def same(tour: Tour) -> Tour:
+        return tour
+
+    answer = await call(server, "same", {"tour": {"firstTrip": {"city": "Oslo"}}})
+    trip = {"city": "Oslo", "days": 1, "stops": []}
+    assert answer["structuredContent"] == {"firstTrip": trip}
+
+
+@dataclass
+class Sown:
+    seed: InitVar[int]
+    kind: ClassVar[str] = "plant"
+    height: int = 0
+
+    def __post_init__(self, seed: int) -> None:
+        self.height = seed * 2
+
+
+async def test_only_the_fields_of_a_dataclass_come_back() -> None:
+    server = Server("t")
+    server.tool(lambda: Sown(2), name="sow")
+    assert (await call(server, "sow"))["structuredContent"] == {"height": 4}
+
+
+async def test_a_whole_result_may_hold_whatever_a_tool_may_return() -> None:
+    server = Server("t")
+    trip = Trip("Oslo")
+    server.tool(lambda: ToolResult(structured=trip), name="data")
+    server.tool(lambda: ToolResult(content=trip), name="text")
+
+    shown = {"city": "Oslo", "days": 1, "stops": []}
+    data = await call(server, "data", version="2025-06-18")
+    assert data["structuredContent"] == shown
+    assert json.loads(text_of(await call(server, "text"))) == shown
 
 
 class City(pydantic.BaseModel):

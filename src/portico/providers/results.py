@@ -1,9 +1,11 @@
 """From what a handler returned to what travels, in the shape of the version at hand."""
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from portico.model.content import Content, Contents, Message, Text, ToolResult
 from portico.model.version import Version
@@ -19,7 +21,7 @@ def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version
     """A `tools/call` result. `structured` says that the tool has an output schema, `wrapped` that
     its value stands under the key `result` there."""
     whole = value if isinstance(value, ToolResult) else ToolResult(content=value)
-    data = whole.structured
+    data = _plain(whole.structured)
     content = whole.content
     if not isinstance(value, ToolResult) and _is_data(value, wrapped):
         data = _plain(value)
@@ -79,10 +81,10 @@ def _is_data(value: Any, wrapped: bool) -> bool:
         return False
     if isinstance(value, str):
         return wrapped
-    if getattr(type(value), "__mcp_content__", False):
+    if _is_content(value):
         return False
     if isinstance(value, list | tuple):
-        return not any(getattr(type(item), "__mcp_content__", False) for item in value)
+        return not any(map(_is_content, value))
     return True
 
 
@@ -102,15 +104,28 @@ def _dumped(value: Any) -> Any:
 
 
 def _spelled_out(value: Any) -> Any:
-    """The same with dataclasses as dicts: msgspec does not see fields that have their default."""
+    """The same with dataclasses as dicts: of one that msgspec has made, it does not see the fields
+    that have their default."""
     if isinstance(value, list | tuple):
-        return [_spelled_out(item) for item in value]
+        return [_spelled_out(item) for item in value] if value else value
     if isinstance(value, dict):
         return {key: _spelled_out(item) for key, item in value.items()}
-    fields = getattr(type(value), "__dataclass_fields__", None)
-    if fields is None:
+    if isinstance(value, Struct):
+        return _with_spelled_out(value)
+    if not hasattr(type(value), "__dataclass_fields__"):
         return value
-    return {name: _spelled_out(getattr(value, name)) for name in fields}
+    from dataclasses import fields
+
+    return {field.name: _spelled_out(getattr(value, field.name)) for field in fields(value)}
+
+
+def _with_spelled_out(value: Struct) -> Struct:
+    """A struct as it is, for only its class knows how it is written, but for what it holds."""
+    spelled = copy(value)
+    for name in value.__struct_fields__:
+        inner = getattr(value, name)
+        msgspec.structs.force_setattr(spelled, name, _spelled_out(inner))
+    return spelled
 
 
 def _blocks(content: Any) -> Iterable[Content]:
@@ -122,12 +137,16 @@ def _blocks(content: Any) -> Iterable[Content]:
         return [content]
     if isinstance(content, list | tuple):
         return [block for item in content for block in _blocks(item)]
-    if isinstance(content, dict | int | float | bool):
-        return [Text(msgspec.json.encode(content).decode())]
-    raise WrongReturn(
-        f"it returned a {type(content).__name__}; return text, a content block, a list of those, "
-        "or data with a JSON form"
-    )
+    if isinstance(content, bytes | bytearray) or _is_content(content):
+        raise WrongReturn(
+            f"it returned a {type(content).__name__}; return text, a content block, a list of "
+            "those, or data with a JSON form"
+        )
+    return [Text(msgspec.json.encode(_plain(content)).decode())]
+
+
+def _is_content(value: Any) -> bool:
+    return bool(getattr(type(value), "__mcp_content__", False))
 
 
 def _is_scalar(data: Any) -> bool:
