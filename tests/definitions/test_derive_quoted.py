@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
@@ -43,6 +43,22 @@ def test_the_context_need_not_be_importable() -> None:
     assert derive_tool(one).context_parameter == "ctx"
     with pytest.raises(DefinitionError, match="context twice"):
         derive_tool(tool)
+
+
+def test_the_context_is_known_by_what_its_annotation_means() -> None:
+    from portico import Context as Real
+
+    class Own(Real): ...
+
+    def otherwise(a: int, ctx: Real) -> None: ...
+    def maybe(a: int, ctx: Real | None = None) -> None: ...
+    def noted(a: int, ctx: Annotated[Real, "to talk back"]) -> None: ...
+    def own(a: int, ctx: Own) -> None: ...
+
+    for tool in (otherwise, maybe, noted, own):
+        derived = derive_tool(tool)
+        assert derived.context_parameter == "ctx"
+        assert list(derived.definition["inputSchema"]["properties"]) == ["a"]
 
 
 def test_a_class_in_a_closure_is_found() -> None:

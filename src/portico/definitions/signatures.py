@@ -4,9 +4,9 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct
 
@@ -65,23 +65,18 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         found = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"has no signature: {error}", source=label) from None
-    doc = inspect.getdoc(target) or ""
+    doc = _docstring(target)
     scope = _Scope(target, label)
-    contexts = [p for p in found.parameters.values() if _takes_context(p)]
-    if len(contexts) > 1:
-        raise DefinitionError("takes the context twice", source=label)
-    context = contexts[0] if contexts else None
-    described = docstrings.parameters(doc)
+    bound = function.keywords if isinstance(function, partial) else ()
+    # What is bound may be a secret, and is not the caller's to give.
+    free = [parameter for name, parameter in found.parameters.items() if name not in bound]
+    context, parameters = _parted(free, scope, docstrings.parameters(doc))
     return Signature(
         label=label,
         name=name,
         summary=docstrings.summary(doc),
-        parameters=tuple(
-            _read(parameter, scope, described.get(parameter.name, ""))
-            for parameter in found.parameters.values()
-            if parameter is not context
-        ),
-        context=None if context is None else context.name,
+        parameters=tuple(parameters),
+        context=context,
         positional={
             parameter.name: parameter.default
             for parameter in found.parameters.values()
@@ -101,6 +96,31 @@ def _written(function: Any) -> Any:
     return type(function).__call__
 
 
+def _docstring(target: Any) -> str:
+    # A call without one would get the words that Python has for all calls.
+    if target.__name__ == "__call__" and not target.__doc__:
+        return ""
+    return inspect.getdoc(target) or ""
+
+
+def _parted(
+    found: list[inspect.Parameter], scope: "_Scope", described: Mapping[str, str]
+) -> tuple[str | None, list[Parameter]]:
+    """The parameter that takes the context, and those that the caller gives."""
+    contexts: list[str] = []
+    parameters: list[Parameter] = []
+    for one in found:
+        words = described.get(one.name, "")
+        read = None if _takes_context(one) else _read(one, scope, words)
+        if read is None or _means_context(read.type):
+            contexts.append(one.name)
+        else:
+            parameters.append(read)
+    if len(contexts) > 1:
+        raise DefinitionError("takes the context twice", source=scope.label)
+    return (contexts[0] if contexts else None), parameters
+
+
 def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise DefinitionError(
@@ -108,6 +128,9 @@ def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Pa
             source=scope.label,
             field=f"parameter {str(parameter).partition(':')[0]}",
         )
+    if parameter.name == "self" and parameter.annotation is NOTHING:
+        why = "no caller has it to give: register the method of an object, not of a class"
+        raise DefinitionError(why, source=scope.label, field="parameter self")
     return Parameter(
         name=parameter.name,
         type=scope.resolve(parameter.annotation, f"parameter {parameter.name}"),
@@ -124,6 +147,12 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
     if isinstance(annotation, str):
         name = annotation.strip("\"' ").replace(" ", "").removesuffix("|None")
         return name.rpartition(".")[2] in _CONTEXTS
+    return _means_context(annotation)
+
+
+def _means_context(annotation: Any) -> bool:
+    if typing.get_origin(annotation) is Annotated:
+        return _means_context(annotation.__origin__)
     members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     return any(_is_context(member) for member in members)
 
