@@ -48,6 +48,8 @@ class WatchedHttp(HttpToolsProtocol):
         """What to call when the client has left."""
         self._seen = 0
         self._head_size = 0
+        self._chunked = False
+        self._fed = False  # has anything of a body come since we looked?
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
@@ -69,8 +71,26 @@ class WatchedHttp(HttpToolsProtocol):
         """The first byte of a request."""
         self.stage = Stage.HEAD
         self._head_size = 0
+        self._chunked = False
         super().on_message_begin()
         cast(Scope, self.scope)[GONE] = self.gone
+
+    def on_headers_complete(self) -> None:
+        """The app may have it, with these headers and no others."""
+        if not self.url.startswith(b"/"):
+            self._take_host_of_target()
+        super().on_headers_complete()
+        # What comes after a body must open no door (RFC 9110, 6.5.1): the app has the other list.
+        self.headers = []
+
+    def on_chunk_header(self) -> None:
+        """A piece of a body begins, or what comes after the last one."""
+        self._chunked = self._fed = True
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._fed = True
+        super().on_body(body)
 
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""
@@ -105,6 +125,12 @@ class WatchedHttp(HttpToolsProtocol):
             self._head_size += size
             if self._head_size > self.limits.header_bytes:
                 self._refuse(_TOO_LONG)
+        elif self._chunked:
+            # What is neither body nor ends it is bounded like headers: it may be trailers.
+            self._head_size = 0 if self._fed else self._head_size + size
+            self._fed = False
+            if self._head_size > self.limits.header_bytes:
+                self._cut_off(_TOO_LONG)
 
     def _arm(self, within_s: float) -> None:
         if self._timer is not None:
@@ -122,15 +148,25 @@ class WatchedHttp(HttpToolsProtocol):
             else:
                 self._arm(self.limits.keep_alive_s)
             return
-        # No second status for what is being answered, or was.
+        self._cut_off(_TOO_LATE)
+
+    def _cut_off(self, response: bytes) -> None:
+        """Close, with no second status for what is being answered, or was."""
         if self.stage is Stage.HEAD:
             may_speak = not self.busy
         else:
             may_speak = self.waits
         if may_speak:
-            self._refuse(_TOO_LATE)
+            self._refuse(response)
         else:
             self.transport.close()
+
+    def _take_host_of_target(self) -> None:
+        """Have a whole URL say which host is meant, not the Host header (RFC 9112, 3.2.2)."""
+        _, separator, rest = self.url.partition(b"://")
+        if separator:
+            others = [header for header in self.headers if header[0] != b"host"]
+            self.headers[:] = [(b"host", rest.partition(b"/")[0]), *others]
 
     def _refuse(self, response: bytes) -> None:
         if not self.transport.is_closing():

@@ -1,0 +1,100 @@
+"""What stands around a request must not open the door: trailers, and hosts in the target."""
+
+import asyncio
+import json
+
+import pytest
+
+from portico import Server
+from portico.transport.limits import Limits
+from tests.support.messages import modern
+from tests.support.web import WAIT_S, mirrored, serving
+
+HELLO = modern("server/discover")
+TOKEN = "a-token-of-many-letters"
+ENOUGH = 20_000_000
+"""More than all buffers on the way hold."""
+
+
+def chunked(target: str = "/mcp", host: str = "localhost", **headers: str) -> bytes:
+    """A greeting in one chunk, up to where trailers may come."""
+    fields = {
+        "host": host,
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "transfer-encoding": "chunked",
+        **mirrored(HELLO),
+        **headers,
+    }
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {fields[name]}" for name in fields), "", ""]
+    body = json.dumps(HELLO).encode()
+    return "\r\n".join(lines).encode() + b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+
+
+CLOSE = {"connection": "close"}
+AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "trailer", "status"),
+    [
+        (AUTHORIZED, b"", b"200"),
+        (AUTHORIZED, b"x-checksum: 1\r\n", b"200"),
+        ({}, b"", b"401"),
+        ({}, b"authorization: Bearer " + TOKEN.encode() + b"\r\n", b"401"),
+        (AUTHORIZED, b"host: evil.test\r\nauthorization: Bearer other\r\n", b"200"),
+    ],
+)
+async def test_trailers_are_no_headers(
+    headers: dict[str, str], trailer: bytes, status: bytes
+) -> None:
+    async with serving(Server("x").asgi(token=TOKEN)) as site:
+        answer = await site.raw(chunked(**headers, **CLOSE) + trailer + b"\r\n")
+
+    assert answer.split(b" ", 2)[1] == status
+
+
+@pytest.mark.parametrize("begin", [b"", b"x-one: "])
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool) -> None:
+    more = b"x" * 1000 if begin else b"x: y\r\n" * 200
+    limits = Limits(header_bytes=10_000)
+    async with serving(Server("x").asgi(token=TOKEN, limits=limits)) as site:
+        reader, writer = await site.connect()
+        headers = {} if is_answered else AUTHORIZED  # without a token, nobody waits for the body
+        writer.write(chunked(**headers) + begin)
+        await writer.drain()
+        if is_answered:
+            assert b"401" in await asyncio.wait_for(reader.readline(), WAIT_S)
+        sent = 0
+        try:
+            while not reader.at_eof() and not writer.is_closing() and sent < ENOUGH:
+                writer.write(more)
+                sent += len(more)
+                await asyncio.wait_for(writer.drain(), WAIT_S)
+        except ConnectionError:
+            pass  # cut off while we were still writing
+        writer.close()
+        after = await site.client.get(site.url + "/healthz")
+
+    assert sent < ENOUGH
+    assert after.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/mcp", "localhost", b"200"),
+        ("http://localhost/mcp", "evil.test", b"200"),
+        ("http://evil.test/mcp", "localhost", b"403"),
+        ("http://localhost@evil.test/mcp", "localhost", b"403"),
+        ("http://evil.test/healthz", "localhost", b"403"),
+    ],
+)
+async def test_a_target_that_names_a_host_is_held_against_that_host(
+    target: str, host: str, status: bytes
+) -> None:
+    async with serving(Server("x").asgi()) as site:
+        answer = await site.raw(chunked(target, host, **CLOSE) + b"\r\n")
+
+    assert answer.split(b" ", 2)[1] == status
