@@ -128,6 +128,14 @@ def test_a_python_file_is_served_and_may_name_its_server(adder: Path) -> None:
     assert answers(named)[0]["result"]["serverInfo"]["name"] == "other"
 
 
+def test_the_name_of_a_server_is_what_follows_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "to:day"
+    folder.mkdir()
+    (folder / "both.py").write_text(ADDER)
+    ran = run(f"{folder}/both.py:other", send=(modern("server/discover"),))
+    assert '"name":"other"' in ran.stdout
+
+
 def test_several_components_are_one_server(adder: Path, definitions: Path, handlers: Path) -> None:
     listed = run(
         *(adder, definitions, "--handlers", handlers, "--name", "both"),
@@ -156,6 +164,7 @@ def test_a_clash_of_components_names_both(tmp_path: Path, adder: Path) -> None:
         ("x.py", "from portico import Server\na, b = Server('a'), Server('b')", "say which"),
         ("x.py", "import nonsense_that_is_not_there", "nonsense_that_is_not_there"),
         ("x.py", "raise SystemError('by design')", "by design"),
+        ("x.py", "raise SystemExit('set the key first')", "set the key first"),
         ("x.py", "\nfloat('half')", "line 2, in <module>\n    float("),
         ("x.py", "open('that-is-not-there')", "line 1, in <module>"),
         (

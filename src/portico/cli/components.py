@@ -11,7 +11,7 @@ from portico.server import Server
 
 def load_component(component: str, handlers: ModuleType | None = None) -> Server:
     """The server that a component is, or RegistrationError that says why it is none."""
-    path, _, variable = component.partition(":") if ".py:" in component else (component, "", "")
+    path, variable = _parted(component)
     if path.endswith(".py"):
         return _server_in(import_file(path), path, variable)
     _check_file(path)
@@ -40,6 +40,12 @@ def import_file(path: str) -> ModuleType:
     except RegistrationError as error:
         raise RegistrationError(f"{path}{_line_in(file, error)}: {error}") from error
     return module
+
+
+def _parted(component: str) -> tuple[str, str]:
+    """The file of a component, and which server in it: `server.py:NAME`."""
+    path, mark, variable = component.rpartition(".py:")
+    return (f"{path}.py", variable) if mark else (component, "")
 
 
 def _server_in(module: ModuleType, path: str, variable: str) -> Server:

@@ -76,8 +76,11 @@ def _guarded(module: str, argv: list[str]) -> int:
         code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit as done:  # argparse: help, or wrong usage
-        return done.code if isinstance(done.code, int) else 0
+    except SystemExit as done:  # argparse: help, or wrong usage; or a file that we run
+        if done.code is None or isinstance(done.code, int):
+            return done.code or 0
+        print(done.code, file=sys.stderr)
+        code = FAILED
     return code
 
 
