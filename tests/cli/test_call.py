@@ -33,6 +33,12 @@ async def shout(text: str) -> str:
 
 
 @server.tool
+async def file(code: str | None = None, size: float | str = 0) -> str:
+    """File something."""
+    return f"{code!r} {size!r}"
+
+
+@server.tool
 async def picture() -> Image:
     """A small picture."""
     return Image(data=b"1234")
@@ -117,6 +123,22 @@ def test_single_arguments_are_of_the_type_the_schema_says(call: Any, demo: str) 
     assert said.err == "portico: --arg a must be JSON of type integer, not 'two'\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "filed"),
+    [
+        ("code=12", "'12' 0"),
+        ("code=true", "'true' 0"),
+        ("code=null", "None 0"),
+        ("size=3", "None 3.0"),
+        ("size=large", "None 'large'"),
+    ],
+)
+def test_what_may_be_text_is_text_unless_it_is_of_another_type_that_it_may_be(
+    call: Any, demo: str, given: str, filed: str
+) -> None:
+    assert call(demo, "file", "--arg", given).out == f"{filed}\n"
+
+
 def test_a_picture_is_a_line_and_a_file(call: Any, demo: str, tmp_path: Path) -> None:
     assert call(demo, "picture").out == "[image image/png, 4 bytes]\n"
     call(demo, "picture", "--save", str(tmp_path))
@@ -152,7 +174,7 @@ def test_an_unknown_tool_names_near_ones(call: Any, demo: str) -> None:
     said = call(demo, "shuot")
     assert said.code == 1
     assert said.err == f"portico: {demo} has no tool 'shuot'; did you mean shout?\n"
-    assert "it has add, shout, picture" in call(demo, "qqqqq").err
+    assert "it has add, shout, file, picture" in call(demo, "qqqqq").err
 
 
 @pytest.mark.parametrize(
@@ -161,6 +183,8 @@ def test_an_unknown_tool_names_near_ones(call: Any, demo: str) -> None:
         ('{"a": 1', "line 1, column 8"),
         ('{"a": \n  oops}', "line 2, column 3\n    oops}\n    ^"),
         ("", "line 1, column 1"),
+        ('{"a":\n', "line 2, column 1"),
+        ('{"a":\r\n oops}', "line 2, column 2\n   oops}\n   ^"),
         ("[1]", "must be a JSON object"),
         ('{"a": NaN}', "JSON"),
     ],

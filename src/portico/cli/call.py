@@ -16,6 +16,7 @@ from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import Parser
 from portico.cli.words import pair
+from portico.definitions.words import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 
@@ -195,7 +196,7 @@ def _where(text: str, problem: str) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1] if text.strip() else ""
+        line = text.split("\n")[error.lineno - 1].rstrip("\r")
         start = max(0, error.colno - 41)
         shown = line[start : error.colno + 39]
         arrow = " " * (error.colno - 1 - start) + "^"
@@ -230,15 +231,31 @@ async def _definition(client: "Client", options: argparse.Namespace) -> dict[str
 
 
 def _value(name: str, text: str, schema: Any) -> Any:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    if kind == "string":
+    kinds = _kinds(schema)
+    if kinds == ["string"]:
         return text
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        if kind in ("integer", "number", "boolean", "object", "array"):
-            raise _Said(f"--arg {name} must be JSON of type {kind}, not {text[:80]!r}") from None
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        if kinds and "string" not in kinds:
+            wanted = " or ".join(kinds)
+            raise _Said(f"--arg {name} must be JSON of type {wanted}, not {text[:80]!r}") from None
         return text
+    kind = type_name(value)
+    fits = kind in kinds or (kind == "integer" and "number" in kinds)
+    return text if "string" in kinds and not fits else value
+
+
+def _kinds(schema: Any) -> list[str]:
+    """The types that a schema allows, as far as it says so plainly; none if it does not."""
+    if not isinstance(schema, dict):
+        return []
+    several = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(several, list):
+        found = [_kinds(one) for one in several]
+        return [kind for kinds in found for kind in kinds] if all(found) else []
+    kind = schema.get("type")
+    return [one for one in (kind if isinstance(kind, list) else [kind]) if isinstance(one, str)]
 
 
 def _log_line(params: dict[str, Any]) -> str:
