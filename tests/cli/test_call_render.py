@@ -178,6 +178,19 @@ def test_progress_is_lines_on_a_terminal_that_cannot_draw(monkeypatch: pytest.Mo
     assert terminal.getvalue() == "progress 1/2\n"
 
 
+def test_progress_does_not_disturb_whoever_is_asked_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    ticker = Ticker(Screen(terminal))
+    ticker.show({"progress": 1})
+    with ticker.aside():
+        ticker.show({"progress": 2})
+    ticker.show({"progress": 3})
+    assert terminal.getvalue() == "\r\x1b[2Kprogress 1\r\x1b[2K\r\x1b[2Kprogress 3"
+
+
 def test_progress_is_lines_in_a_file_and_one_line_on_a_terminal() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):

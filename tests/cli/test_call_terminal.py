@@ -41,6 +41,16 @@ async def order(context: Context) -> str:
 
 
 @server.tool
+async def warm(context: Context) -> str:
+    """Ask in the middle of it."""
+    await context.progress(1, 2, "warming up")
+    levels = {"type": "string", "enum": ["2", "1"]}
+    form = {"type": "object", "properties": {"level": levels, "heat": {"type": "number"}}}
+    answer = await context.elicit("How warm?", form)
+    return f"{sorted(answer.content.items())}"
+
+
+@server.tool
 async def visit(context: Context) -> str:
     """Ask for a visit."""
     return (await context.elicit_url("Please log in", "https://login.test/x?a=b", id="1")).action
@@ -120,7 +130,7 @@ def test_a_person_fills_in_a_form_looks_at_it_and_sends_it(demo: str, era: str) 
     with calling(demo, "order", "--era", era) as terminal:
         terminal.until("asks: What may it be?")
         terminal.answer("Your name (string)\n  > ", "")  # required, so asked again
-        terminal.answer("its length must be 2 to 0", "A")
+        terminal.answer("it must have at least 2 characters", "A")
         terminal.answer("> ", "Ada")
         terminal.answer("age (integer, optional)\n  > ", "none")
         terminal.answer("give a whole number", "36")
@@ -131,6 +141,21 @@ def test_a_person_fills_in_a_form_looks_at_it_and_sends_it(demo: str, era: str) 
         assert terminal.end() == 0
     expected = "accept [('age', 36), ('name', 'Ada'), ('size', 'large'), ('vegan', False)]\n"
     assert terminal.screen.endswith(expected)
+
+
+def test_a_question_takes_the_place_of_progress_and_each_choice_can_be_made(
+    demo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with calling(demo, "warm") as terminal:
+        terminal.until("2. 1")
+        assert "warming up\r\x1b[2K" in terminal.screen
+        terminal.answer("> ", "1")
+        terminal.answer("heat", "nan")
+        terminal.answer("give a number", "7")
+        terminal.answer("Send this?", "y")
+        assert terminal.end() == 0
+    assert terminal.screen.endswith("[('heat', 7.0), ('level', '1')]\n")
 
 
 def test_a_person_may_start_again_take_the_default_and_decline(demo: str) -> None:

@@ -62,7 +62,7 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
         ticker.clear()
         err.say(_log_line(params), "dim")
 
-    form = Form(err, address.name)
+    form = Form(err, address.name, ticker)
     client = await open_client(address, options, answers=form.answers, log=log)
     async with client:
         if options.log_level or client.modern:

@@ -1,13 +1,14 @@
 """Questions of a server, put to the person at the terminal."""
 
 import asyncio
+import math
 import sys
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from portico.cli.render import Screen, first_line
+from portico.cli.render import Screen, Ticker, counted, first_line
 from portico.upstream.answers import Answers
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
@@ -21,33 +22,38 @@ class _Left(Exception):
 class Form:
     """Asks at the terminal; where there is none, every question is declined."""
 
-    def __init__(self, screen: Screen, server: str) -> None:
+    def __init__(self, screen: Screen, server: str, ticker: Ticker) -> None:
         self._screen = screen
         self._server = server
+        self._ticker = ticker
         self._turn = asyncio.Lock()
         self.answers = Answers(elicit=self.answer, elicit_modes=("form", "url"))
 
     async def answer(self, params: dict[str, Any]) -> dict[str, Any]:
         """What the person says to one elicitation."""
+        async with self._turn:
+            with self._ticker.aside():
+                return await self._put(params)
+
+    async def _put(self, params: dict[str, Any]) -> dict[str, Any]:
         message = params.get("message")
         asks = f"{self._server} asks: {message if isinstance(message, str) else '(nothing)'}"
-        async with self._turn:
-            self._screen.say(asks, "bold")
-            if not (sys.stdin.isatty() and self._screen.is_terminal):
-                self._screen.say("declined, because there is no terminal to answer from", "dim")
-                return _DECLINED
-            try:
-                if params.get("mode") == "url":
-                    return await self._visit(str(params.get("url")))
-                return await self._fill_in(params.get("requestedSchema"))
-            except _Left:
-                self._screen.say("")
-                return _CANCELLED
+        self._screen.say(asks, "bold")
+        if not (sys.stdin.isatty() and self._screen.is_terminal):
+            self._screen.say("declined, because there is no terminal to answer from", "dim")
+            return _DECLINED
+        try:
+            if params.get("mode") == "url":
+                return await self._visit(str(params.get("url")))
+            return await self._fill_in(params.get("requestedSchema"))
+        except _Left:
+            self._screen.say("")
+            return _CANCELLED
 
     async def _visit(self, url: str) -> dict[str, Any]:
         # Shown in full, its host apart; never opened for the person (safe URL handling).
         self._screen.say(f"  to do so, visit {url}")
-        self._screen.say(f"  which is on {urlsplit(url).hostname or 'no host at all'}", "bold")
+        self._screen.say(f"  which is on {_host(url) or 'no host at all'}", "bold")
         agreed = await self._yes("Will you visit it yourself, in a browser? [y/N] ")
         return {"action": "accept"} if agreed else _DECLINED
 
@@ -108,6 +114,13 @@ class Form:
         return line.rstrip("\n")
 
 
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:  # half an address in brackets, say
+        return None
+
+
 def _hint(field: dict[str, Any], required: bool) -> str:
     kind = field.get("type") if isinstance(field.get("type"), str) else "text"
     parts = [str(kind)] if "enum" not in field else []
@@ -148,15 +161,25 @@ def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -
         return text.lower() in ("y", "yes", "true")
     if kind in ("integer", "number"):
         return _number(text, kind, field)
+    return _bounded(text, field)
+
+
+def _bounded(text: str, field: dict[str, Any]) -> str:
     shortest, longest = field.get("minLength", 0), field.get("maxLength", len(text))
-    if not shortest <= len(text) <= longest:
-        raise ValueError(f"its length must be {shortest} to {longest}")
+    if len(text) < shortest:
+        raise ValueError(f"it must have at least {counted(shortest, 'characters')}")
+    if len(text) > longest:
+        raise ValueError(f"it must have at most {counted(longest, 'characters')}")
     return text
 
 
 def _choose(text: str, choices: list[tuple[str, str]]) -> str:
-    for number, (value, label) in enumerate(choices, 1):
-        if text in (value, label, str(number)):
+    # A choice may look like the number of another.
+    for value, label in choices:
+        if text in (value, label):
+            return value
+    for number, (value, _) in enumerate(choices, 1):
+        if text == str(number):
             return value
     raise ValueError(f"choose one of 1 to {len(choices)}" if choices else "there is no choice")
 
@@ -165,7 +188,9 @@ def _number(text: str, kind: str, field: dict[str, Any]) -> float:
     try:
         value = int(text) if kind == "integer" else float(text)
     except ValueError:
-        raise ValueError(f"give {'a whole number' if kind == 'integer' else 'a number'}") from None
+        value = math.nan
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"give {'a whole number' if kind == 'integer' else 'a number'}")
     if value < field.get("minimum", value) or value > field.get("maximum", value):
         raise ValueError("it is outside the allowed range")
     return value

@@ -5,7 +5,8 @@ import re
 import select
 import shutil
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
@@ -130,9 +131,22 @@ class Ticker:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._shown = False
+        self._aside = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Keep out of the way while a person is asked something, and maybe types."""
+        self.clear()
+        self._aside = True
+        try:
+            yield
+        finally:
+            self._aside = False
 
     def show(self, params: dict[str, Any]) -> None:
         """Show the params of a progress notification."""
+        if self._aside:
+            return
         done, total = params.get("progress"), params.get("total")
         message = params.get("message")
         count = f"{done:g}" if isinstance(done, int | float) else "?"
