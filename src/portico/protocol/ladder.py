@@ -261,12 +261,16 @@ def header_value(value: Any) -> str | None:
 def _mirrors(header: str | None, value: Any) -> bool:
     if header is None:
         return False
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(header) == value  # 42.0 and 42 are equal (server validation, note)
-        except ValueError:
-            return False
-    return header == header_value(value)
+    if header == header_value(value):
+        return True
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    from decimal import Decimal, InvalidOperation  # which rounds nothing, and is seldom needed
+
+    try:
+        return Decimal(header) == value  # 42.0 and 42 are equal (server validation, note)
+    except InvalidOperation:
+        return False
 
 
 def _mismatch(name: str, header: str | None, body: str) -> Rejection:
