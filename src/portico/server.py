@@ -76,7 +76,7 @@ class Server(Registration):
             cache_scope=cache_scope,
             page_size=page_size,
         )
-        rounds = Rounds(state_key or os.urandom(KEY_SIZE))
+        rounds = Rounds(os.urandom(KEY_SIZE) if state_key is None else state_key)
         functions = FunctionProvider(name, rounds=rounds, report=_report)
         functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s

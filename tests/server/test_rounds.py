@@ -121,8 +121,9 @@ async def test_a_modern_client_is_asked_by_a_round(server: Server, tool: str) ->
     assert second["content"][0]["text"] == "Hello Ana"
 
 
-async def test_a_person_may_decline(server: Server) -> None:
-    client = Client({"elicitation/create": {"action": "decline"}})
+@pytest.mark.parametrize("more", [{}, {"content": None}, {"content": {}}])
+async def test_a_person_may_decline(server: Server, more: dict[str, Any]) -> None:
+    client = Client({"elicitation/create": {"action": "decline", **more}})
     context = legacy(client, ABLE, Version.V2025_06_18)
     answer = await result(server, request("tools/call", {"name": "greet"}), context)
     assert answer["content"][0]["text"] == "So you decline"

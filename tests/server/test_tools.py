@@ -480,6 +480,8 @@ def test_a_name_where_a_function_belongs_is_pointed_out() -> None:
         ({"page_size": -3}, "page_size must be at least 0, not -3"),
         ({"capabilities": ["tool"]}, "not 'tool'"),
         ({"capabilities": "promts"}, "not 'promts'"),
+        ({"state_key": b"too short"}, "at least 32 bytes"),
+        ({"state_key": b""}, "at least 32 bytes"),
     ],
 )
 def test_a_server_refuses_what_clients_could_make_no_sense_of(

@@ -17,10 +17,11 @@ from msgspec import Struct
 
 from portico.definitions.schema import Schema
 from portico.model.context import Ask, Context
-from portico.model.errors import AskError, InvalidParams, MissingCapability
+from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
+from portico.protocol.eras import declares
 from portico.protocol.methods import TABLE
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ KEY_SIZE = 32
 
 class _ElicitAnswer(Struct):
     action: Literal["accept", "decline", "cancel"]
-    content: dict[str, Any] = {}
+    content: dict[str, Any] | None = None
 
 
 class _SampleAnswer(Struct):
@@ -153,7 +154,7 @@ class Rounds:
         self, key: bytes, clock: Callable[[], float] = time.time, ttl_s: float = ROUND_TTL_S
     ) -> None:
         if len(key) < KEY_SIZE:
-            raise ValueError(f"a state key needs at least {KEY_SIZE} bytes")
+            raise RegistrationError(f"a state key needs at least {KEY_SIZE} bytes")
         self._key = key
         self._clock = clock
         self._ttl_s = ttl_s
@@ -239,7 +240,7 @@ def _answers(ask: Ask, key: str, answer: Any) -> bool:
         raise InvalidParams(f"the answer to {key}: {error}") from None
     if ask.mode != "form" or not isinstance(shaped, _ElicitAnswer) or shaped.action != "accept":
         return True
-    return not Schema(ask.params["requestedSchema"]).problems(shaped.content)
+    return not Schema(ask.params["requestedSchema"]).problems(shaped.content or {})
 
 
 def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
@@ -247,11 +248,9 @@ def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
         raise MissingCapability(ask.capability)
     if ask.mode in ("url", "tools") and version < Version.V2025_11_25:
         raise MissingCapability(ask.capability, {ask.mode: {}})
-    capability = declared.get(ask.capability)
-    if not isinstance(capability, dict):
+    if not declares(declared, ask.capability, ""):
         raise MissingCapability(ask.capability)
-    # `elicitation: {}` of older clients means forms; anything else must be named.
-    if ask.mode and not (ask.mode == "form" and not capability) and ask.mode not in capability:
+    if not declares(declared, ask.capability, ask.mode):
         raise MissingCapability(ask.capability, {ask.mode: {}})
 
 
