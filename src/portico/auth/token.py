@@ -7,6 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from portico.config.paths import make_folder
 from portico.model.errors import PorticoError
 
 FILE_NAME = "token"
@@ -78,7 +79,7 @@ def _create(path: Path) -> None:
 
 def _make_private(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(str(folder))
         status = folder.stat()
         if os.name == "posix" and status.st_mode & _MINE_ONLY:
             folder.chmod(0o700)  # whoever may write here could plant a token of their own

@@ -22,6 +22,7 @@ from portico.catalog.document import (
     written,
 )
 from portico.catalog.facts import Facts
+from portico.config.paths import make_folder
 from portico.state.freed import give_back_memory
 from portico.state.report import report as to_operator
 
@@ -200,7 +201,7 @@ def _longest_s(name: str) -> float:
 
 def make_private(folder: str) -> None:
     """Make the folder if need be, and close it to others; OSError if that is not possible."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folder(folder)
     if os.name == "posix" and os.stat(folder).st_mode & 0o077:
         os.chmod(folder, 0o700)
 

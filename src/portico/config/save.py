@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from portico.config.document import read_bytes
+from portico.config.paths import make_folder
 from portico.config.problems import ConfigError
 
 _TRIES = 20
@@ -22,7 +23,7 @@ def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         with _locked(path, folder):
             for _ in range(_TRIES):
                 old = _current(target)

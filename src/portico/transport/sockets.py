@@ -1,6 +1,7 @@
 """The sockets of running Porticos: one a process, under its number, in a folder of the user's."""
 
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -41,7 +42,7 @@ def listening(folder: str, name: str) -> socket.socket:
 
 
 def connected(asker: socket.socket, folder: str, name: str) -> bool:
-    """False if nobody listens any more; the socket is removed then."""
+    """False if nobody listens any more; the socket is removed then. OSError if it is not ours."""
     try:
         with _short(folder, name) as path:
             asker.connect(path)
@@ -51,6 +52,8 @@ def connected(asker: socket.socket, folder: str, name: str) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, name))
         return False
+    if not is_ours(asker):
+        raise OSError(errno.EPERM, f"{os.path.join(folder, name)} is another user's")
     return True
 
 
@@ -65,7 +68,7 @@ def clear_away(folder: str) -> None:
 
 
 def is_ours(peer: socket.socket) -> bool:
-    """The folder keeps others out; where the kernel says who asks, it is looked at too."""
+    """The folder keeps others out; where the kernel says who it is, that is looked at too."""
     option: int | None = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
