@@ -189,6 +189,13 @@ async def test_completing_what_does_not_exist_is_invalid_params(server: Server) 
     assert (await error(server, modern("completion/complete", {})))["code"] == -32602
 
 
+async def test_what_only_a_tool_may_return_is_not_taken_for_the_data_of_a_resource() -> None:
+    server = Server("t")
+    server.resource("note://picture")(lambda: Image(data=b"1234"))
+    answer = await error(server, request("resources/read", {"uri": "note://picture"}))
+    assert "it returned a Image; return text, bytes, Contents" in answer["message"]
+
+
 async def test_a_list_with_contents_in_it_is_several_and_any_other_is_data() -> None:
     server = Server("t")
 

@@ -185,5 +185,10 @@ def _contents(item: Any, uri: str, mime_type: str) -> dict[str, Any]:
         return Contents(item).entry(uri, mime_type or "text/plain")
     if isinstance(item, bytes | bytearray):
         return Contents(bytes(item)).entry(uri, mime_type or "application/octet-stream")
+    if _is_content(item):
+        raise WrongReturn(
+            f"it returned a {type(item).__name__}; return text, bytes, Contents, a list with those, "
+            "or data with a JSON form"
+        )
     text = msgspec.json.encode(_plain(item)).decode()
     return Contents(text).entry(uri, mime_type or "application/json")
