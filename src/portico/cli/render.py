@@ -169,6 +169,11 @@ class Ticker:
             self._shown = False
 
 
+def blame(server: str, why: str) -> str:
+    """Whose failure it is, and why; many errors of servers begin with their names."""
+    return why if why.startswith(f"{server} ") else f"{server}: {why}"
+
+
 def first_line(text: Any) -> str:
     """The first line of a description that has anything in it."""
     lines = text.strip().splitlines() if isinstance(text, str) else []

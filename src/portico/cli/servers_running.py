@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.cli.render import Screen, counted
+from portico.cli.render import Screen, blame, counted
 from portico.cli.running import all_told, nothing
 from portico.cli.target import open_client, run
 from portico.config.paths import config_file, state_folder
@@ -214,9 +214,7 @@ def _report(rows: list[Running], as_json: bool) -> int:
                 screen.say(_line(one, width))
     failed = [one for one in rows if not one.told["ok"]]
     for one in failed:
-        why = str(one.told.get("error"))
-        # Many errors of servers begin with their names.
-        said = why if why.startswith(f"{one.called} ") else f"{one.called}: {why}"
+        said = blame(one.called, str(one.told.get("error")))
         Screen(sys.stderr).say(f"portico: {said}")
     return 1 if failed else 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.render import Screen, counted
+from portico.cli.render import Screen, blame, counted
 from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, nearest, word
@@ -106,10 +106,7 @@ def _limits(server: Server, within_s: float | None) -> "Limits":
 
 def _say(told: dict[str, Any]) -> None:
     if not told["ok"]:
-        name, why = told["server"], told["error"]
-        # Many errors of servers begin with their names.
-        said = why if why.startswith(f"{name} ") else f"{name}: {why}"
-        Screen(sys.stderr).say(f"portico: {said}")
+        Screen(sys.stderr).say(f"portico: {blame(told['server'], told['error'])}")
         return
     info = told["info"]
     is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
