@@ -187,7 +187,7 @@ def _contents(item: Any, uri: str, mime_type: str) -> dict[str, Any]:
         return Contents(bytes(item)).entry(uri, mime_type or "application/octet-stream")
     if _is_content(item):
         raise WrongReturn(
-            f"it returned a {type(item).__name__}; return text, bytes, Contents, a list with those, "
+            f"it returned a {type(item).__name__}; return text, bytes, Contents, a list of those, "
             "or data with a JSON form"
         )
     text = msgspec.json.encode(_plain(item)).decode()
