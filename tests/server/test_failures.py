@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from portico import Context, MissingCapability, Request, Response, Server, ToolResult, Version
+from portico import (
+    Context,
+    InvalidParams,
+    MissingCapability,
+    Request,
+    Response,
+    Server,
+    ToolError,
+    ToolResult,
+    Version,
+)
 from portico.model.message import NOTHING
 from portico.model.session import Session
 from portico.model.types import Handler
@@ -65,6 +75,37 @@ async def test_a_handler_that_waits_for_what_was_cancelled_elsewhere_is_answered
         return "never"
 
     assert (await call(server, "impatient", {}))["isError"]
+
+
+async def failing(*errors: Exception) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as group:
+        for error in errors:
+            group.create_task(fail(error))
+
+
+async def test_what_fails_in_a_task_group_is_told_as_if_there_were_none() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def find(kind: str) -> str:
+        if kind == "said":
+            await failing(ToolError("there is no such city"), ToolError("nor that one"))
+        elif kind == "params":
+            await failing(InvalidParams("no such kind"))
+        else:
+            await failing(ToolError("there is no such city"), OSError("the disk is full"))
+        return "found"
+
+    said = await call(server, "find", {"kind": "said"})
+    assert said["content"][0]["text"] == "there is no such city"
+    mixed = await call(server, "find", {"kind": "mixed"})
+    words = "find failed: there is no such city; the disk is full"
+    assert mixed["content"][0]["text"] == words
+    params = {"name": "find", "arguments": {"kind": "params"}}
+    assert (await error(server, modern("tools/call", params)))["message"] == "no such kind"
 
 
 async def test_a_call_that_is_cancelled_stays_cancelled_and_can_be_told() -> None:

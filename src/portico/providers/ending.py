@@ -1,6 +1,10 @@
-"""Tells the end of a call from an exception that only looks like one."""
+"""Tells the end of a call from an exception that only looks like one, and what a group of them
+means."""
 
 import asyncio
+from collections.abc import Iterator
+
+from portico.model.errors import PorticoError
 
 
 def ends_call(error: BaseException) -> bool:
@@ -13,3 +17,18 @@ def ends_call(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
     return isinstance(error, GeneratorExit)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, as they follow each other; one that is no group is its own."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for inner in error.exceptions:
+        yield from leaves(inner)
+
+
+def meant_in(group: BaseExceptionGroup) -> PorticoError | None:
+    """What a handler said through a task group: the first, if all in it is meant for the asker."""
+    said = [error for error in leaves(group) if isinstance(error, PorticoError)]
+    return said[0] if len(said) == sum(1 for _ in leaves(group)) else None

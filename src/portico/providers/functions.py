@@ -25,6 +25,7 @@ from portico.protocol.codec import encode
 from portico.protocol.core import EMPTY_RESULT, decode_params
 from portico.protocol.results import error_result, identified
 from portico.providers.completions import Completer, completion_result
+from portico.providers.ending import leaves
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
@@ -337,8 +338,10 @@ class FunctionProvider:
             raise McpError(f"the answer has no JSON form: {error}") from None
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """What an exception says, if it can be said at all: its author may be careless too."""
+    if isinstance(error, ExceptionGroup):
+        return "; ".join(map(_words, leaves(error)))
     try:
         words = str(error)
     except Exception:  # noqa: BLE001  (see above)

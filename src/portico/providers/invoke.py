@@ -9,7 +9,7 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
-from portico.providers.ending import ends_call
+from portico.providers.ending import ends_call, meant_in
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 
@@ -34,6 +34,8 @@ class Invocation:
         """Call it: on the loop if it is async, in a thread if it is not."""
         try:
             return await (self._on_loop if self.is_async else self._in_thread)(arguments, context)
+        except ExceptionGroup as group:
+            raise meant_in(group) or group from None
         except (Exception, Suspended):
             raise
         except BaseException as error:

@@ -23,6 +23,7 @@ from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares
 from portico.protocol.methods import TABLE
+from portico.providers.ending import leaves
 
 if TYPE_CHECKING:
     from portico.protocol.seal import Seal
@@ -79,13 +80,8 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     if rounds is None or failures is not None:
         return None
     asks: dict[str, Ask] = {}
-    waiting: list[BaseException] = [rounds]
-    while waiting:
-        error = waiting.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            waiting.extend(error.exceptions)
-        elif isinstance(error, Suspended):
-            asks.update(error.asks)
+    for error in leaves(rounds):
+        asks |= error.asks if isinstance(error, Suspended) else {}
     return Suspended(asks)
 
 
