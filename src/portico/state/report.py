@@ -6,7 +6,16 @@ from portico.state.stderr import STDERR
 
 def report(words: str) -> None:
     """Tell the operator."""
-    STDERR.say(f"portico: {words}")
+    # Some of the words may be a server's, and a terminal would obey them.
+    lines = "\n".join(map(printable, words.split("\n")))
+    STDERR.say(f"portico: {lines}")
+
+
+def printable(line: str) -> str:
+    """A line with all that is not to be seen written out."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in line)
 
 
 def failed(request: Request, error: BaseException) -> None:

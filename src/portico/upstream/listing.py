@@ -11,6 +11,7 @@ from portico.definitions.headers import header_params
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.offer import HeaderParam
 from portico.protocol.methods import TABLE
+from portico.upstream.servererror import told
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -102,7 +103,7 @@ async def list_all(client: "Client", kind: str) -> Listing:
     try:
         pages = await all_pages(ask, client.name, wanted)
     except McpError as error:
-        why = f"does not answer {wanted.method}: {error.message} (code {error.code})"
+        why = f"does not answer {wanted.method}: {told(error)} (code {error.code})"
         raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
     listing.pages, listing.size = pages.count, pages.size
     for raw in pages.items:

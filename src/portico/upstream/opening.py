@@ -20,7 +20,7 @@ from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, V
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, Notice, Serve
 from portico.upstream.mirror import mirrored_headers
-from portico.upstream.servererror import HttpError
+from portico.upstream.servererror import HttpError, told
 from portico.upstream.wire import Address, Wire
 
 LEGACY_FIRST = "legacy-first"
@@ -70,7 +70,7 @@ async def open_conversation(address: Address, hello: Hello) -> tuple[Exchange, I
         return await _Opening(address, hello).open()
     except McpError as error:
         raise TargetError(
-            f"{address.name} refused the conversation: {error.message} ({error.code})",
+            f"{address.name} refused the conversation: {told(error)} ({error.code})",
             kind="refused",
             server=address.name,
         ) from None

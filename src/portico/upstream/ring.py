@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from portico.state.report import printable
+
 _SHORTEST_SECRET = 6
 _NAMED = re.compile(
     r"""((?:token|secret|passw(?:or)?d|passphrase|api_?-?key|access_?-?key|private_?-?key)"""
@@ -59,7 +61,7 @@ class Ring:
         if cut and self._secrets:
             text = text[len(self._secrets[0]) :]  # it may begin within a secret
         said = [line.rstrip() for line in text.splitlines() if line.strip()][-_FARTHEST:]
-        return "\n".join(_printable(line)[:width] for line in _telling(said, lines))
+        return "\n".join(printable(line)[:width] for line in _telling(said, lines))
 
 
 def _telling(said: list[str], most: int) -> list[str]:
@@ -69,7 +71,3 @@ def _telling(said: list[str], most: int) -> list[str]:
         return end
     reasons = [line for line in said[:-most] if _REASON.match(line)]
     return [reasons[-1], "...", *said[2 - most :]] if reasons else end
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in line)

@@ -5,10 +5,13 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.protocol.codec import Envelope, Malformed, encode, read_message
+from portico.state.report import printable
 from portico.upstream.wire import Failure
 
 _CLOSED_DOORS = (401, 403)
 """Statuses that speak for themselves, whatever the body adds."""
+
+_MOST_TOLD = 500
 
 
 class ServerError(McpError):
@@ -48,6 +51,12 @@ def error_of(raw: bytes) -> ServerError:
     known = ServerError(error.message or "an error without a message", error.code, data)
     known.raw = raw
     return known
+
+
+def told(error: McpError) -> str:
+    """What an error says, as a part of a line of ours."""
+    words = " ".join(error.message.split())
+    return printable(words if len(words) <= _MOST_TOLD else f"{words[:_MOST_TOLD]}...")
 
 
 def error_in(failure: Failure) -> HttpError | None:

@@ -1,0 +1,36 @@
+"""What a server says is quoted to the operator, and nothing of it is obeyed or taken for ours."""
+
+import json
+import sys
+from pathlib import Path
+
+from tests.serve.gateway import Pipes, command, written
+
+WORDS = "no\x1b]0;owned\x07\x1b[31m\u202e\u200b\r\nportico: all is well\x00\x9b2J\u2028"
+_REFUSES = """
+import json, sys
+error = {"code": -32000, "message": json.loads(sys.argv[1]) + "z" * 1_000_000}
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "error": error}), flush=True)
+"""
+
+
+def test_a_refusal_is_one_short_line_that_no_terminal_obeys(tmp_path: Path) -> None:
+    refusing = [sys.executable, "-c", _REFUSES, json.dumps(WORDS)]
+    config = written(tmp_path / "p.toml", {"rude": command(refusing)})
+    with Pipes(tmp_path / "home", config) as pipes:
+        pipes.initialize()
+        pipes.ask("tools/call", {"name": "refresh_tools", "arguments": {"server": "rude"}})
+        status = pipes.ask("tools/call", {"name": "gateway_status", "arguments": {}})
+        told = pipes.stderr()
+
+    lines = told.splitlines()
+    assert lines
+    for line in lines:
+        assert line.startswith("portico: rude refused the conversation: no\\x1b]0;owned\\x07")
+        assert "\\x202e\\x200b portico: all is well\\x00\\x9b2J zzz" in line
+        assert line.isprintable()
+        assert len(line) < 1000
+    assert "rude refused" in json.dumps(status)
+    assert len(json.dumps(status)) < 10_000
