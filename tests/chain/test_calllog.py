@@ -77,6 +77,12 @@ async def test_a_call_is_a_line_that_says_who_what_and_how_but_no_value(tmp_path
         (call(name="t"), Response(id=b"1", error=b"{}", code=-32602), "error -32602", "t"),
         (call("prompts/get", name="p"), OK, "ok", "p"),
         (call("resources/read", uri="db://t?key=s3cret"), OK, "ok", "db://t?..."),
+        (call("resources/read", uri="db://me:s3@cret@t/x"), OK, "ok", "db://***@t/x"),
+        (call("resources/read", uri="db://t/x#s3cret"), OK, "ok", "db://t/x#..."),
+        (
+            call("resources/read", uri="portico://a/db%3A%2F%2Fme%3As3cret%40t%2Fx%3Fkey"),
+            *(OK, "ok", "portico://a/db%3A%2F%2F***%40t%2Fx%3F..."),
+        ),
         (call("completion/complete"), OK, "ok", ""),
     ],
 )

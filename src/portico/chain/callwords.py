@@ -1,5 +1,6 @@
 """What a log may say of a call: who, what and how it went, and never a value."""
 
+import re
 import time
 from functools import cache, lru_cache
 from typing import Any
@@ -12,11 +13,15 @@ from portico.model.session import Session
 
 OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
 MOST_WORD = 200
+_MOST_URI = 10 * MOST_WORD
 _MOST_KEYS = 20
 _MOST_KEY = 40
 _MOST_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
 _IS_ERROR = b'"isError"'
+# As they are, and escaped: so one URI stands in another, as those of ours do.
+_USER = re.compile(r"(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)", re.I)
+_REST = re.compile(r"(\?|#|%3F|%23).*", re.I | re.S)
 
 
 class _Result(Struct):
@@ -92,8 +97,7 @@ def client(meta: Meta, session: Session | None) -> str:
 
 def plain(uri: str) -> str:
     """A URI without what may be secret in it."""
-    path, mark, _ = uri.partition("?")
-    return f"{path}?..." if mark else path
+    return _REST.sub(r"\1...", _USER.sub("***", uri[:_MOST_URI]))
 
 
 def arguments(params: bytes, within: bool = False) -> str:
