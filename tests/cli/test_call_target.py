@@ -119,6 +119,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
     [
         ("",),
         ("unfinished 'quote",),
+        ("unfinished 'quote.py",),
         ("http://x/mcp", "--env", "A=b"),
         ("server", "--token", "t"),
         ("server", "--header", "A: b"),

@@ -174,6 +174,21 @@ def test_nothing_to_search_for_is_wrong_usage(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["search", "x", "--limit", "51"], "'51' is no number from 1 to 50"),
+        (["search", "x", "--limit", "9" * 5000], "' is no number from 1 to 50"),
+        (["logs", "-n", "9" * 5000], "' is no number of lines"),
+    ],
+)
+def test_a_number_that_is_too_large_is_wrong_usage(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (["http://127.0.0.1:1/mcp"], "which TOOL of http://127.0.0.1:1/mcp?"),
         (["python"], "which TOOL of python?"),
         (["server.py", '{"a": 1}'], "which TOOL of server.py?"),

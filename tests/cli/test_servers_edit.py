@@ -142,6 +142,8 @@ def test_what_cannot_be_done_is_one_and_says_why(
     assert "try a_b" in capsys.readouterr().err
     assert main(["servers", "add", "a", "--", "  "]) == 1
     assert "servers.a.command: it is empty" in capsys.readouterr().err
+    assert main(["servers", "add", "a", "https://"]) == 1
+    assert "servers.a.url: it is no http:// or https:// URL" in capsys.readouterr().err
     assert not config.exists()
     assert main(["servers", "add", "a", "--", "x"]) == 0
     config.write_text(config.read_text() + '[groups.g]\nservers = ["a"]\n')

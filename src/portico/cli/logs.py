@@ -20,6 +20,8 @@ from portico.model.errors import PorticoError
 
 _OURS = "portico"
 _WIDTH = 12
+_LONGEST = 9
+"""Digits of a number of lines."""
 
 
 def main(argv: list[str]) -> int:
@@ -144,8 +146,8 @@ def _path(given: str | None) -> str:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines")
+    if not text.isdecimal() or len(text) > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of lines")
     return int(text)
 
 

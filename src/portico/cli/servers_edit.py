@@ -14,6 +14,7 @@ from portico.config.entry import read_server
 from portico.config.expand import Sources
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
+from portico.config.values import check_url
 
 
 def main(options: argparse.Namespace) -> int:
@@ -82,5 +83,7 @@ def _check(path: str, name: str, entry: dict[str, Any]) -> None:
     report = Report()
     sources = Sources({}, os.path.dirname(os.path.abspath(path)))
     read_server(report, ("servers", name), name, entry, sources, False, of_client=False)
+    if "${" not in entry.get("url", "${"):
+        check_url(report, ("servers", name, "url"), entry["url"])
     if report.problems:
         raise ConfigError(*map(str, report.problems))

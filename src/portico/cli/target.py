@@ -70,10 +70,10 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         parser.error("--header and --token are for URLs; a command takes --env")
     from portico.upstream.child import Command
 
-    argv = _component(target)
-    if argv is not None:
-        return Command(tuple(argv), title=target, env=dict(options.env))
     try:
+        argv = _component(target)
+        if argv is not None:
+            return Command(tuple(argv), title=target, env=dict(options.env))
         argv = shlex.split(target)
     except ValueError as error:
         parser.error(f"TARGET cannot be split into a command and its arguments: {error}")
