@@ -20,8 +20,8 @@ _MOST_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
 _IS_ERROR = b'"isError"'
 # As they are, and escaped: so one URI stands in another, as those of ours do.
-_USER = re.compile(r"(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)", re.I)
-_REST = re.compile(r"(\?|#|%3F|%23).*", re.I | re.S)
+_USER = re.compile(r"(?i)(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)")
+_REST = re.compile(r"(?is)(\?|#|%3F|%23).*")
 
 
 class _Result(Struct):
