@@ -62,6 +62,9 @@ class Server(Registration):
         """
         declared = _declared(capabilities)
         _check_paging(page_size, ttl_ms, cache_scope)
+        if call_timeout_s is not None and not call_timeout_s > 0:
+            why = f"call_timeout_s must be more than 0, not {call_timeout_s}"
+            raise RegistrationError(f"{why}; None is for as long as it takes")
         more = {"title": title, "description": description, "websiteUrl": website}
         shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
         if icons:

@@ -485,6 +485,15 @@ def test_what_is_bound_by_name_is_neither_shown_nor_taken() -> None:
     assert bound(*args, **kwargs) == "xa secret"
 
 
+def test_what_cannot_be_sent_is_named_with_its_function() -> None:
+    def tool() -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"tool\(\): _meta: has no JSON form"):
+        derive_tool(tool, meta={"x": object()})
+    with pytest.raises(DefinitionError, match=r"tool\(\): outputSchema: has no JSON form"):
+        derive_tool(tool, output_schema={"type": "object", "default": object()})
+
+
 def test_a_method_without_its_object_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"Quiet.tell\(\): parameter self: .* of an object"):
         derive_tool(Quiet.tell)

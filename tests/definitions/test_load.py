@@ -271,6 +271,10 @@ def inputs(**properties: Any) -> dict[str, Any]:
         ({"Name": "t"}, 'tool 1: name: is missing; "Name" is not known'),
         (tool(**{"x-y": object()}), "x-y: has no JSON form"),
         (tool(description="\ud800"), "description: has no JSON form"),
+        (
+            tool(inputSchema={"type": "object", "default": {1, object()}}),
+            "inputSchema: has no JSON",
+        ),
         (tool(title=1), "title: must be a string, not 1"),
         (tool(description=None), "description: must be a string, not null"),
         (tool(inputSchema=True), "inputSchema: must be an object, not true"),

@@ -482,6 +482,8 @@ def test_a_name_where_a_function_belongs_is_pointed_out() -> None:
         ({"capabilities": "promts"}, "not 'promts'"),
         ({"state_key": b"too short"}, "at least 32 bytes"),
         ({"state_key": b""}, "at least 32 bytes"),
+        ({"call_timeout_s": 0}, "call_timeout_s must be more than 0, not 0"),
+        ({"call_timeout_s": float("nan")}, "call_timeout_s must be more than 0"),
     ],
 )
 def test_a_server_refuses_what_clients_could_make_no_sense_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
 from portico.definitions.errors import DefinitionError
+from portico.definitions.load import check_json
 from portico.definitions.templates import UriTemplate
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def _output(
 
 def _check(kind: Kind, definition: dict[str, Any], signature: "Signature") -> None:
     try:
+        check_json(definition)
         kind.check(definition)
     except DefinitionError as error:
         raise error.inside(source=signature.label) from None

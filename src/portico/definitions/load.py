@@ -137,9 +137,9 @@ def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
     for number, entry in enumerate(entries, 1):
         try:
             definition = _plain(entry)
-            kind.check(definition)
             if not name:
-                _check_json(definition)  # what was read from a file is JSON already
+                check_json(definition)  # what was read from a file is JSON already
+            kind.check(definition)
             if definition[kind.key] in checked:
                 first = list(checked).index(definition[kind.key]) + 1
                 why = f"{shown(definition[kind.key])} is already {kind.noun} {first}"
@@ -166,7 +166,8 @@ def _plain(entry: Any) -> dict[str, Any]:
     return plain
 
 
-def _check_json(definition: dict[str, Any]) -> None:
+def check_json(definition: Mapping[str, Any]) -> None:
+    """Raise DefinitionError, naming the field, for what cannot be sent."""
     for field, value in definition.items():
         try:
             msgspec.json.encode(value)
