@@ -167,6 +167,9 @@ def test_progress_stays_within_a_line_of_a_narrow_terminal(monkeypatch: pytest.M
     terminal = Terminal()
     Ticker(Screen(terminal)).show({"progress": 1, "message": "a long way to go " * 9})
     assert terminal.getvalue() == "\r\x1b[2Kprogress 1 a long way to go a"
+    wide = Terminal()
+    Ticker(Screen(wide)).show({"progress": 1, "message": "長い" * 20})
+    assert wide.getvalue() == "\r\x1b[2Kprogress 1 長い長い長い長い長"
 
 
 def test_progress_is_lines_on_a_terminal_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:

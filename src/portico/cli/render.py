@@ -157,7 +157,7 @@ class Ticker:
             self._screen.say(text)
             return
         width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be taken back
-        line = clean(text).replace("\n", " ")[:width]
+        line = _cut(clean(text).replace("\n", " "), width)
         self._screen.stream.write(f"\r\x1b[2K{line}")
         self._screen.stream.flush()
         self._shown = True
@@ -167,6 +167,16 @@ class Ticker:
         if self._shown:
             self._screen.stream.write("\r\x1b[2K")
             self._shown = False
+
+
+def _cut(text: str, width: int) -> str:
+    """As much of a text as fits; some letters are two wide."""
+    taken = 0
+    for at, letter in enumerate(text):
+        taken += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        if taken > width:
+            return text[:at]
+    return text
 
 
 def blame(server: str, why: str) -> str:
