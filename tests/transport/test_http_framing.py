@@ -1,4 +1,4 @@
-"""What stands around a request must not open the door: trailers, and hosts in the target."""
+"""What stands around a request is not part of it: trailers, hosts in the target, upgrades."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import pytest
 from portico import Server
 from portico.transport.limits import Limits
 from tests.support.messages import modern
-from tests.support.web import WAIT_S, mirrored, serving
+from tests.support.web import WAIT_S, mirrored, post_bytes, serving
 
 HELLO = modern("server/discover")
 TOKEN = "a-token-of-many-letters"
@@ -98,3 +98,34 @@ async def test_a_target_that_names_a_host_is_held_against_that_host(
         answer = await site.raw(chunked(target, host, **CLOSE) + b"\r\n")
 
     assert answer.split(b" ", 2)[1] == status
+
+
+@pytest.mark.parametrize("sort", ["h2c", "websocket"])
+async def test_the_body_of_an_upgrade_is_never_another_request(sort: str) -> None:
+    another = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    head = (
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n"
+        f"upgrade: {sort}\r\ncontent-length: {len(another)}\r\n\r\n"
+    )
+    async with serving(Server("x").asgi()) as site:
+        reader, writer = await site.connect()
+        writer.write(head.encode())
+        first = await asyncio.wait_for(reader.readline(), WAIT_S)
+        writer.write(another + post_bytes(HELLO, mirrored(HELLO), close=True))
+        try:
+            rest = await asyncio.wait_for(reader.read(), WAIT_S)
+        except ConnectionError:
+            rest = b""  # it was closed before all of this was written
+        writer.close()
+
+    assert first.startswith(b"HTTP/1.1 400")
+    assert b"HTTP/1.1" not in rest
+
+
+async def test_an_upgrade_without_a_body_is_ignored() -> None:
+    async with serving(Server("x").asgi()) as site:
+        headers = {"connection": "upgrade, http2-settings", "upgrade": "h2c"}
+        answer = await site.client.get(site.url + "/healthz", headers=headers)
+        after = await site.client.get(site.url + "/healthz")
+
+    assert (answer.status_code, after.status_code) == (200, 200)

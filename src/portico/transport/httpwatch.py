@@ -18,6 +18,8 @@ _TOO_LONG = (
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
+_BODIED = (b"content-length", b"transfer-encoding")
+
 
 class Stage(Enum):
     """What is expected of the client."""
@@ -79,6 +81,9 @@ class WatchedHttp(HttpToolsProtocol):
         """The app may have it, with these headers and no others."""
         if not self.url.startswith(b"/"):
             self._take_host_of_target()
+        if self.parser.should_upgrade() and any(name in _BODIED for name, _ in self.headers):
+            # The parser would take the body for another request; from here, it is a bad one.
+            raise ValueError("a body after an Upgrade")
         super().on_headers_complete()
         # What comes after a body must open no door (RFC 9110, 6.5.1): the app has the other list.
         self.headers = []
