@@ -240,6 +240,26 @@ async def test_an_answer_that_does_not_fill_in_the_form_is_asked_for_again(serve
     assert again["resultType"] == "input_required"
 
 
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_form_that_is_none_is_not_put_to_a_person(era: str) -> None:
+    server = Server("t")
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        wrong = {"type": "object", "properties": {"n": {"type": "integr"}}}
+        return (await context.elicit("How many?", wrong)).action
+
+    client = Client({"elicitation/create": ANA})
+    if era == "modern":
+        answer = await result(server, modern("tools/call", {"name": "ask"}, ABLE))
+    else:
+        context = legacy(client, ABLE, Version.V2025_11_25)
+        answer = await result(server, request("tools/call", {"name": "ask"}), context)
+    words = 'the form: properties.n.type: "integr" is not a JSON Schema type'
+    assert words in answer["content"][0]["text"]
+    assert client.asked == []
+
+
 async def test_a_client_is_never_asked_for_what_it_did_not_declare(server: Server) -> None:
     refused = await error(server, modern("tools/call", {"name": "greet"}, {"sampling": {}}))
     assert refused["code"] == -32021

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from portico.definitions.schema import Schema
+from portico.definitions.schema import Schema, structural_check
 from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
@@ -98,7 +98,7 @@ class Direct:
             return {}
         peer = self._context.peer
         for ask in asks.values():
-            _require(ask, self._context.client_capabilities, self._version)
+            _check(ask, self._context.client_capabilities, self._version)
             if peer is None:
                 raise MissingCapability(ask.capability)
         assert peer is not None
@@ -136,7 +136,7 @@ class Replay:
             if key in self._given and _answers(ask, key, self._given[key]):
                 self.answers[key] = self._given[key]
                 continue
-            _require(ask, self._context.client_capabilities, Version.V2026_07_28)
+            _check(ask, self._context.client_capabilities, Version.V2026_07_28)
             missing[key] = ask
         if missing:
             raise Suspended(missing)
@@ -239,7 +239,8 @@ def _answers(ask: Ask, key: str, answer: Any) -> bool:
     return not Schema(ask.params["requestedSchema"]).problems(shaped.content or {})
 
 
-def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
+def _check(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
+    """Raise if it cannot be asked: the client cannot be, or the form is none."""
     if ask.capability == "elicitation" and version < Version.V2025_06_18:
         raise MissingCapability(ask.capability)
     if ask.mode in ("url", "tools") and version < Version.V2025_11_25:
@@ -248,6 +249,8 @@ def _require(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
         raise MissingCapability(ask.capability)
     if not declares(declared, ask.capability, ask.mode):
         raise MissingCapability(ask.capability, {ask.mode: {}})
+    if ask.mode == "form":
+        structural_check(ask.params["requestedSchema"], where="the form")
 
 
 def _legacy_params(ask: Ask) -> dict[str, Any]:
