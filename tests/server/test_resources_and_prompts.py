@@ -189,6 +189,14 @@ async def test_completing_what_does_not_exist_is_invalid_params(server: Server) 
     assert (await error(server, modern("completion/complete", {})))["code"] == -32602
 
 
+async def test_a_prompt_has_no_roles_but_those_of_the_protocol() -> None:
+    server = Server("t")
+    system: Any = "system"
+    server.prompt(lambda: Message("Be brief.", role=system), name="brief")
+    answer = await error(server, request("prompts/get", {"name": "brief"}))
+    assert "a message of the role 'system'; write user or assistant" in answer["message"]
+
+
 async def test_what_only_a_tool_may_return_is_not_taken_for_the_data_of_a_resource() -> None:
     server = Server("t")
     server.resource("note://picture")(lambda: Image(data=b"1234"))

@@ -11,6 +11,7 @@ from portico.model.content import Content, Contents, Message, Text, ToolResult
 from portico.model.version import Version
 
 _SCALARS = (bool, int, float)
+_ROLES = ("user", "assistant")
 
 
 class WrongReturn(TypeError):
@@ -170,6 +171,9 @@ def _message(item: Any, version: Version) -> dict[str, Any]:
             f"it returned a {type(item).__name__}; return text, a Message, a content block, "
             "or a list of those"
         )
+    if message.role not in _ROLES:
+        said = f"it returned a message of the role {message.role!r}"
+        raise WrongReturn(f"{said}; write {' or '.join(_ROLES)}")
     return {"role": message.role, "content": block_for(content, version)}
 
 
