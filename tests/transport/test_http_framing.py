@@ -129,3 +129,31 @@ async def test_an_upgrade_without_a_body_is_ignored() -> None:
         after = await site.client.get(site.url + "/healthz")
 
     assert (answer.status_code, after.status_code) == (200, 200)
+
+
+async def test_a_client_that_leaves_requests_behind_is_no_error_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("x")
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        """Wait for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    call = modern("tools/call", {"name": "wait", "arguments": {}})
+    async with serving(server.asgi()) as site:
+        _, writer = await site.connect()
+        writer.write(post_bytes(call, mirrored(call)) + post_bytes(HELLO, mirrored(HELLO)) * 2)
+        await asyncio.wait_for(began.wait(), WAIT_S)
+        writer.close()
+        await asyncio.wait_for(ended.wait(), WAIT_S)
+        after = await site.modern(HELLO)
+
+    assert after.status_code == 200
+    assert [record.getMessage() for record in caplog.records] == []

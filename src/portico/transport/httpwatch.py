@@ -50,6 +50,7 @@ class WatchedHttp(HttpToolsProtocol):
         """What to call when the client has left."""
         self._seen = 0
         self._head_size = 0
+        self._earlier: list[RequestResponseCycle] = []  # not yet answered when the next one came
         self._chunked = False
         self._fed = False  # has anything of a body come since we looked?
         self._timer: asyncio.TimerHandle | None = None
@@ -65,6 +66,9 @@ class WatchedHttp(HttpToolsProtocol):
         for timer in (self._timer, self._stall):
             if timer is not None:
                 timer.cancel()
+        for cycle in self._earlier:
+            cycle.disconnected = True  # uvicorn tells only the latest, and blames the others
+            cycle.message_event.set()
         super().connection_lost(exc)
         for tell in tuple(self.gone):
             tell()
@@ -84,7 +88,12 @@ class WatchedHttp(HttpToolsProtocol):
         if self.parser.should_upgrade() and any(name in _BODIED for name, _ in self.headers):
             # The parser would take the body for another request; from here, it is a bad one.
             raise ValueError("a body after an Upgrade")
+        before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
+        if before is None or before.response_complete:
+            self._earlier.clear()
+        else:
+            self._earlier.append(before)
         # What comes after a body must open no door (RFC 9110, 6.5.1): the app has the other list.
         self.headers = []
 
