@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from portico.transport.control import ask, names
 from tests.rigs.running import shelf
 from tests.serve.gateway import Pipes, command, written
 from tests.support.running import WAIT_S
+from tests.wrap.faults import until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 
@@ -55,6 +57,21 @@ def test_nothing_it_makes_is_open_to_others_though_the_umask_says_so(
     modes |= {str(path.relative_to(tmp_path)): path.lstat().st_mode for path in made}
     assert len(modes) > 12
     assert {name: oct(mode) for name, mode in modes.items() if stat.S_IMODE(mode) & 0o077} == {}
+
+
+@pytest.mark.parametrize("server", [["shelf"], {"shelf": 1}, 1, "nobody"])
+def test_its_user_who_asks_for_nonsense_is_told_so(
+    tmp_path: Path, config: Path, server: object
+) -> None:
+    with Pipes(tmp_path / "home", config) as pipes:
+        pipes.initialize()
+        folder = tmp_path / "home" / "state" / "control"
+        assert until(lambda: names(str(folder)))
+        (name,) = names(str(folder))
+        answer = ask(str(folder), name, "refresh", WAIT_S, server=server)
+
+    assert answer == {"ok": False, "error": f"there is no server {server!r} here"}
+    assert "Traceback" not in pipes.stderr()
 
 
 _LISTENS = """

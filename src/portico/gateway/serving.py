@@ -197,7 +197,7 @@ class Served:
     async def _refresh(self, order: Mapping[str, Any]) -> dict[str, Any]:
         house = self.house
         server = order.get("server")
-        if server is not None and server not in house.members:
+        if server is not None and server not in list(house.members):
             raise PorticoError(f"there is no server {server!r} here")
         await house.refresh(list(house.members) if server is None else [server])
         return await self._status(order)
