@@ -5,6 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, cast
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -19,6 +20,7 @@ _TOO_LONG = (
 )
 
 _BODIED = (b"content-length", b"transfer-encoding")
+_OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Stage(Enum):
@@ -51,6 +53,7 @@ class WatchedHttp(HttpToolsProtocol):
         self._seen = 0
         self._head_size = 0
         self._earlier: list[RequestResponseCycle] = []  # not yet answered when the next one came
+        self._instead = b""  # the head of a request as it would be without its wish for an upgrade
         self._chunked = False
         self._fed = False  # has anything of a body come since we looked?
         self._timer: asyncio.TimerHandle | None = None
@@ -73,6 +76,20 @@ class WatchedHttp(HttpToolsProtocol):
         for tell in tuple(self.gone):
             tell()
 
+    def data_received(self, data: bytes) -> None:
+        """Parse; who wishes for another protocol is answered in this one (RFC 9110, 7.8)."""
+        self._unset_keepalive_if_required()
+        try:
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    data = b""
+                except HttpParserUpgrade as wish:
+                    data = self._instead + data[wish.args[0] :]
+                    self._instead = b""
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self.stage = Stage.HEAD
@@ -83,11 +100,12 @@ class WatchedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The app may have it, with these headers and no others."""
+        if self.parser.should_upgrade() and any(name in _BODIED for name, _ in self.headers):
+            # The parser would take its body for another request.
+            self._instead = self._without_upgrade()
+            return
         if not self.url.startswith(b"/"):
             self._take_host_of_target()
-        if self.parser.should_upgrade() and any(name in _BODIED for name, _ in self.headers):
-            # The parser would take the body for another request; from here, it is a bad one.
-            raise ValueError("a body after an Upgrade")
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         if before is None or before.response_complete:
@@ -105,6 +123,11 @@ class WatchedHttp(HttpToolsProtocol):
         """A piece of a body."""
         self._fed = True
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here, unless it has to be read again."""
+        if not self._instead:
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""
@@ -174,6 +197,18 @@ class WatchedHttp(HttpToolsProtocol):
             self._refuse(response)
         else:
             self.transport.close()
+
+    def _without_upgrade(self) -> bytes:
+        """The head of a request as it would be without its wish; Java's client has one, for h2c."""
+        parser = self.parser
+        version = parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in _OF_UPGRADES]
+        if not parser.should_keep_alive():
+            lines.append(b"connection: close")
+        if any(b"\r" in line or b"\n" in line for line in lines):
+            raise ValueError("a header of several lines")
+        return b"\r\n".join((*lines, b"", b""))
 
     def _take_host_of_target(self) -> None:
         """Have a whole URL say which host is meant, not the Host header (RFC 9112, 3.2.2)."""
