@@ -15,7 +15,7 @@ def printable(line: str) -> str:
     """A line with all that is not to be seen written out."""
     if line.isprintable():
         return line
-    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in line)
+    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in line)
 
 
 def failed(request: Request, error: BaseException) -> None:
