@@ -29,7 +29,7 @@ def test_a_refusal_is_one_short_line_that_no_terminal_obeys(tmp_path: Path) -> N
     assert lines
     for line in lines:
         assert line.startswith("portico: rude refused the conversation: no\\x1b]0;owned\\x07")
-        assert "\\x202e\\x200b portico: all is well\\x00\\x9b2J zzz" in line
+        assert "\\u202e\\u200b portico: all is well\\x00\\x9b2J zzz" in line
         assert line.isprintable()
         assert len(line) < 1000
     assert "rude refused" in json.dumps(status)
