@@ -80,6 +80,13 @@ async def call(
     return await result(server, request("tools/call", params), at(version))
 
 
+def text_of(answer: dict[str, Any]) -> str:
+    """The text of a tool's result, which must be one block."""
+    (block,) = answer["content"]
+    found: str = block["text"]
+    return found
+
+
 def at(version: str, **more: Any) -> Context:
     """A context without a session that assumes a legacy version."""
     from portico.model.version import BY_TEXT
