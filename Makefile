@@ -68,8 +68,14 @@ unit: .venv/.stamp ## the fast tests only
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
 test: setup check ## everything: checks, unit tests and the slow suites
-	$(call apt,{ command -v wrk && command -v openssl; } || test "$$(id -u)" != 0,wrk openssl)
+	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy; } || test "$$(id -u)" != 0,wrk openssl haproxy)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
+
+# One at a time: each wants the machine for itself.
+.PHONY: soak
+soak: setup ## the long forms of the tests that have one; keeps the result in docs/soak.md
+	$(call apt,{ command -v wrk && command -v haproxy; },wrk haproxy)
+	$(BIN)/python -m tests.soak
 
 .PHONY: bench
 bench: setup ## measure against peers in the same run
