@@ -133,6 +133,24 @@ async def test_an_id_already_in_flight_is_refused_and_the_first_call_goes_on(
     assert (await wire.next())["result"]["content"][0]["text"] == "went on"
 
 
+async def test_an_id_may_be_used_again_as_soon_as_its_answer_is_written(server: Server) -> None:
+    answers: asyncio.Queue[Any] = asyncio.Queue()
+    again = json.dumps(request("tools/call", CALL, 1)).encode() + b"\n"
+    left = 3
+
+    def written(parts: tuple[bytes, ...]) -> None:
+        answers.put_nowait(json.loads(b"".join(parts)))
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            stdio.received(again)  # a client as fast as can be
+
+    server.go_on.set()  # type: ignore[attr-defined]
+    stdio = StdioServer(server.endpoint(()), written)
+    stdio.received(json.dumps(initialize()).encode() + b"\n")
+    assert ["result" in await answers.get() for _ in range(4)] == [True] * 4
+
+
 async def test_a_question_reaches_the_client_and_its_answer_the_handler(server: Server) -> None:
     wire = Wire(server)
     wire.send(initialize(capabilities={"roots": {}}), request("tools/call", {"name": "ask"}, 1))

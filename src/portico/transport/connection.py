@@ -143,6 +143,11 @@ class Connection:
             raise asyncio.CancelledError
         return response
 
+    def free(self, id: bytes) -> None:
+        """Let an id be used again: its answer is about to be written."""
+        if id:
+            self._done(id_key(id))
+
     def question(self, method: str, params: bytes) -> Question:
         """A request to the client with an id of ours."""
         self._asked += 1

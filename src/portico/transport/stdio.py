@@ -182,7 +182,9 @@ class StdioServer:
         self._draining = draining
 
     async def _answer(self, request: Request) -> None:
-        self._pass_on(await self.connection.answer(self._endpoint, request, self._context()))
+        response = await self.connection.answer(self._endpoint, request, self._context())
+        self.connection.free(request.id)  # the client may use it as soon as it reads the answer
+        self._pass_on(response)
 
     def _context(self) -> Context:
         return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
