@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "terminal.svg"
 COMMANDS = (
-    "portico servers add time -- mcp-server-time",
-    "portico servers add git -- mcp-server-git",
+    "portico servers add time mcp-server-time",
+    "portico servers add git mcp-server-git",
     """portico search "what time is it in Tokyo" --limit 2""",
     """portico call time__get_current_time '{"timezone": "Asia/Tokyo"}'""",
     """portico call time__get_current_time '{"city": "Tokyo"}'""",

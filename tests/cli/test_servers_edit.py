@@ -53,6 +53,17 @@ def test_a_command_is_added_with_all_that_was_said(
     assert read(config).servers["github"].env == {"GITHUB_TOKEN": "s3cret", "B": "2"}
 
 
+def test_a_command_needs_no_dashes_before_it_and_its_options_are_its_own(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["servers", "add", "a", "--tag", "t", "npx", "-y", "x", "--env", "--", "-v"]) == 0
+    assert main(["servers", "--config", str(config), "add", "--tag", "u", "b", "uvx", "y"]) == 0
+    found = read(config).servers
+    assert (found["a"].command, found["a"].tags) == ("npx", ("t",))
+    assert found["a"].args == ("-y", "x", "--env", "--", "-v")
+    assert (found["b"].command, found["b"].args, found["b"].tags) == ("uvx", ("y",), ("u",))
+
+
 def test_a_file_that_is_only_found_from_here_is_pointed_out(
     config: Path,
     tmp_path: Path,
@@ -107,10 +118,10 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["add"], "add needs a NAME"),
         (["add", "a"], "add needs a NAME"),
         (["add", "a", "--"], "add needs a NAME"),
-        (["add", "a", "npx", "-y"], "put `--` before the command"),
-        (["add", "a", "npx", "--yes", "x"], "put `--` before the command"),
+        (["add", "npx", "-y", "x"], "unrecognized arguments: -y"),
         (["add", "--tagg", "b", "a", "npx"], "there is no option --tagg; did you mean --tag?"),
-        (["add", "a", "npx", "x"], "put `--` before the command"),
+        (["add", "a", "npx -y x"], "leave them out: COMMAND ARGS..."),
+        (["list", "a", "b"], "no more than one NAME"),
         (["add", "a", "example.com/mcp"], "a URL begins with https://"),
         (["add", "a", "ftp://x"], "a URL begins with https://"),
         (["add", "a", "https://x", "--", "x"], "not both"),

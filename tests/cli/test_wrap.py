@@ -123,6 +123,31 @@ def test_the_words_behind_the_dashes_are_the_commands_own(asked: Asked) -> None:
     assert asked.http is None
 
 
+@pytest.mark.parametrize("more", [(), ("--warm",), ("--log", "f"), ("--warm", "--name", "x")])
+@pytest.mark.parametrize("program", ["npx", "./server", "../x/server.sh", "/bin/x", "a/b"])
+def test_a_command_needs_no_dashes_before_it_and_its_options_are_its_own(
+    asked: Asked, more: tuple[str, ...], program: str
+) -> None:
+    typed = [program, "-y", "server", "--http", "3", "--", "--warm", "--help", "https://x/mcp"]
+    assert wrap.main([*more, *typed]) == 0
+    assert command(asked).argv == tuple(typed)
+    assert asked.http is None
+    assert asked.wrapping.warm == ("--warm" in more)
+
+
+def test_the_value_of_an_option_is_not_the_command(asked: Asked) -> None:
+    words = ["--http", "8000", "--env", "A=b", "--auth=none", "--instances", "2", "server", "--x"]
+    assert wrap.main(words) == 0
+    assert (command(asked).argv, asked.http) == (("server", "--x"), "8000")
+
+
+def test_a_file_with_an_odd_name_is_a_command(asked: Asked, tmp_path: Path) -> None:
+    odd = tmp_path / "my server:1"
+    odd.touch()
+    assert wrap.main([str(odd), "-v"]) == 0
+    assert command(asked).argv == (str(odd), "-v")
+
+
 @pytest.mark.parametrize("more", [(), ("--name", "files")])
 def test_flags_mean_the_same_with_and_without_other_options(
     asked: Asked, more: tuple[str, ...]
@@ -168,17 +193,24 @@ def test_a_command_is_named_without_its_paths_and_secrets(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "what to wrap is missing: `-- COMMAND ARGS...`, or a URL"),
-        (("--",), "what to wrap is missing"),
+        ((), "nothing to wrap: give COMMAND ARGS... or a URL"),
+        (("--",), "nothing to wrap"),
+        (("",), "the command is empty: is a variable not set?"),
         (("--", ""), "the command is empty: is a variable not set?"),
         (("--warm", "--", " ", "--flag"), "the command is empty"),
-        (("--warm",), "what to wrap is missing"),
-        (("server", "--flag"), "put `--` before the command"),
-        (("npx", "-y", "server"), "put `--` before the command"),
+        (("--warm",), "nothing to wrap"),
+        (("--htpp", "8000", "npx", "-y", "server"), "no option --htpp; did you mean --http?"),
+        (("--name", "--warm", "npx"), "--name: expected one argument"),
+        (("--name", "--", "npx"), "--name: expected one argument"),
         (("ftp://example.com",), "a URL begins with https:// or http://"),
-        (("server", "file.py"), "put `--` before the command: portico wrap -- COMMAND ARGS..."),
-        ((URL, "--", "server"), "give either a URL or `-- COMMAND`, not both"),
-        (("--warm", URL, "--", "server"), "give either a URL or `-- COMMAND`, not both"),
+        (("https:/example.com",), "a URL begins with https:// or http://"),
+        (("example.com/mcp", "--warm"), "a URL begins with https:// or http://"),
+        (("localhost:8000",), "a URL begins with https:// or http://"),
+        (("npx -y server",), "leave them out: COMMAND ARGS..."),
+        (("A=b", "npx", "server"), "as --env NAME=VALUE, before the command"),
+        ((URL, "--", "server"), "give either a URL or a COMMAND, not both"),
+        (("--warm", URL, "--", "server"), "give either a URL or a COMMAND, not both"),
+        ((URL, "server"), "give one URL"),
         ((URL, URL), "give one URL"),
         ((URL, "--env", "A=b"), "--env and --clean-env are for commands; a URL takes --header"),
         ((URL, "--clean-env"), "--env and --clean-env are for commands"),
@@ -210,7 +242,7 @@ def test_wrong_usage_is_refused_with_what_would_be_right(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert says in said
-    assert "portico wrap [options] -- COMMAND [ARGS...]" in said
+    assert "portico wrap [options] COMMAND [ARGS...]" in said
     assert not hasattr(asked, "wrapping")
 
 
@@ -219,7 +251,7 @@ def test_wrong_usage_is_refused_with_what_would_be_right(
     [
         (("--http", "there", *COMMAND), "'there' is no address: give PORT, HOST:PORT"),
         (("--http", "0.0.0.0:0", "--auth", "none", *COMMAND), "--auth none is for loopback only"),
-        ((), "what to wrap is missing"),
+        ((), "nothing to wrap"),
     ],
 )
 def test_wrong_usage_ends_with_code_2(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
@@ -281,9 +313,9 @@ def test_a_client_that_leaves_before_it_says_a_word_starts_nothing(tmp_path: Pat
     assert not (tmp_path / "started").exists()
 
 
-def test_both_forms_serve(tmp_path: Path) -> None:
+def test_every_form_serves(tmp_path: Path) -> None:
     with listening(bad("http", "plain")) as url:
-        for words in ((url,), ("--", *bad("stdio", "plain"))):
+        for words in ((url,), ("--", *bad("stdio", "plain")), bad("stdio", "plain")):
             ran = run(tmp_path, *words, send=(initialize(),))
             assert ran.returncode == 0, ran.stderr
             assert json.loads(ran.stdout)["result"]["serverInfo"]["name"] == "bad-plain"

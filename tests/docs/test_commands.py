@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module
@@ -26,6 +26,8 @@ _OTHERS = frozenset(("--loop",))
 """Of the tests, not of a command."""
 _LISTED = re.compile(r" {2,}[a-z]|--version")
 """A line of a table of commands, with words on each."""
+_BEFORE = {"wrap": 0, "servers": 2}
+"""Commands that take another program's command line, and how many plain words stand before it."""
 _SHELL = ("", "console", "sh", "shell")
 
 
@@ -61,15 +63,22 @@ def _shown() -> Iterator[tuple[str, str]]:
                     yield f"{page}:{number}", line.removeprefix("$ ")
 
 
+def _ours(command: str, arguments: list[str]) -> Sequence[str]:
+    """The words that are not those of another program."""
+    if command in _BEFORE:
+        parser = import_module(COMMANDS[command][0])._parser()
+        ours: Sequence[str] = parser.split_command(arguments, _BEFORE[command])[0]
+        return ours
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
 @pytest.mark.parametrize(("place", "line"), [pytest.param(p, x, id=p) for p, x in _shown()])
 def test_a_command_that_is_shown_exists_with_its_options(place: str, line: str) -> None:
     _, command, *arguments = shlex.split(line, comments=True)
     if command.startswith("-"):
         return
     assert command in COMMANDS, place
-    if "--" in arguments:  # what follows is another program's
-        arguments = arguments[: arguments.index("--")]
-    used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    used = {word.partition("=")[0] for word in _ours(command, arguments) if word.startswith("--")}
     assert used <= _options(command), place
 
 
@@ -94,7 +103,7 @@ def test_a_command_in_the_text_exists_with_its_options(page: str) -> None:
         command = words.split()[0]
         assert command in (*COMMANDS, "help"), f"{page}: portico {words}"
         if command in COMMANDS:
-            ours = words.partition(" -- ")[0]
+            ours = " ".join(_ours(command, words.split()[1:]))
             assert set(_OPTION.findall(ours)) <= _options(command), f"{page}: portico {words}"
 
 

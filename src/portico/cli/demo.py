@@ -157,7 +157,7 @@ In another terminal, while it runs:
 
   {portico} status --watch
   {portico} search 'add two numbers' --config {config}
-  {portico} servers add NAME --config {config} -- COMMAND
+  {portico} servers add NAME --config {config} COMMAND
 
 It serves until you press Ctrl-C."""
 

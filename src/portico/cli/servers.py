@@ -6,7 +6,7 @@ from portico.cli.usage import Parser
 
 _USAGE = """\
 portico servers list [NAME] [--config FILE]
-       portico servers add NAME [options] -- COMMAND [ARGS...]
+       portico servers add NAME [options] COMMAND [ARGS...]
        portico servers add NAME [options] URL
        portico servers remove|enable|disable NAME [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
@@ -49,17 +49,10 @@ def main(argv: list[str]) -> int:
 
 def _options(argv: list[str]) -> argparse.Namespace:
     """What the command line says; `options.name` and `options.target` are parted already."""
-    before, command = argv, None
-    if "--" in argv:
-        place = argv.index("--")
-        before, command = argv[:place], argv[place + 1 :]
     parser = _parser()
-    if not before:
+    if not argv:
         parser.error(f"say what to do: {', '.join(_DEEDS)}")
-    if command is None and "add" in before:
-        words = parser.parse_known_intermixed_args(before)[0].words
-        if words[1:]:
-            parser.check_url(before, words[1], "portico servers add NAME")
+    before, command = parser.split_command(argv, after=2)
     options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, deeds in _FOR.items():
         if options.do not in deeds and getattr(options, option):
@@ -79,10 +72,10 @@ def _options(argv: list[str]) -> argparse.Namespace:
 def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool) -> None:
     target = options.target
     if not options.name or not target or not target[0]:
-        parser.error("add needs a NAME, and a URL or `-- COMMAND ARGS...`")
+        parser.error("add needs a NAME, and COMMAND ARGS... or a URL")
     if has_command:
         if len(options.words) > 1:
-            parser.error("give either a URL or `-- COMMAND`, not both")
+            parser.error("give either a URL or a COMMAND, not both")
         if options.header:
             parser.error("--header is for URLs; a command takes --env")
         return

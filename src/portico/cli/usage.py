@@ -1,12 +1,16 @@
 """The parser of every command: wrong usage is told with what would be right."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")
+_NEARLY_URL = re.compile(r"\w+:/|[\w-]+(\.[\w-]+)+(:\d+)?/|[\w.-]+:\d+(/|$)")
+"""Another scheme, or a host with a path or a port."""
+_SETTING = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,15 +44,42 @@ class Parser(argparse.ArgumentParser):
             if given is not None and given[0] not in self._option_string_actions:
                 self.error(f"there is no option {given[0][:40]}; {self._hint(given[0])}")
 
-    def check_url(self, argv: Sequence[str], word: str, usage: str) -> None:
-        """End the command if a word is no URL: it may be a slip in one, or a command without its
-        `--`, whose own options are then among ours."""
-        if word.startswith(URLS):
+    def split_command(
+        self, argv: Sequence[str], after: int = 0
+    ) -> tuple[Sequence[str], Sequence[str] | None]:
+        """Our own words, and those of a command, if there is one.
+
+        A command begins after `--`, or with the first plain word that follows `after` others and
+        is not a URL. From there on every word is the command's own, options too.
+        """
+        words = iter(enumerate(argv))
+        for at, word in words:
+            if word == "--":
+                return argv[:at], argv[at + 1 :]
+            if word.startswith("-"):
+                self.check_options((word,))
+                action = self._option_string_actions.get(word)
+                if action is not None and action.nargs is None and argv[at + 1 : at + 2] != ["--"]:
+                    next(words, None)  # its value
+            elif after:
+                after -= 1
+            elif word.startswith(URLS):
+                after = len(argv)
+            else:
+                self._check_program(word)
+                return argv[:at], argv[at:]
+        return argv, None
+
+    def _check_program(self, word: str) -> None:
+        """End the command if this is a mistyped URL, a variable, or a command line in quotes."""
+        if os.path.exists(word):
             return
-        self.check_options(argv[: argv.index(word)])
-        if "://" in word or ("." in word and "/" in word.lstrip("./")):
-            self.error("a URL begins with https:// or http://; put `--` before a command")
-        self.error(f"put `--` before the command: {usage} -- COMMAND ARGS...")
+        if _NEARLY_URL.match(word):
+            self.error("a URL begins with https:// or http://")
+        if _SETTING.match(word):
+            self.error("give a variable as --env NAME=VALUE, before the command")
+        if len(word.split()) > 1:
+            self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
         from difflib import get_close_matches

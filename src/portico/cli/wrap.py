@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _URLS = ("http://", "https://")
 _LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
+_PROGRAM = re.compile(r"\.{0,2}/[^\s:]+|[^\s:/=-][^\s:/=]*")
+"""A command that cannot be anything mistyped."""
 _UNSPOKEN = re.compile(r"^-|://|[\s=]")
 """Options, URLs, settings and code."""
 _FLAGS = {
@@ -174,6 +176,8 @@ def _options(argv: list[str]) -> _Options:
             setattr(options, *_FLAGS[word])
         elif word.startswith(_URLS) and not options.target:
             options.target = [word]
+        elif not options.target and _PROGRAM.fullmatch(word):
+            options.target = [word, *words]
         else:
             break  # argparse knows the rest, but is slow to import
     else:
@@ -184,19 +188,13 @@ def _options(argv: list[str]) -> _Options:
 
 
 def _parsed(argv: list[str]) -> _Options:
-    before, command = argv, []
-    if "--" in argv:
-        place = argv.index("--")
-        before, command = argv[:place], argv[place + 1 :]
     parser = _parser()
-    words = parser.parse_known_args(before, namespace=_Options())[0].target
-    if words:
-        parser.check_url(before, words[0], "portico wrap")
+    before, command = parser.split_command(argv)
     options: _Options = parser.parse_args(before, namespace=_Options())
     if command and options.target:
-        parser.error("give either a URL or `-- COMMAND`, not both")
+        parser.error("give either a URL or a COMMAND, not both")
     if not command and not options.target:
-        parser.error("what to wrap is missing: `-- COMMAND ARGS...`, or a URL")
+        parser.error("nothing to wrap: give COMMAND ARGS... or a URL")
     if command and not command[0].strip():
         parser.error("the command is empty: is a variable not set?")
     if len(options.target) > 1:
@@ -208,7 +206,7 @@ def _parsed(argv: list[str]) -> _Options:
     for name, least in (("instances", 1), ("max_in_flight", 1), ("queue", 0)):
         if not getattr(options, name) >= least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}")
-    options.target = options.target or command
+    options.target = options.target or list(command or ())
     return options
 
 
@@ -218,12 +216,13 @@ def _parser() -> "Parser":
 
     parser = Parser(
         prog="portico wrap",
-        usage="portico wrap [options] -- COMMAND [ARGS...]\n       portico wrap [options] URL",
+        usage="portico wrap [options] COMMAND [ARGS...]\n       portico wrap [options] URL",
         description="Put a doorway in front of one MCP server: its lists come from a catalog at "
-        "once, it is started when needed and looked after, and all else passes through.",
+        "once, it is started when needed and looked after, and all else passes through. Options "
+        "stand before COMMAND; every word after it belongs to the command.",
     )
     add = parser.add_argument
-    add("target", nargs="*", metavar="URL", help="a server at a URL, instead of `-- COMMAND`")
+    add("target", nargs="*", metavar="URL", help="a server at a URL, instead of a COMMAND")
     add_door(add)
     add("--name", help="what to call the server in messages")
     _add_limits(add)
