@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,54 @@ def test_a_command_is_added_with_all_that_was_said(
         f'cwd = "{tmp_path}/work"\ntags = ["code"]\n'
     )
     assert read(config).servers["github"].env == {"GITHUB_TOKEN": "s3cret", "B": "2"}
+
+
+@pytest.mark.parametrize("file", ["portico.toml", "mcp.json"])
+def test_a_plain_variable_is_written_and_a_secret_only_referred_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    config = tmp_path / file
+    monkeypatch.setenv("LEVEL", "debug")
+    monkeypatch.setenv("DB_PASSWORD", "s3cret")
+    given = [
+        "LEVEL=debug",
+        "MAX_TOKENS=9",
+        "EMPTY_TOKEN=",
+        "API_TOKEN=s3cret",
+        "DB_PASSWORD=s3cret",
+    ]
+    references = ["A_KEY=${OTHER}", "B_KEY=file:/b", "C_KEY=keyring:c"]
+    options = [word for one in (*given, *references) for word in ("--env", one)]
+    assert main(["servers", "add", "a", "--config", str(config), *options, "x"]) == 0
+    assert "s3cret" not in config.read_text()
+    data = (tomllib.loads if file.endswith("toml") else json.loads)(config.read_text())
+    assert data["servers" if file.endswith("toml") else "mcpServers"]["a"]["env"] == {
+        "LEVEL": "debug",
+        "MAX_TOKENS": "9",
+        "EMPTY_TOKEN": "",
+        "API_TOKEN": "${API_TOKEN}",
+        "DB_PASSWORD": "${DB_PASSWORD}",
+        **dict(one.split("=", 1) for one in references),
+    }
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err
+    assert said.err.count("looks like a secret") == 2
+    assert "the config refers to ${API_TOKEN}" in said.err
+    assert "Set API_TOKEN in the environment in which the gateway starts" in said.err
+    assert "DB_PASSWORD is set in this shell; set it also for clients" in said.err
+
+
+def test_a_secret_in_a_header_is_pointed_out(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add = ["servers", "add", "--header"]
+    assert main([*add, "Authorization: Bearer s3cret", "a", "https://x.test/mcp"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("portico: the config now holds the value of Authorization")
+    assert "s3cret" not in said
+    assert main([*add, "Authorization: Bearer ${KEY}", "b", "https://x.test/mcp"]) == 0
+    assert main([*add, "X-Team: a", "c", "https://x.test/mcp"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_command_needs_no_dashes_before_it_and_its_options_are_its_own(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.upstream.environment import clean, meaningful, secrets
+from portico.upstream.environment import clean, looks_secret, meaningful, secrets
 from portico.upstream.ring import Ring
 
 WINDOW = """
@@ -41,6 +41,20 @@ def test_a_clean_environment_has_what_a_command_needs_to_start() -> None:
 def test_secrets_are_known_by_their_names() -> None:
     ours = {"GITHUB_TOKEN": "a", "DB_PASSWORD": "b", "ACME_KEY": "c", "HOME": "/h", "MODE": "d"}
     assert secrets(ours) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "name", ["KEY", "apiKey", "DB_PASS", "GITHUB_PAT", "SA_PWD", "A_PASSPHRASE", "BEARER"]
+)
+def test_a_name_that_looks_secret(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["MAX_TOKENS", "TOKENIZERS_PARALLELISM", "PATH", "KEYBOARD", "PASSIVE"]
+)
+def test_a_name_that_does_not_look_secret(name: str) -> None:
+    assert not looks_secret(name)
 
 
 def test_a_secret_cut_in_half_by_the_bound_is_hidden_too() -> None:

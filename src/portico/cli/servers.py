@@ -117,7 +117,7 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="K=V",
-        help="a variable for a command; repeatable",
+        help="a variable for a command; a secret is written as ${K}; repeatable",
     )
     new(
         "--header",

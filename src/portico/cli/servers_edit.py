@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import re
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,10 +13,13 @@ import msgspec
 from portico.cli.render import Screen
 from portico.config.edit import add_server, remove_server, set_enabled
 from portico.config.entry import read_server
-from portico.config.expand import Sources
+from portico.config.expand import Sources, is_reference
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.values import check_url
+from portico.upstream.environment import looks_secret
+
+_SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -38,11 +43,9 @@ def main(options: argparse.Namespace) -> int:
         Screen(sys.stdout).json(msgspec.json.encode(told))
     else:
         Screen(sys.stdout).say(said)
-    if options.do == "add" and (here := _meant_here(options)):
-        Screen(sys.stderr).say(
-            f"portico: {here} is looked for where a gateway happens to be started; "
-            "give its whole path, or `--cwd .`"
-        )
+    if options.do == "add":
+        for note in _notes(options):
+            Screen(sys.stderr).say(f"portico: {note}")
     return 0
 
 
@@ -59,7 +62,9 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
         entry: dict[str, Any] = {"url": options.target[0]}
     else:
         entry = {"command": options.target[0], "args": options.target[1:]}
-    entry["env"] = {key: _by_name(key, value) for key, value in options.env}
+    entry["env"] = {
+        key: f"${{{key}}}" if _by_name(key, value) else value for key, value in options.env
+    }
     entry["headers"] = dict(options.header)
     entry["cwd"] = _folder(options.cwd) if options.cwd else ""
     entry["tags"] = options.tag
@@ -67,10 +72,38 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     return {**found, "enabled": False} if options.disabled else found
 
 
-def _by_name(key: str, value: str) -> str:
-    """A variable that is set to this already is named, so that its value stays where it is."""
-    is_plain = key.isascii() and key.isidentifier()
-    return f"${{{key}}}" if value and is_plain and os.environ.get(key) == value else value
+def _by_name(key: str, value: str) -> bool:
+    """Whether a variable is written as a reference, so that its secret stays out of the file."""
+    is_name = key.isascii() and key.isidentifier()
+    return bool(value) and is_name and looks_secret(key) and not is_reference(value)
+
+
+def _notes(options: argparse.Namespace) -> Iterator[str]:
+    """Tell the user which secrets are not in the file and must come from elsewhere, or are."""
+    for key, value in options.env:
+        if _by_name(key, value):
+            yield (
+                f"{key} looks like a secret: the config refers to ${{{key}}} and does not hold its "
+                f"value.\n  {_remedy(key, value)}, or give --env {key}=file:PATH or "
+                f"{key}=keyring:NAME."
+            )
+    for name, value in options.header:
+        if _SECRET_HEADER.search(name) and not is_reference(value):
+            yield (
+                f"the config now holds the value of {name}; to keep it out, write a reference in "
+                f"single quotes: --header '{name}: ${{NAME}}'"
+            )
+    if here := _meant_here(options):
+        yield (
+            f"{here} is looked for where a gateway happens to be started; "
+            "give its whole path, or `--cwd .`"
+        )
+
+
+def _remedy(key: str, value: str) -> str:
+    if os.environ.get(key) == value:
+        return f"{key} is set in this shell; set it also for clients that start the gateway"
+    return f"Set {key} in the environment in which the gateway starts (export {key}=...)"
 
 
 def _folder(given: str) -> str:

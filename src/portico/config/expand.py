@@ -107,6 +107,12 @@ class Sources(Struct, frozen=True):
             raise Unresolved(f"{said} is not UTF-8 text", "save it as text") from None
 
 
+def is_reference(raw: str) -> bool:
+    """Whether a value, or a part of it, comes from elsewhere."""
+    is_file = raw.startswith(_FILE) and not raw.startswith("file://")
+    return is_file or raw.startswith(_KEYRING) or "${" in raw
+
+
 def _unset(name: str) -> Unresolved:
     if name in _OF_EDITORS:
         return Unresolved(f"${{{name}}} is known to an editor only", "write the path itself")

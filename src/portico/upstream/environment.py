@@ -49,7 +49,8 @@ A star stands only after a prefix that no account's variables begin with.
 """
 
 _SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|(ACCESS|PRIVATE)_?KEY|_KEY$"
+    r"(?<!MAX_)TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|BEARER|API_?KEY|(ACCESS|PRIVATE)_?KEY"
+    r"|(^|_)(KEY|PASS|PAT)$|_PWD$"
 )
 
 
@@ -68,7 +69,12 @@ def meaningful(environ: Mapping[str, str]) -> dict[str, str]:
 def secrets(environ: Mapping[str, str]) -> list[str]:
     """The values whose names say that nobody else may read them."""
     known = meaningful(environ).items()
-    return [value for name, value in known if _SECRET.search(name.upper())]
+    return [value for name, value in known if looks_secret(name)]
+
+
+def looks_secret(name: str) -> bool:
+    """Whether the name of a variable says that nobody else may read its value."""
+    return _SECRET.search(name.upper()) is not None
 
 
 @cache  # not at once: it takes milliseconds, and who starts may not need it
