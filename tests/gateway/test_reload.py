@@ -186,6 +186,15 @@ async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_st
         await until(is_gone)
 
 
+async def test_starts_are_not_forgotten_when_an_entry_changes() -> None:
+    async with house(World({"notes": Server("notes", "1")}), config("notes")) as gateway:
+        await gateway.refresh(gateway.members)
+        before = gateway.status()["servers"][0]["starts"]
+        changed = Entry(name="notes", command="notes", max_in_flight=9)
+        await gateway.apply(config(servers={"notes": changed}))
+        assert gateway.status()["servers"][0]["starts"] > before > 0
+
+
 async def followed(client: Client, uri: str) -> "asyncio.Task[Any]":
     """Have a client follow a resource, as its era does; what ends with its listening."""
     if client.version == LEGACY:

@@ -130,6 +130,30 @@ async def test_who_follows_what_another_is_just_refused_is_asked_for_too() -> No
         await server.close()
 
 
+async def test_starts_are_still_counted_when_their_connections_are_gone() -> None:
+    server = Upstream(Fake([FakeWire(noted) for _ in range(3)]), Plan(sharing="per-client"))
+    seen = []
+    try:
+        for _ in range(3):
+            session = Session(lambda _: None)
+            session.version = Version.V2025_11_25
+            await server.relay(subscribe("note://a"), Context(session=session))
+            seen.append(server.status()["starts"])
+            session.end()
+            await settled(server)
+            seen.append(server.status()["starts"])
+        assert not server.status()["connections"]
+        assert seen == [1, 1, 2, 2, 3, 3]
+    finally:
+        await server.close()
+
+
+async def settled(server: Upstream) -> None:
+    """Until connections that were dropped are closed."""
+    while server._lines._closing:
+        await asyncio.wait(server._lines._closing)
+
+
 class Broken:
     """A wire that fails in a way nobody thought of."""
 

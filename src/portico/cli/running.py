@@ -142,5 +142,4 @@ def _alone(told: dict[str, Any]) -> dict[str, Any]:
         "state": "failing" if failing else ", ".join(states) or "not started",
         "tools": lists.get("tools", 0),
         "pending": not lists,
-        "starts": sum(int(connection.get("starts", 0)) for connection in connections),
     }

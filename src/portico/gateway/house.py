@@ -257,6 +257,7 @@ class House:
                 self._leaving.add(member)
                 self._spawn(self._let_go(member))
                 if name in self.members:
+                    self.members[name].upstream.starts += member.upstream.starts
                     self._spawn(self.members[name].upstream.succeed(member.upstream))
         self._changed()
         self._announce_soon()  # what is pinned or grouped may be other tools of the same servers

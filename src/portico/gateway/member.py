@@ -183,7 +183,6 @@ class Member:
             "age_s": age,
             "pending": self.is_pending,
             "error": self.problem,
-            "starts": sum(connection["starts"] for connection in told["connections"]),
         }
 
     def _state(self, told: dict[str, Any]) -> str:

@@ -32,6 +32,10 @@ def shut_down(server: str) -> TargetError:
 class Opened(Protocol):
     """Who is told of every new conversation."""
 
+    def starting(self) -> None:
+        """A conversation is about to begin."""
+        ...
+
     def opened(self, line: "Line", leg: Leg) -> None:
         """A conversation has begun."""
         ...
@@ -215,6 +219,7 @@ class Line:
         await self._wait_out_the_pause()
         self._happens(Event.NEEDED)
         self.starts += 1
+        self._house.starting()
         leg = Leg(self.address.name, self.owner, self._watcher)
         await self._greet(leg)
         self._leg = leg

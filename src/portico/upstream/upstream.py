@@ -61,6 +61,8 @@ class Upstream:
         self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self._background: set[asyncio.Task[None]] = set()
+        self.starts = 0
+        """Conversations begun so far, including those of connections that are gone."""
 
     # What is known of it.
 
@@ -271,6 +273,10 @@ class Upstream:
 
     # What its lines tell.
 
+    def starting(self) -> None:
+        """A conversation is about to begin."""
+        self.starts += 1
+
     def opened(self, line: Line, leg: Leg) -> None:
         """A conversation has begun."""
         self._lines.learned(line, leg)
@@ -316,6 +322,7 @@ class Upstream:
             "server": self.name,
             "breaker": "open" if self._breaker.is_open else "closed",
             "held": self._relay.held,
+            "starts": self.starts,
             "connections": [
                 {
                     "state": str(line.state),
