@@ -146,7 +146,7 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
     try:
         path.write_text("broken")
         await until(lambda: bool(told))
-        assert "the old one stays" in told[0]
+        assert "keeping the previous one" in told[0]
         assert "line 1 is broken" in told[0]
         assert applied.empty()
         draft = tmp_path / "draft"

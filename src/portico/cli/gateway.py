@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def address_of(options: argparse.Namespace) -> "Address":
     """How to reach the gateway of the config; ConfigError if there is none, or it is wrong.
 
-    Who lacks a value that the config takes from elsewhere may still ask one that runs.
+    With a file that cannot be used, or without a value that it takes from elsewhere, the gateway
+    that runs is asked.
     """
     from portico.config.read import read
     from portico.upstream.child import Command
@@ -56,27 +58,34 @@ def address_of(options: argparse.Namespace) -> "Address":
 
 
 def _running(path: str, error: ConfigError) -> "Address":
-    """The gateway that has the values that we lack; the error if there is none, or more is wrong
-    with the config than that."""
+    """The gateway of this config that runs, for which the file was good, or which has the values
+    that we lack; the error if there is none."""
     from portico import __version__
     from portico.cli.running import owners
     from portico.config.read import read
     from portico.transport.visit import Owner
 
-    try:
-        config = read(path, only=())
-    except ConfigError:
-        raise error from None
-    folder, found = owners(config.path)
+    folder, found = owners(os.path.abspath(path))
     if not found:
         raise error
+    processes = " and ".join(f"process {name.partition('.')[0]}" for name in found)
+    try:
+        read(path, only=())
+        remedy = "set the above as it is for the one that you mean"
+    except ConfigError:
+        remedy = "mend the file, so that your variables tell which one you mean"
+        if len(found) == 1:
+            warn_broken(error, f"using the running gateway ({processes}) and its previous config")
     if len(found) > 1:
-        processes = " and ".join(f"process {name.partition('.')[0]}" for name in found)
         raise PorticoError(
-            f"{error}\n{processes} serve this config with different accounts: "
-            "set the above as it is for the one that you mean"
+            f"{error}\n{processes} serve this config with different accounts: {remedy}"
         )
     return Owner(folder, found[0], __version__)
+
+
+def warn_broken(error: ConfigError, instead: str) -> None:
+    """Tell the user what is wrong with the config file, and what is used instead of it."""
+    Screen(sys.stderr).say(f"portico: {error}\nportico: {instead}", "yellow")
 
 
 def has(server: str | None) -> bool:

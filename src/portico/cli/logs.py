@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.gateway import add_config
+from portico.cli.gateway import add_config, warn_broken
 from portico.cli.lines import Lines, last_lines
 from portico.cli.render import Screen
+from portico.cli.running import all_told, serves
 from portico.cli.usage import Parser
-from portico.config.paths import config_file, log_file
+from portico.config.paths import config_file, log_file, state_folder
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
 
@@ -128,7 +129,7 @@ def _local(time: Any) -> str:
 
 
 def _path(given: str | None) -> str:
-    """Where the log is. The usual place will do for who has a config that cannot be read."""
+    """Where the log is; if the config cannot be read, where the gateway that runs has it."""
     from portico.config.read import read
 
     file = given or config_file()
@@ -136,13 +137,21 @@ def _path(given: str | None) -> str:
         return log_file()
     try:
         log = read(file, only=()).gateway.log
-    except ConfigError:
-        if given is not None:
+    except ConfigError as error:
+        log = _running_log(file)
+        if log is None and given is not None:
             raise
-        return log_file()
+        warn_broken(error, f"showing the log at {log or log_file()}")
     if log == "off":
         raise PorticoError(f'there is no log: {file} says gateway.log = "off"')
     return log or log_file()
+
+
+def _running_log(config: str) -> str | None:
+    """Where the gateway that runs with this config writes; None if there is none."""
+    told = all_told(os.path.join(state_folder(), "control"))
+    found = (one.get("log") for _, one in told if serves(one, config))
+    return next((str(log) for log in found if log), None)
 
 
 def _count(text: str) -> int:

@@ -35,6 +35,11 @@ class Portico(Struct):
         return str(self.told.get("error") or "")
 
     @property
+    def rejected(self) -> str:
+        """The problems for which it keeps a previous config, each on its line."""
+        return str(self.told.get("rejected") or "")
+
+    @property
     def title(self) -> str:
         """Who it is, in a line."""
         if not self.is_running:
@@ -67,7 +72,7 @@ class Portico(Struct):
     def lasting(self) -> object:
         """What must differ for it to be worth telling again."""
         kept = [{k: v for k, v in one.items() if k not in _PASSING} for one in self.servers]
-        return (self.is_running, self.told.get("pid"), self.error, kept)
+        return (self.is_running, self.told.get("pid"), self.error, self.rejected, kept)
 
 
 def all_told(folder: str) -> list[tuple[str, dict[str, Any]]]:
@@ -88,8 +93,7 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
     path = given or config_file()
     if given is None and not os.path.lexists(path):
         return found, "" if found else nothing(path)
-    home = os.path.realpath(path)
-    here = [one for one in found if os.path.realpath(str(one.told.get("config"))) == home]
+    here = [one for one in found if serves(one.told, path)]
     if here:
         return (found if given is None else here), ""
     found = found if given is None else []
@@ -97,6 +101,11 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
         return [*found, Portico(False, _known(path))], ""
     except ConfigError as error:
         return found, str(error)
+
+
+def serves(told: dict[str, Any], path: str) -> bool:
+    """Whether a Portico that told this of itself is a gateway of the config at this path."""
+    return os.path.realpath(str(told.get("config"))) == os.path.realpath(path)
 
 
 def owners(config: str) -> tuple[str, list[str]]:

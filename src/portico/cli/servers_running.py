@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.cli.gateway import warn_broken
 from portico.cli.render import Screen, blame, counted
-from portico.cli.running import all_told, nothing
+from portico.cli.running import all_told, nothing, serves
 from portico.cli.target import open_client, run
 from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError
@@ -55,17 +56,20 @@ def main(options: argparse.Namespace) -> int:
     if config is not None and not rows and not options.json:
         Screen(sys.stdout).say(f"no server is configured in {config.path}, and none runs")
     code = _report(rows, options.json)
-    if problem is not None:
-        Screen(sys.stderr).say(f"portico: {problem}")
-    return 1 if problem is not None else code
+    if problem is None:
+        return code
+    if _behind(running, options.config or config_file()):
+        warn_broken(problem, "showing the servers of the running gateway and its previous config")
+        return code
+    Screen(sys.stderr).say(f"portico: {problem}")
+    return 1
 
 
 def _behind(running: list[Running], config: str | None) -> list[Running]:
     """Those of a config's gateways; all if none is named."""
     if config is None:
         return running
-    home = os.path.realpath(config)
-    return [one for one in running if os.path.realpath(str(one.told.get("config"))) == home]
+    return [one for one in running if serves(one.told, config)]
 
 
 def _start_and_ask(options: argparse.Namespace) -> int:
@@ -107,7 +111,6 @@ def _listed(config: Config | None, running: list[Running]) -> list[Running]:
     if config is None:
         return running
     rows, seen = [], set()
-    home = os.path.realpath(config.path)
     for name, server in config.servers.items():
         facts = {
             "ok": True,
@@ -122,9 +125,7 @@ def _listed(config: Config | None, running: list[Running]) -> list[Running]:
         here = [
             number
             for number, one in enumerate(running)
-            if one.of_gateway
-            and one.told.get("server") == name
-            and os.path.realpath(str(one.told.get("config"))) == home
+            if one.of_gateway and one.told.get("server") == name and serves(one.told, config.path)
         ]
         seen.update(here)
         several = [running[number] for number in here] or [Running("", {})]

@@ -80,6 +80,9 @@ def _lines(told: list[Portico]) -> Iterator[str]:
         if number:
             yield ""
         yield one.title
+        if one.rejected:
+            yield "  config not reloaded; keeping the previous one:"
+            yield from (f"    {line}" for line in one.rejected.splitlines())
         rows = [_row(server) for server in one.servers]
         if rows:
             yield from _aligned([_HEAD, *rows])

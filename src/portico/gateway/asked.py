@@ -39,7 +39,7 @@ class Serving(Struct, frozen=True):
         try:
             return msgspec.structs.replace(self, config=self.read(self.config.path), stamp=now)
         except PorticoError as error:
-            report(f"the config is not read again, the old one stays:\n{error}")
+            report(f"config not reloaded; keeping the previous one:\n{error}")
             return self
 
     def key(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from portico.config.schema import Config
-from portico.gateway.asked import stamp
+from portico.gateway.asked import Stamp, stamp
 from portico.model.errors import PorticoError
 
 EVERY_S = 1.0
@@ -21,13 +21,17 @@ class Watched:
         apply: Callable[[Config], Coroutine[Any, Any, None]],
         report: Callable[[str], None],
         every_s: float = EVERY_S,
+        known: Stamp | None = None,
     ) -> None:
+        """`known` is the stamp of the file when the config in use was read."""
+        self.rejected = ""
+        """The problems for which the file as it is now is not in use; empty if it is."""
         self._path = path
         self._read = read
         self._apply = apply
         self._report = report
         self._every_s = every_s
-        self._known = stamp(path)
+        self._known = known or stamp(path)
         self._watching: asyncio.Task[None] | None = None
         self._applying: set[asyncio.Task[None]] = set()
 
@@ -58,13 +62,16 @@ class Watched:
 
     async def _take_over(self, is_there: bool) -> None:
         if not is_there:
+            self.rejected = f"{self._path}: the file is gone"
             self._report(f"{self._path} is gone; going on with what it said")
             return
         try:
             config = await asyncio.to_thread(self._read, self._path)
         except PorticoError as error:
-            self._report(f"the config is not taken over, the old one stays:\n{error}")
+            self.rejected = str(error)
+            self._report(f"config not reloaded; keeping the previous one:\n{error}")
             return
+        self.rejected = ""
         self._report(f"{self._path} has changed and is taken over")
         # The file is looked at again while a new server takes its time to start.
         applying = asyncio.create_task(self._apply(config))

@@ -11,7 +11,7 @@ from typing import Any
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.chain.callwords import outcome
-from portico.config.paths import cache_folder, state_folder
+from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
 from portico.gateway.endpoint import GatewayEndpoint
@@ -70,6 +70,7 @@ class Served:
         )
         self._mirrors: dict[str, WitnessedMirror] = {}
         self._moved: list[Callable[[], None]] = []
+        self._watched: Watched | None = None
 
     @property
     def endpoint(self) -> GatewayEndpoint:
@@ -127,9 +128,11 @@ class Served:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
             loop.add_signal_handler(signal.SIGHUP, house.ask_again)
-        watched = None
-        if self._serving.read is not None:
-            watched = Watched(house.config.path, self._serving.read, self._take_over, self.tell)
+        watched, serving = None, self._serving
+        if serving.read is not None:
+            watched = self._watched = Watched(
+                house.config.path, serving.read, self._take_over, self.tell, known=serving.stamp
+            )
             watched.start()
         self.journal.event(f"process {os.getpid()} serves {house.config.path}")
         self._warn(house.config)
@@ -188,6 +191,8 @@ class Served:
         return {
             "pid": os.getpid(),
             "config": house.config.path,
+            "rejected": self._watched.rejected if self._watched is not None else "",
+            "log": self._serving.config.gateway.log or log_file(),
             "url": self.url,
             "disabled": house.config.disabled,
             "tasks": len(asyncio.all_tasks()),
