@@ -17,6 +17,7 @@ from portico.model.context import Context
 from portico.model.message import Meta, Request
 from portico.model.session import Session
 from tests.support.patience import until as eventually
+from tests.support.running import WAIT_S
 from tests.wrap.standing import until
 
 
@@ -31,6 +32,21 @@ def note(journal: Journal, request: Request, outcome: str = "ok") -> None:
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_other_threads_report_events_too(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "log"), pytest.fail)
+    await asyncio.to_thread(journal.event, "the index is built again")
+    await asyncio.to_thread(journal.heard, "maths", "ready")
+    await until_lines(tmp_path / "log", 2)
+    journal.close()
+    assert [line["kind"] for line in lines_of(tmp_path / "log")] == ["event", "stderr"]
+
+
+async def until_lines(path: Path, count: int) -> None:
+    """Wait until the log has so many lines."""
+    async with asyncio.timeout(WAIT_S):
+        await eventually(lambda: path.exists() and len(lines_of(path)) >= count)
 
 
 async def test_each_kind_of_line_says_what_happened_and_no_value(tmp_path: Path) -> None:

@@ -152,6 +152,22 @@ async def test_a_folder_that_cannot_be_written_is_only_reported(tmp_path: Path) 
     assert "cannot be written" in said[0]
 
 
+async def test_a_search_is_answered_even_if_nothing_can_be_reported(tmp_path: Path) -> None:
+    def unheard(words: str) -> None:
+        raise RuntimeError("no running event loop")
+
+    def broken() -> list[dict[str, Any]]:
+        raise ValueError("half a catalog")
+
+    (tmp_path / "file").touch()
+    searcher = Searcher(store=tmp_path / "file" / "folder", report=unheard)
+    searcher.use("1", broken)
+    with pytest.raises(PorticoError, match="half a catalog"):
+        await names(searcher, "x")
+    searcher.use("2", Source(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+
+
 async def test_tools_that_cannot_be_read_are_an_error_until_others_come() -> None:
     def broken() -> list[dict[str, Any]]:
         raise ValueError("half a catalog")

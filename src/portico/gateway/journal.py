@@ -4,7 +4,9 @@ A call only leaves a note in memory. Notes become lines in batches, a moment lat
 """
 
 import asyncio
+import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -90,6 +92,8 @@ class Journal:
         self._lost = 0
         self._failed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def called(
         self,
@@ -125,14 +129,14 @@ class Journal:
         )
 
     def heard(self, server: str, line: str) -> None:
-        """A server wrote to stderr."""
+        """A server wrote to stderr; any thread may say so."""
         if self._path is not None:
-            self._note(_Stderr(callwords.stamp(time.time()), server, line[:_MOST_TEXT]))
+            self._add(_Stderr(callwords.stamp(time.time()), server, line[:_MOST_TEXT]))
 
     def event(self, words: str) -> None:
-        """Something happened to the gateway."""
+        """Something happened to the gateway; any thread may say so."""
         if self._path is not None:
-            self._note(_Event(callwords.stamp(time.time()), words[:_MOST_TEXT]))
+            self._add(_Event(callwords.stamp(time.time()), words[:_MOST_TEXT]))
 
     def close(self) -> None:
         """Write what is left."""
@@ -146,6 +150,14 @@ class Journal:
                     return
                 time.sleep(0.01)  # another process is at it, and soon done
 
+    def _add(self, note: _Stderr | _Event) -> None:
+        """Notes and their timer belong to the loop's thread; other threads pass theirs on."""
+        if threading.get_ident() == self._thread:
+            self._note(note)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the log with it
+            self._loop.call_soon_threadsafe(self._note, note)
+
     def _note(self, note: _Call | _Stderr | _Event, size: int = 0) -> None:
         notes = self._notes
         if len(notes) >= _MOST_NOTES or self._bytes > _MOST_BYTES:
@@ -157,7 +169,7 @@ class Journal:
             self._arm(_EVERY_S)
 
     def _arm(self, after_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._tick)
+        self._timer = self._loop.call_later(after_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

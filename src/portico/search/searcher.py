@@ -6,8 +6,9 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from portico.model.errors import PorticoError
@@ -27,6 +28,10 @@ CANDIDATES = 25
 CACHED = 512
 SHORT = 300
 """Characters of a query that takes a few milliseconds at most; a longer one gets a thread."""
+WHOLE_S = 2.0
+"""Searches wait this long for the first whole index, then use a part of it."""
+FIRST_S = 20.0
+"""Searches wait this long for any index at all: building the first part takes a fraction of it."""
 
 Tools = Callable[[], Iterable[Mapping[str, Any]]]
 _Asked = tuple[str, int, str | None, frozenset[str] | None, bool]
@@ -39,6 +44,17 @@ class _Catalog:
     index: ToolIndex
     shown: "dict[tuple[str, str], Candidate]"
     """What a reranker is shown of each tool; empty without one."""
+    whole: bool = True
+    """False if some tools of this version are not indexed yet."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A version that is to be indexed."""
+
+    version: str
+    tools: Tools
+    first: Tools | None
 
 
 class Searcher:
@@ -51,18 +67,27 @@ class Searcher:
         reranker: "Reranker | None" = None,
         store: str | os.PathLike[str] | None = None,
         report: Callable[[str], None] = to_operator,
+        patience_s: float = WHOLE_S,
     ) -> None:
+        """`patience_s` is how long searches wait for the first whole index."""
         self._vectors = vectors
         self._reranker = reranker
-        self._shelf = Shelf(os.fspath(store), report) if store is not None else None
-        self._report = report
+        self._report = _unfailing(report)
+        self._shelf = Shelf(os.fspath(store), self._report) if store is not None else None
+        self._patience_s = patience_s
         self._lock = threading.Lock()
         self._version: str | None = None
-        self._wanted: tuple[str, Tools] | None = None
+        self._indexed: str | None = None
+        """The last version that is indexed as a whole."""
+        self._wanted: _Wanted | None = None
         self._worker: threading.Thread | None = None
         self._catalog: _Catalog | None = None
+        self._failure = ""
+        """Why there is no catalog, if indexing failed."""
+        # Neither holds a catalog, since that one is replaced some day.
         self._first: Future[None] = Future()
-        """Done when there is a catalog; it holds none, since that one is replaced some day."""
+        self._whole: Future[None] = Future()
+        self._until = 0.0
         self._cache: OrderedDict[_Asked, list[Hit]] = OrderedDict()
         self._hits = self._misses = 0
         self._took: deque[float] = deque(maxlen=256)
@@ -73,6 +98,7 @@ class Searcher:
     ) -> "Searcher":
         """As the config says, with its files in this folder."""
         vectors = reranker = None
+        report = _unfailing(report)
         if search.vectors:
             from functools import partial
 
@@ -93,18 +119,28 @@ class Searcher:
             )
         return cls(vectors=vectors, reranker=reranker, store=folder, report=report)
 
-    def use(self, version: str, tools: Tools) -> None:
-        """Search these tools as soon as they are indexed; `tools` is called in a thread."""
+    def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
+        """Search these tools as soon as they are indexed; `tools` is called in a thread.
+
+        `first` are a few of them, which are searched until a first index of all is built.
+        """
         with self._lock:
             if version == self._version:
                 return
             self._version = version
-            self._wanted = (version, tools)
-            if self._first.done() and self._catalog is None:
-                self._first = Future()  # the last one failed
+            self._wanted = _Wanted(version, tools, first)
+            if self._catalog is None and (self._failure or not self._until):
+                self._failure = ""
+                self._first, self._whole = Future(), Future()
+                self._until = monotonic() + self._patience_s
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="search-index", daemon=True)
                 self._worker.start()
+
+    @property
+    def is_behind(self) -> bool:
+        """True while tools are being indexed that no search finds yet."""
+        return self._indexed != self._version
 
     async def search(
         self,
@@ -113,10 +149,13 @@ class Searcher:
         server: str | None = None,
         servers: frozenset[str] | None = None,
     ) -> list[Hit]:
-        """The best tools, of one server or of some; the first search waits for the index."""
+        """The best tools, of one server or of some, among those indexed so far; the first search
+        waits for an index."""
         started = perf_counter()
         query = query[:LONGEST_QUERY]  # more is not read, and must not fill the cache
-        catalog = self._catalog or await self._opened()
+        catalog = self._catalog
+        if catalog is None or not catalog.whole:
+            catalog = await self._opened()
         space = self._space(catalog)
         asked: _Asked = (query, limit, server, servers, space is not None)
         found = self._cache.get(asked)
@@ -167,50 +206,66 @@ class Searcher:
                 if wanted is None:
                     self._worker = None
                     return
-            version, tools = wanted
+            why = "the index was not built"
             try:
-                self._show(version, tools, self._made(version, tools))
+                catalog = self._made(wanted)
+                self._show(wanted, catalog)
+                why = ""
             except Exception as error:  # noqa: BLE001 - tools come from elsewhere; the old ones stay
-                self._failed(version, f"{type(error).__name__}: {error}")
+                why = f"{type(error).__name__}: {error}"
+            finally:  # searches wait for this, however it ended
+                if why:
+                    self._failed(wanted.version, f"the tools cannot be indexed: {why}")
 
-    def _show(self, version: str, tools: Tools, catalog: _Catalog) -> None:
+    def _show(self, wanted: _Wanted, catalog: _Catalog) -> None:
         with self._lock:
-            if self._vectors is not None and version == self._version:
-                self._vectors.use(catalog.index, tools)
+            if self._vectors is not None and catalog.whole and wanted.version == self._version:
+                self._vectors.use(catalog.index, wanted.tools)
             self._catalog = catalog
             self._cache = OrderedDict()
-            if not self._first.done():
-                self._first.set_result(None)
+            _settle(self._first)
+            if catalog.whole:
+                self._indexed = wanted.version
+                _settle(self._whole)
 
     def _failed(self, version: str, why: str) -> None:
-        why = f"the tools cannot be indexed: {why}"
-        self._report(why)
         with self._lock:
             if version == self._version:
-                self._version = None  # so that the same version may be tried again
-                if not self._first.done():
-                    self._first.set_exception(PorticoError(why))
+                self._version = self._indexed  # so that the same version may be tried again
+                self._failure = why
+                _settle(self._first)
+                _settle(self._whole)
+        self._report(why)
 
-    def _made(self, version: str, tools: Tools) -> _Catalog:
-        index = self._shelf.load(version) if self._shelf else None
+    def _made(self, wanted: _Wanted) -> _Catalog:
+        index = self._shelf.load(wanted.version) if self._shelf else None
         if index is None:
-            index = build(tools)
+            if wanted.first is not None and self._catalog is None:
+                part = ToolIndex.build(wanted.first())
+                self._show(wanted, _Catalog(part, self._candidates(wanted.first), whole=False))
+            index = build(wanted.tools)
             if self._shelf:
-                self._shelf.save(version, index)
-        shown: dict[tuple[str, str], Candidate] = {}
-        if self._reranker is not None:
-            shown = _shown(tools())
-            self._reranker.prepare()
-        return _Catalog(index, shown)
+                self._shelf.save(wanted.version, index)
+        return _Catalog(index, self._candidates(wanted.tools))
+
+    def _candidates(self, tools: Tools) -> "dict[tuple[str, str], Candidate]":
+        if self._reranker is None:
+            return {}
+        shown = _shown(tools())
+        self._reranker.prepare()
+        return shown
 
     async def _opened(self) -> _Catalog:
         with self._lock:
             if self._version is None and not self._first.done():
                 raise PorticoError("there is nothing to search yet: no catalog was given")
-            first = self._first
-        # Shielded: who gives up waiting does not take the index from the others.
-        await asyncio.shield(asyncio.wrap_future(first))
-        assert self._catalog is not None
+            first, whole, until = self._first, self._whole, self._until
+        await _wait(whole, until - monotonic())
+        if self._catalog is None:
+            await _wait(first, FIRST_S)
+        if self._catalog is None:
+            still = "the tools are still being indexed; search again in a moment"
+            raise PorticoError(self._failure or still)
         return self._catalog
 
     def _space(self, catalog: _Catalog) -> "Space | None":
@@ -250,6 +305,27 @@ class Searcher:
         except Exception as error:  # noqa: BLE001 - words are always there
             self._report(f"vectors failed for a query: {type(error).__name__}: {error}")
             return space.index.search(query, limit, server, servers)
+
+
+def _settle(future: "Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _wait(future: "Future[None]", at_most_s: float) -> None:
+    """Wait for it; a search that is cancelled leaves it to the others."""
+    if not future.done() and at_most_s > 0:
+        await asyncio.wait({asyncio.wrap_future(future)}, timeout=at_most_s)
+
+
+def _unfailing(report: Callable[[str], None]) -> Callable[[str], None]:
+    """The same report for threads, which must go on even if nobody can be told."""
+
+    def tell(words: str) -> None:
+        with suppress(Exception):
+            report(words)
+
+    return tell
 
 
 def _shown(tools: Iterable[Mapping[str, Any]]) -> "dict[tuple[str, str], Candidate]":

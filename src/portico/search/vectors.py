@@ -142,9 +142,9 @@ class Vectors:
                 self._give_up(f"{type(error).__name__}: {error}")
 
     def _give_up(self, why: str) -> None:
-        if why != self.failed:
+        known, self.failed = self.failed, why
+        if why != known:
             self._report(f"search goes on without vectors: {why}")
-        self.failed = why
 
     def _make(self, index: ToolIndex, tools: Tools) -> None:
         import numpy as np
