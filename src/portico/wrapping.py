@@ -18,6 +18,7 @@ from portico.upstream.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
+    from portico.catalog.history import History
     from portico.chain.calllog import CallLog
     from portico.transport.control import Control, Order
 
@@ -32,6 +33,8 @@ class Wrapping(Struct, frozen=True):
     plan: Plan
     key: Callable[[str], str]
     """The name of a view of this upstream on disk."""
+    history: str
+    """The name of its history there, whatever account it is used with."""
     cache: bool = True
     warm: bool = False
     refresh: bool = False
@@ -55,6 +58,7 @@ class Wrapped:
             memory=_memory() if wrapping.cache else None,
             key=wrapping.key,
             report=report,
+            history=_history(wrapping.history if wrapping.cache else None),
         )
         mirror = MirrorEndpoint(
             self.upstream, failed, warm=wrapping.warm, lost=self._lost if alone else None
@@ -145,3 +149,13 @@ def _memory() -> "Store":
     from portico.config.paths import cache_folder
 
     return Store(os.path.join(cache_folder(), "catalogs"), report=report)
+
+
+def _history(key: str | None) -> "History":
+    from portico.catalog.history import History
+
+    if key is None:
+        return History()
+    from portico.catalog.archive import archive
+
+    return History(archive(key, report))

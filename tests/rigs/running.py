@@ -31,6 +31,11 @@ def shelf(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "shelf.py"), str(file)]
 
 
+def scripted(file: Path) -> list[str]:
+    """The command line of the server that offers what a JSON file says."""
+    return [sys.executable, "-I", "-S", str(HERE / "scripted.py"), str(file)]
+
+
 def ledger(file: Path) -> list[str]:
     """The command line of the fast server that writes down each call in a file."""
     return [sys.executable, "-I", "-S", str(HERE / "ledger.py"), str(file)]

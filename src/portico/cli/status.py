@@ -15,6 +15,7 @@ from portico.cli.usage import Parser
 _EVERY_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
 _MOST_ERROR = 100
+_MOST_NEWS = 5
 
 
 def main(argv: list[str]) -> int:
@@ -86,6 +87,7 @@ def _lines(told: list[Portico]) -> Iterator[str]:
         rows = [_row(server) for server in one.servers]
         if rows:
             yield from _aligned([_HEAD, *rows])
+            yield from _news(one.servers)
         elif one.error:
             yield f"  {one.error}"
         else:
@@ -104,6 +106,17 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         "-" if starts is None else str(starts),
         error if len(error) <= _MOST_ERROR else f"{error[: _MOST_ERROR - 1]}…",
     )
+
+
+def _news(servers: list[dict[str, Any]]) -> Iterator[str]:
+    """The latest changes of definitions, the newest first."""
+    from portico.catalog.history import line
+
+    for server in servers:
+        changes = server.get("changes")
+        for change in changes[:_MOST_NEWS] if isinstance(changes, list) else ():
+            words = clean(line(str(server.get("server", "?")), change)).replace("\n", " ")
+            yield f"  {change.get('time')}  {words}"
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:

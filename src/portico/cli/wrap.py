@@ -84,7 +84,7 @@ def _wrapping(options: _Options) -> "Wrapping":
     from portico.upstream.plan import Plan
     from portico.wrapping import Wrapping
 
-    address, key = _address(options)
+    address, key, history = _address(options)
     idle = options.idle_timeout
     if idle is None and options.http is not None:
         idle = 300.0  # over stdio the client that started us wants its server while it is there
@@ -104,6 +104,7 @@ def _wrapping(options: _Options) -> "Wrapping":
         address,
         plan,
         key,
+        history,
         cache=options.cache,
         warm=options.warm,
         refresh=options.refresh,
@@ -111,8 +112,8 @@ def _wrapping(options: _Options) -> "Wrapping":
     )
 
 
-def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
-    """Where the server is, and what its catalogs are called on disk."""
+def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
+    """Where the server is, and what its catalogs and its history are called on disk."""
     from portico.catalog.identity import upstream_key, user_secret
     from portico.config.paths import state_folder
 
@@ -126,6 +127,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         return (
             Url(url, title=options.name or "", headers=headers),
             lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
+            upstream_key(secret, url=f"{url}#history"),
         )
     from portico.state.stderr import STDERR
     from portico.upstream.child import Command
@@ -146,7 +148,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str]]":
         environment=environment,
         overheard=STDERR.say,
     )
-    return command, key
+    return command, key, upstream_key(secret, argv=(*target, "#history"), cwd=cwd)
 
 
 def _folder() -> str:

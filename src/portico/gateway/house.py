@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from portico.catalog.history import History
 from portico.catalog.names import SEPARATOR
 from portico.catalog.snapshot import Identity
 from portico.catalog.union import Union
@@ -54,10 +55,11 @@ class House:
         expose: str | None = None,
         reach: Reach | None = None,
         id: str = "",
+        history: Callable[[str], History] | None = None,
     ) -> None:
         """`searcher` is made when it is first needed; `expose` overrules the config; `report` and
         `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
-        every call; by `id` a gateway knows itself."""
+        every call; by `id` a gateway knows itself; `history` is that of a server's definitions."""
         self.config = config
         self._finder = Finder(searcher)
         self.failed = failed
@@ -70,6 +72,7 @@ class House:
         self._witness = witness
         self._reach = reach
         self._id = id
+        self._history = history or (lambda server: History())
         self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
         self.union = self._merged()
         # Decided once: what a model has read must stay true.
@@ -143,6 +146,7 @@ class House:
             heard=self._heard,
             reach=self._reach,
             gateway=self._id,
+            history=self._history(entry.name),
         )
         member.upstream.watch(lambda change: self._heard_of(member, change))
         return member

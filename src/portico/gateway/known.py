@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from portico.catalog.archive import histories
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
@@ -26,6 +27,7 @@ def known(config: Config, version: str) -> dict[str, Any]:
         heard=_unheard,
         witness=_unheard,
         id=Serving(config, version).key(),
+        history=histories(config.path, _unheard),
     )
     told = house.status()
     del told["gateway"]["uptime_s"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.hidden import revealed
+from portico.catalog.history import History
 from portico.catalog.identity import upstream_key
 from portico.catalog.share import Share
 from portico.catalog.upstream import UpstreamCatalog
@@ -48,9 +49,10 @@ class Member:
         heard: Heard,
         reach: "Reach | None" = None,
         gateway: str = "",
+        history: History | None = None,
     ) -> None:
         """`reach` says where it is; by default, where the config does. `gateway` is whose member
-        it is."""
+        it is; `history` knows what it offered before."""
         self.entry = entry
         self.name = entry.name
         self.problem = ""
@@ -68,6 +70,7 @@ class Member:
             memory=memory,
             key=lambda view: _key(entry, secret, view),
             report=report,
+            history=history,
         )
 
     def takes(self, entry: Server) -> bool:

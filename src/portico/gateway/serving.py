@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
+from portico.catalog.archive import histories
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.chain.callwords import outcome
@@ -67,6 +68,7 @@ class Served:
             witness=self._witnessed,
             expose=serving.expose,
             id=serving.key(),
+            history=histories(config.path, self.tell) if serving.cache else None,
         )
         self._mirrors: dict[str, WitnessedMirror] = {}
         self._moved: list[Callable[[], None]] = []

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from portico.catalog.upstream import UpstreamCatalog
@@ -24,6 +24,9 @@ from portico.upstream.servererror import ServerError
 from portico.upstream.views import Memory, View, Views
 from portico.upstream.wire import Address
 
+if TYPE_CHECKING:
+    from portico.catalog.history import History
+
 
 class Upstream:
     """Answers for one upstream: from memory what is static, over its lines all else."""
@@ -37,11 +40,14 @@ class Upstream:
         key: Callable[[str], str] = lambda view: view,
         report: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        history: "History | None" = None,
     ) -> None:
-        """`key` names a view in the memory; `report` is told what an operator should know."""
+        """`key` names a view in the memory; `report` is told what an operator should know;
+        `history` has what it offered before."""
         self.name = address.name
         self.plan = plan
         self._report = report
+        self._history = history
         self._breaker = Breaker(self.name, plan.patience)
         self._callers = Callers()
         self._lines = Lines(address, plan, self._breaker, self, self)
@@ -55,6 +61,7 @@ class Upstream:
             clock=clock,
             spawn=self._spawn,
             told=self._asked_anew,
+            history=history,
         )
         self._relay = Relay(self.name, plan, self._lines, self._breaker, self._views.tool)
         self._levels: WeakKeyDictionary[Caller, str] = WeakKeyDictionary()
@@ -339,6 +346,7 @@ class Upstream:
                 if view.catalog is not None
                 for kind, listed in view.catalog.facts.lists.items()
             },
+            "changes": [] if self._history is None else self._history.recent(),
         }
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.catalog.facts import Facts
 from portico.catalog.upstream import UpstreamCatalog
@@ -17,6 +17,9 @@ from portico.upstream.mirror import mirrored_headers
 from portico.upstream.opening import modern_meta
 from portico.upstream.plan import Plan
 from portico.upstream.survey import survey
+
+if TYPE_CHECKING:
+    from portico.catalog.history import History
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
@@ -78,8 +81,9 @@ class Views:
         clock: Callable[[], float],
         spawn: Spawn,
         told: Callable[[View], None],
+        history: "History | None" = None,
     ) -> None:
-        """`told` hears of every view that was asked anew."""
+        """`told` hears of every view that was asked anew; `history` has what it offered before."""
         self.name = server
         self._plan = plan
         self._lines = lines
@@ -89,6 +93,8 @@ class Views:
         self._clock = clock
         self._spawn = spawn
         self._told = told
+        self._history = history
+        self._in_order = asyncio.Lock()
         self._views: dict[str, View] = {}
         self._numbers = 0
 
@@ -244,11 +250,26 @@ class Views:
             for kind in catalog.changed(before):
                 view.hub.publish(Change(kind))
         self._told(view)
-        if self._memory is not None and not (
-            before is not None and before.confirmed and facts.same(before.whole)
-        ):
+        is_same = before is not None and before.confirmed and facts.same(before.whole)
+        if self._history is not None and (not is_same or self._history.is_due(view.name)):
+            self._spawn(self._compare(self._history, view.name, facts))
+        if self._memory is not None and not is_same:
             view.kept = view.asked  # who asks from now on wants to hear what is new since
             await self._remember(view, facts)
+
+    async def _compare(self, history: "History", view: str, facts: Facts) -> None:
+        """Report which definitions changed since they were first seen."""
+        async with self._in_order:
+            try:
+                changes = await asyncio.to_thread(history.compare, view, facts)
+            except RuntimeError as error:  # no thread can be had
+                self._report(f"changes of {self.name} are not tracked: {error}")
+                return
+        allows = self._plan.allows
+        if allows is not None:
+            changes = [one for one in changes if one.kind != "tool" or allows(one.name)]
+        for line in history.lines(self.name, changes):
+            self._report(line)
 
     async def _remember(self, view: View, facts: Facts) -> None:
         assert self._memory is not None

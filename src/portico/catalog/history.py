@@ -1,0 +1,268 @@
+"""The history of one server's definitions: a digest of each, and what changed since it was known.
+
+The first survey of a server is its baseline and reports nothing. After that a definition with
+another digest *changed*, and a tool under a new name *appeared*. Removed definitions are kept, so
+that one that returns with another meaning is still a change.
+"""
+
+import re
+import time
+from _blake2 import blake2b
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from portico.catalog.document import fingerprint
+from portico.catalog.facts import KINDS, Facts
+from portico.catalog.hidden import revealed
+from portico.protocol.codec import encode
+from portico.protocol.eras import members
+
+MOST_CHANGES = 100
+"""The newest are kept, one for each definition."""
+SHOWN = 10
+SHOWN_S = 30 * 86_400
+"""`status` shows so many of each server, and for so long."""
+_MOST_KEYS = 20_000
+_MOST_VIEWS = 8
+_LONGEST_KEY = 200
+_MOST_LINES = 60
+_PER_S = 3600.0
+"""The log gets at most so many lines from a server in this time."""
+_DUE_S = 3600.0
+"""How often `last_seen` is written although nothing has changed."""
+INSTRUCTIONS = "instructions"
+_CHANGING = re.compile(rb'"(?:size|lastModified)"')
+_ERA = re.compile("[a-z]*")
+
+
+class Sight(Struct, array_like=True):
+    """One definition as it was last seen."""
+
+    digest: str
+    first_seen: float
+    last_seen: float
+
+
+class Sights(Struct):
+    """All that one view of a server has shown."""
+
+    since: float
+    """When it was first seen."""
+    last: float
+    kinds: dict[str, dict[str, Sight]] = field(default_factory=dict)
+
+
+class Change(Struct, frozen=True):
+    """A definition is not as it was, or is new."""
+
+    time: float
+    kind: str
+    """`tool`, `resource`, `template`, `prompt` or `instructions`."""
+    name: str
+    change: str
+    """`changed` or `appeared`."""
+    first_seen: float
+    """Of the definition before it; of the server, if there was none."""
+    last_seen: float
+    digest: str
+    times: int = 1
+
+
+class Record(Struct):
+    """What is kept of one server."""
+
+    views: dict[str, Sights] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+
+class Shelf(Protocol):
+    """Where a record outlives the process."""
+
+    def load(self) -> Record | None:
+        """The record; None if there is none that can be used."""
+        ...
+
+    def save(self, record: Record) -> None:
+        """Keep it, if that is possible."""
+        ...
+
+
+class History:
+    """What one server's definitions were, and which of them changed."""
+
+    def __init__(
+        self, shelf: Shelf | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._record: Record | None = None
+        self._digests: dict[bytes, str] = {}
+        self._compared: dict[str, float] = {}
+        self._told: list[float] = []
+        self._lock = Lock()
+
+    def is_due(self, view: str) -> bool:
+        """True if the times on disk are worth writing again."""
+        return self._clock() - self._compared.get(view, 0.0) > _DUE_S
+
+    def compare(self, view: str, facts: Facts) -> list[Change]:
+        """Take in what a view offers now; the changes. Waits for the disk."""
+        with self._lock:
+            record = (self._shelf.load() if self._shelf else None) or self._record or Record()
+            now = self._clock()
+            found = compared(record, view, self._hashed(facts), now)
+            self._record = record
+            self._compared[view] = now
+            if self._shelf is not None:
+                self._shelf.save(record)
+        return found
+
+    def lines(self, server: str, changes: Sequence[Change]) -> Iterator[str]:
+        """One line for the log for each change, as long as there are not too many."""
+        now = self._clock()
+        self._told = [told for told in self._told if now - told < _PER_S]
+        for change in changes:
+            if len(self._told) > _MOST_LINES:
+                return
+            self._told.append(now)
+            if len(self._told) > _MOST_LINES:
+                yield f"{server}: definitions keep changing; see `portico status` for the latest"
+            else:
+                yield line(server, told(change))
+
+    def recent(self) -> list[dict[str, Any]]:
+        """The newest changes first, for people and programs."""
+        if self._record is None:
+            self._record = (self._shelf.load() if self._shelf else None) or Record()
+        since = self._clock() - SHOWN_S
+        shown = [change for change in self._record.changes if change.time > since]
+        return [told(change) for change in reversed(shown[-SHOWN:])]
+
+    def _hashed(self, facts: Facts) -> dict[str, dict[str, str]]:
+        """By kind and key, the digest of each definition."""
+        known, self._digests = self._digests, {}
+        found: dict[str, dict[str, str]] = {}
+        for kind in KINDS:
+            if kind not in facts.lists:
+                continue
+            listed = facts.lists[kind]
+            digests = found[kind] = {}
+            for key, item in zip(listed.keys[:_MOST_KEYS], listed.items, strict=False):
+                digest = known.get(item) or digest_of(kind, item)
+                digests[short_key(key)] = self._digests[item] = digest
+        said = members(facts.introduction).get("instructions", b'""')
+        found[INSTRUCTIONS] = {"": fingerprint(bytes(said))}
+        return found
+
+
+def compared(
+    record: Record, view: str, digests: Mapping[str, Mapping[str, str]], now: float
+) -> list[Change]:
+    """Take what a view offers now into the record; the changes."""
+    known = record.views.pop(view, None) or _kin(record, view)
+    changes: list[Change] = []
+    if known is None:
+        known = Sights(now, now)
+        is_news = False
+    else:
+        is_news = True
+    for kind, keys in digests.items():
+        # A list that was never seen before has its own baseline.
+        listed_before = kind in known.kinds
+        sights = known.kinds.setdefault(kind, {})
+        for key, digest in keys.items():
+            before = sights.pop(key, None)
+            if before is not None and before.digest == digest:
+                sights[key] = Sight(digest, before.first_seen, now)
+                continue
+            sights[key] = Sight(digest, now, now)
+            if not is_news or not listed_before:
+                continue
+            if before is not None:
+                span = (before.first_seen, before.last_seen)
+                changes.append(Change(now, _one(kind), key, "changed", *span, digest))
+            elif kind == "tools":
+                changes.append(
+                    Change(now, "tool", key, "appeared", known.since, known.last, digest)
+                )
+        for gone in list(sights)[: max(0, len(sights) - _MOST_KEYS)]:
+            del sights[gone]  # those seen longest ago stand first
+    known.last = now
+    record.views[view] = known
+    for oldest in list(record.views)[:-_MOST_VIEWS]:
+        del record.views[oldest]
+    _keep(record, changes)
+    return changes
+
+
+def _kin(record: Record, view: str) -> Sights | None:
+    """The latest view of the same era: clients with other capabilities see the same server."""
+    era = _ERA.match(view)
+    near = [one for name, one in record.views.items() if era and name.startswith(era.group())]
+    if not near:
+        return None
+    latest = max(near, key=lambda one: one.last)
+    kinds = {kind: dict(sights) for kind, sights in latest.kinds.items()}
+    return Sights(latest.since, latest.last, kinds)
+
+
+def _keep(record: Record, changes: Sequence[Change]) -> None:
+    by_name = {(one.kind, one.name): one for one in record.changes}
+    for change in changes:
+        before = by_name.pop((change.kind, change.name), None)
+        times = 1 if before is None else before.times + 1
+        by_name[change.kind, change.name] = replace(change, times=times)
+    record.changes = list(by_name.values())[-MOST_CHANGES:]
+
+
+def digest_of(kind: str, item: bytes) -> str:
+    """A definition's digest; the size and date of a resource are not part of what it is."""
+    if kind == "resources" and _CHANGING.search(item):
+        fields = members(item)
+        fields.pop("size", None)
+        notes = members(fields.pop("annotations", b""))
+        notes.pop("lastModified", None)
+        item = encode({**fields, "annotations": notes} if notes else fields)
+    return fingerprint(item)
+
+
+def short_key(key: str) -> str:
+    """A key that a file may hold ten thousand of."""
+    if len(key) <= _LONGEST_KEY:
+        return key
+    mark = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{key[:_LONGEST_KEY]}…{mark}"
+
+
+def told(change: Change) -> dict[str, Any]:
+    """A change as programs read it; its name is safe for a terminal and a model."""
+    return {
+        "time": _stamp(change.time),
+        "kind": change.kind,
+        "name": " ".join(revealed(change.name).split())[:_LONGEST_KEY],
+        "change": change.change,
+        "first_seen": _stamp(change.first_seen),
+        "last_seen": _stamp(change.last_seen),
+        "times": change.times,
+    }
+
+
+def line(server: str, change: Mapping[str, Any]) -> str:
+    """A change in one line."""
+    what = f"{change.get('kind')} {change.get('name')}".rstrip()
+    first, last = change.get("first_seen"), change.get("last_seen")
+    if change.get("change") == "appeared":
+        return f"{server}: {what} appeared (server first seen {first}, last seen without it {last})"
+    return f"{server}: {what} changed (previous version first seen {first}, last seen {last})"
+
+
+def _one(kind: str) -> str:
+    return kind if kind == INSTRUCTIONS else kind.removesuffix("s")
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
