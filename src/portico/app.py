@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DRAIN_S = 30.0
+NOTICE_S = 8.0
+"""How long load balancers have to see that we leave, before the drain."""
 _LEAVE_S = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -61,13 +63,16 @@ def serve_http(
     links: Sequence[Link] = (),
     hosts: Sequence[str] = (),
     drain_s: float = DRAIN_S,
+    drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
 ) -> None:
     """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes; `ready` gets the URL and the token."""
     door = _Door(address, auth, hosts)
 
     async def serve() -> None:
-        await door.serve(server.endpoint(links), drain_s=drain_s, ready=ready)
+        await door.serve(
+            server.endpoint(links), drain_s=drain_s, drain_notice_s=drain_notice_s, ready=ready
+        )
 
     _run(serve())
 
@@ -95,6 +100,7 @@ def wrap_http(
     auth: str = "token",
     hosts: Sequence[str] = (),
     drain_s: float = DRAIN_S,
+    drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
 ) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
@@ -106,7 +112,9 @@ def wrap_http(
         door.bind()
         wrapped = Wrapped(wrapping, alone=False, url=door.url)
         async with wrapped.running():
-            await door.serve(wrapped.endpoint, drain_s=drain_s, ready=ready)
+            await door.serve(
+                wrapped.endpoint, drain_s=drain_s, drain_notice_s=drain_notice_s, ready=ready
+            )
         return 0
 
     return _run(serve())
@@ -163,6 +171,7 @@ def gateway_http(
     auth: str = "token",
     hosts: Sequence[str] = (),
     drain_s: float = DRAIN_S,
+    drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
     alone: bool = False,
 ) -> int:
@@ -184,6 +193,7 @@ def gateway_http(
                 pages={"/metrics": served.measured},
                 limits=serving.config.gateway.limits,
                 drain_s=drain_s,
+                drain_notice_s=drain_notice_s,
                 ready=ready,
                 stop=stop,
             )
@@ -237,6 +247,7 @@ class _Door:
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         drain_s: float,
+        drain_notice_s: float,
         ready: Callable[[str, str | None], None] | None,
         stop: asyncio.Event | None = None,
     ) -> None:
@@ -263,7 +274,14 @@ class _Door:
         )
         if watch is not None:
             watch(app.tidy)
-        await over_http(app, sockets=self._sockets, drain_s=drain_s, ready=told, stop=stop)
+        await over_http(
+            app,
+            sockets=self._sockets,
+            drain_s=drain_s,
+            drain_notice_s=drain_notice_s,
+            ready=told,
+            stop=stop,
+        )
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -5,7 +5,7 @@ import pytest
 from portico.cli.main import main
 
 SERVING = ("serve", "wrap", "run")
-SHARED = ("--http", "--auth", "--allow-host", "--drain")
+SHARED = ("--http", "--auth", "--allow-host", "--drain", "--drain-notice")
 
 
 @pytest.mark.parametrize("option", SHARED)
@@ -23,12 +23,13 @@ def test_an_option_of_the_door_reads_the_same_wherever_it_is(
 
 
 @pytest.mark.parametrize("command", SERVING)
+@pytest.mark.parametrize("option", ["--drain", "--drain-notice"])
 @pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon", ""])
 def test_a_drain_that_is_no_time_is_refused(
-    command: str, given: str, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([command, "--drain", given, "x.py"]) == 2
-    assert f"argument --drain: {given!r} is no number of seconds" in capsys.readouterr().err
+    assert main([command, option, given, "x.py"]) == 2
+    assert f"argument {option}: {given!r} is no number of seconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", SERVING)

@@ -120,7 +120,7 @@ class HttpServer(Child):
                 raise RuntimeError(f"it ended at once:\n{self.stderr()}")
             with contextlib.suppress(OSError):
                 connection = self.connection()
-                connection.request("GET", "/readyz")
+                connection.request("GET", "/healthz")
                 status = connection.getresponse().status
                 connection.close()
                 if status == 200:

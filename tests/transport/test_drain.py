@@ -179,20 +179,21 @@ async def wait(seconds: float, *, context: Context) -> str:
 def ready(port: int) -> None:
     print(port, flush=True)
 
-asyncio.run(serve_http(server.asgi(), drain_s=float(sys.argv[1]), ready=ready))
+drain_s, notice_s = map(float, sys.argv[1:])
+asyncio.run(serve_http(server.asgi(), drain_s=drain_s, drain_notice_s=notice_s, ready=ready))
 print("left", flush=True)
 """
 
 
 @asynccontextmanager
 async def process(
-    tmp_path: Path, drain_s: float
+    tmp_path: Path, drain_s: float, notice_s: float = 0
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     """A server in a process of its own, and its port."""
     script = tmp_path / "server.py"
     script.write_text(SERVER)
     child = await asyncio.create_subprocess_exec(
-        sys.executable, script, str(drain_s), stdout=asyncio.subprocess.PIPE
+        sys.executable, script, str(drain_s), str(notice_s), stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
     try:
@@ -293,3 +294,113 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         code = await asyncio.wait_for(child.wait(), WAIT_S)
 
     assert code == -signal.SIGTERM
+
+
+async def probe(port: int) -> bytes:
+    """What `/readyz` says to a load balancer that knows no more than HTTP/1.0."""
+    async with connected(port) as (reader, writer):
+        writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+        return await asyncio.wait_for(reader.read(), WAIT_S)
+
+
+async def leaving(port: int) -> None:
+    """Wait until it reports that it is not ready."""
+    async with asyncio.timeout(WAIT_S):
+        while b" 503 " not in await probe(port):
+            pass
+
+
+async def answer(port: int, message: dict[str, Any]) -> bytes:
+    """The whole response on a connection that it must end."""
+    async with connected(port) as (reader, writer):
+        writer.write(post_bytes(message, mirrored(message)))
+        return await asyncio.wait_for(reader.read(), WAIT_S)
+
+
+async def test_where_somebody_probes_a_stop_is_announced_and_requests_are_served_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path, 30, notice_s=2) as (child, port), begun(port, LISTEN) as listening:
+        assert b" 200 " in await probe(port)
+        child.send_signal(signal.SIGTERM)
+        await leaving(port)
+        listed = await answer(port, LIST)
+        called = await answer(port, modern_call("wait", seconds=0))
+        # Then it drains: what would never end is ended.
+        await asyncio.wait_for(listening.readuntil(END), WAIT_S)
+        code = await asyncio.wait_for(child.wait(), WAIT_S)
+
+    assert listed.startswith(b"HTTP/1.1 200")
+    assert b'"wait"' in listed
+    assert b"finished" in called
+    # A pooled connection must not be closed under the next request.
+    assert b"connection: close" in listed
+    assert b"connection: close" in called
+    assert code == 0
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
+async def test_an_interrupt_and_a_second_signal_begin_the_drain_at_once(
+    tmp_path: Path, signals: list[signal.Signals]
+) -> None:
+    async with process(tmp_path, 30, notice_s=3600) as (child, port):
+        async with begun(port, modern_call("wait", seconds=0.5)) as call:
+            assert b" 200 " in await probe(port)
+            for number in signals[:-1]:
+                child.send_signal(number)
+                await leaving(port)
+            child.send_signal(signals[-1])
+            finished = await asyncio.wait_for(call.read(), WAIT_S)
+        code = await asyncio.wait_for(child.wait(), WAIT_S)
+
+    assert b"finished" in finished
+    assert code == 0
+
+
+async def test_a_signal_during_the_drain_after_a_notice_ends_at_once(tmp_path: Path) -> None:
+    async with (
+        process(tmp_path, 3600, notice_s=3600) as (child, port),
+        begun(port, LISTEN) as listening,
+        begun(port, modern_call("wait", seconds=3600)),
+    ):
+        await probe(port)
+        child.send_signal(signal.SIGTERM)
+        await leaving(port)
+        child.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(listening.readuntil(END), WAIT_S)  # the drain has begun
+        child.send_signal(signal.SIGTERM)
+        code = await asyncio.wait_for(child.wait(), WAIT_S)
+
+    assert code == -signal.SIGTERM
+
+
+async def test_where_nobody_probes_the_drain_begins_at_once(tmp_path: Path) -> None:
+    async with process(tmp_path, 30, notice_s=3600) as (child, port):
+        async with connected(port) as (reader, writer):
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b" 200 " in await reader.readline()
+        child.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(child.wait(), WAIT_S) == 0
+
+
+async def test_a_probe_counts_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("portico.transport.http.monotonic", lambda: now)
+    async with staged() as (_, site):
+        before = site.app.is_probed
+        await site.client.get(site.url + "/readyz")
+        now += 59
+        soon_after = site.app.is_probed
+        now += 2
+        later = site.app.is_probed
+
+    assert (before, soon_after, later) == (False, True, False)
+
+
+async def test_a_mounted_app_can_give_notice() -> None:
+    async with staged() as (_, site):
+        site.app.begin_notice()
+        ready = await site.client.get(site.url + "/readyz")
+        served = await site.modern(LIST)
+
+    assert (ready.status_code, served.status_code) == (503, 200)

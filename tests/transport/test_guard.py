@@ -266,13 +266,17 @@ async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> No
             era = mirrored(message) if message["method"] != "initialize" else {}
             response = await site.post(message, {**era, **headers})
             assert response.status_code == status, (message["method"], headers)
-        one_zero = await site.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+        probe = await site.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+        one_zero = await site.raw(b"GET /mcp HTTP/1.0\r\n\r\n")
+        nameless = await site.raw(b"GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n")
         twice = await site.raw(
             b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n"
             b"connection: close\r\n\r\n"
         )
 
+    assert probe.startswith(b"HTTP/1.1 200")  # as load balancers do it
     assert one_zero.startswith(b"HTTP/1.1 403")
+    assert nameless.startswith(b"HTTP/1.1 403")
     assert twice.startswith(b"HTTP/1.1 403")
 
 

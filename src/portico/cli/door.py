@@ -31,6 +31,13 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
         metavar="S",
         help="how long running calls may take after SIGTERM (default 30)",
     )
+    add(
+        "--drain-notice",
+        type=_patience,
+        metavar="S",
+        help="how long to serve on as not ready before that, if something probes /readyz "
+        "(default 8)",
+    )
 
 
 def _address(text: str) -> str:

@@ -22,6 +22,7 @@ class _Options:
         self.allow_host: list[str] = []
         self.name: str | None = None
         self.drain = 30.0
+        self.drain_notice = 8.0
 
 
 def main(argv: list[str]) -> int:
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> int:
         auth=options.auth,
         hosts=options.allow_host,
         drain_s=options.drain,
+        drain_notice_s=options.drain_notice,
     )
     return 0
 

@@ -34,12 +34,14 @@ def main(argv: list[str]) -> int:
         return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
     from portico.app import gateway_http
 
+    notice_s = gateway.drain_notice_s if options.drain_notice is None else options.drain_notice
     return gateway_http(
         serving,
         http,
         auth=options.auth or gateway.auth,
         hosts=options.allow_host,
         drain_s=drain_s,
+        drain_notice_s=notice_s,
         alone=options.alone,
     )
 

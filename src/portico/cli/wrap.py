@@ -53,6 +53,7 @@ class _Options:
         self.header: list[tuple[str, str]] = []
         self.log: str | None = None
         self.drain = 30.0
+        self.drain_notice = 8.0
 
 
 def main(argv: list[str]) -> int:
@@ -75,6 +76,7 @@ def main(argv: list[str]) -> int:
         auth=options.auth,
         hosts=options.allow_host,
         drain_s=options.drain,
+        drain_notice_s=options.drain_notice,
     )
 
 

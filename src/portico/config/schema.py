@@ -82,6 +82,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     log: str | None = None
     """A file for one line a call, or `off`."""
     drain: float = 30.0
+    drain_notice_s: float = 8.0
+    """How long to serve on as not ready before a drain, if something probes `/readyz`."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """Those of the HTTP edge that are set, by their names there."""
 

@@ -70,6 +70,7 @@ GATEWAY: dict[str, Reader] = {
     "auth": choice("token", "none"),
     "log": filled,
     "drain": number(or_none=True),
+    "drain_notice_s": number(or_none=True),
     "limits": table(LIMITS),
 }
 

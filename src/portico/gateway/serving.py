@@ -32,7 +32,7 @@ Endpoint = GatewayEndpoint | WitnessedMirror
 _DEEPEST = 8
 """So many gateways may be behind one another."""
 _FROM_START = {
-    "gateway": ("expose", "http", "auth", "log", "limits"),
+    "gateway": ("expose", "http", "auth", "log", "limits", "drain_notice_s"),
     "search": ("vectors", "model", "rerank"),
 }
 """What cannot be changed while it runs, by table."""

@@ -83,8 +83,11 @@ class Guard:
         )
         self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
-    def admit(self, scope: Scope) -> Head | Reply:
-        """The headers, if limits, Host and Origin allow them."""
+    def admit(self, scope: Scope, *, is_probe: bool = False) -> Head | Reply:
+        """The headers, if limits, Host and Origin allow them.
+
+        A probe over HTTP/1.0 needs no Host: load balancers send none, and browsers always do.
+        """
         headers = scope["headers"]
         limits = self._limits
         raw: dict[bytes, bytes] = dict(headers)
@@ -94,6 +97,8 @@ class Guard:
         if size > limits.header_bytes or len(headers) > limits.header_count:
             most = f"{limits.header_count} headers and {limits.header_bytes} bytes of them"
             return refusal(431, f"there may be {most}", CLOSE)
+        if is_probe and b"host" not in raw and scope.get("http_version") == "1.0":
+            raw[b"host"] = LOOPBACK[0].encode()
         return self._distrusts(scope, raw) or Head(raw)
 
     def unlock(self, head: Head) -> Reply | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Any
 
 from portico.model.context import LOCAL, Context
@@ -52,6 +53,8 @@ _READY = Reply(200, b'{"status":"ready"}', (JSON_TYPE,))
 _DRAINING = Reply(503, b'{"status":"draining"}', (JSON_TYPE,))
 _BARE_400 = Reply(400)
 _GRACE_S = 1.0  # for cancelled calls to tell their askers
+_PROBED_S = 60.0
+"""A load balancer that probes at all does so at least this often."""
 
 
 class HttpApp:
@@ -87,6 +90,7 @@ class HttpApp:
         self._data = data
         self.target = path.encode()
         """Where clients of `/mcp` aim, if it is not mounted below something."""
+        self._probed: float | None = None  # when `/readyz` was last requested
         self._bodies = BodyReader(self.limits)
         self._load = Load(self.limits)
         pulse = Pulse(self.limits.quiet_s)
@@ -109,11 +113,11 @@ class HttpApp:
         if scope["type"] != "http":
             await self._not_http(scope, receive, send)
             return
-        head = self._guard.admit(scope)
+        path = _path_in(scope)
+        head = self._guard.admit(scope, is_probe=path in self._open_routes)
         if isinstance(head, Reply):
             await send_reply(send, head)
             return
-        path = _path_in(scope)
         route = self._routes.get(path)
         if route is not None:
             refused = self._guard.unlock(head)
@@ -127,6 +131,15 @@ class HttpApp:
             await route(scope, head, receive, send)
         else:
             await send_reply(send, _NOT_FOUND)
+
+    @property
+    def is_probed(self) -> bool:
+        """True if `/readyz` was requested within the last minute: somebody routes by it."""
+        return self._probed is not None and monotonic() - self._probed < _PROBED_S
+
+    def begin_notice(self) -> None:
+        """Report not ready and keep serving, so that load balancers send new requests elsewhere."""
+        self._load.leaving = True
 
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
@@ -236,7 +249,8 @@ class HttpApp:
         await send_reply(send, _HEALTHY)
 
     async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        await send_reply(send, _DRAINING if self._load.draining else _READY)
+        self._probed = monotonic()
+        await send_reply(send, _DRAINING if self._load.leaving else _READY)
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

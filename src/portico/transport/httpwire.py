@@ -7,7 +7,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from portico.transport.asgi import GONE, Scope, Send
+from portico.transport.asgi import CLOSE, GONE, Scope, Send
 from portico.transport.http import HttpApp
 from portico.transport.httpwatch import Stage, WatchedHttp
 from portico.transport.plain import Asked, Entry
@@ -52,6 +52,7 @@ class HttpWire(WatchedHttp):
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_lines = b""
         self._ok = b""
+        self._closes = False  # does the response being written end the connection?
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
@@ -239,7 +240,10 @@ class HttpWire(WatchedHttp):
     def _end(self) -> None:
         self.server_state.total_requests += 1
         self._call = None
-        self._take_up()
+        if self._closes:
+            self.transport.close()
+        else:
+            self._take_up()
 
     def _take_up(self) -> None:
         if self._later:
@@ -268,6 +272,7 @@ class HttpWire(WatchedHttp):
             self._defaults = defaults
             self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
             self._ok = b"%b%b%b" % (STATUS_LINE[200], self._default_lines, _JSON)
+            self._closes = CLOSE in defaults
         return self._default_lines
 
     @property

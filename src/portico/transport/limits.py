@@ -58,6 +58,8 @@ class Load:
         self._streams = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self.leaving = False
+        """True from the notice of a stop on: not ready, and still serving."""
         self.draining = False
         self.drain_began = asyncio.Event()
         self.gave_up = False
@@ -93,14 +95,14 @@ class Load:
 
     def reopen(self) -> None:
         """Take work again, on the event loop of now: another lifespan begins."""
-        self.draining = self.gave_up = False
+        self.leaving = self.draining = self.gave_up = False
         self.drain_began = asyncio.Event()
         self._idle = asyncio.Event()
         self._look()
 
     def begin_drain(self) -> None:
         """From now on no new work is taken, and whoever waits for it is told."""
-        self.draining = True
+        self.leaving = self.draining = True
         self.drain_began.set()
 
     async def idle(self, within_s: float) -> bool:

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from portico.state.report import report
+from portico.transport.asgi import CLOSE
 from portico.transport.http import HttpApp
 from portico.transport.httpwire import HttpWire
 
 DRAIN_S = 30.0
+NOTICE_S = 8.0
+"""haproxy's defaults take up to 6 s to see that a server is not ready (3 checks, every 2 s)."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _BACKLOG = 2048
 
@@ -23,20 +27,36 @@ async def serve_http(
     port: int = 0,
     *,
     drain_s: float = DRAIN_S,
+    drain_notice_s: float = NOTICE_S,
     ready: Callable[[int], None] | None = None,
     stop: asyncio.Event | None = None,
     sockets: list[socket.socket] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT comes or `stop` is set, then let running calls finish.
 
-    `ready` is told the port once clients can connect. A second signal ends the process at once.
-    An address that cannot be had is an OSError, before anything is served. `sockets` are what
-    `bind` gave, if it was called already.
+    If somebody routes by `/readyz`, SIGTERM first begins a notice of `drain_notice_s`: not ready,
+    but still serving. SIGINT, a second signal and `stop` begin the drain at once, and a signal
+    during the drain ends the process. `ready` is told the port once clients can connect. An address
+    that cannot be had is an OSError, before anything is served. `sockets` are what `bind` gave, if
+    it was called already.
     """
     sockets = sockets or bind(host, port)
     stop = stop or asyncio.Event()
     server = _Server(_config(app), sockets, ready)
-    with _stopped_by_signals(stop):
+
+    def give_notice() -> float:
+        """Begin the notice, and return how long it takes; 0 where nobody would see it."""
+        if not drain_notice_s or not app.is_probed:
+            return 0.0
+        app.begin_notice()
+        server.close_after_responses()
+        report(
+            f"stopping in {drain_notice_s:g} s: /readyz reports not ready, requests are still "
+            "served; another signal skips this wait"
+        )
+        return drain_notice_s
+
+    with _stopped_by_signals(stop, give_notice):
         serving = asyncio.create_task(server.serve(sockets))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -105,6 +125,12 @@ class _Server(uvicorn.Server):
         self.should_exit = True
         self._leaving.set()
 
+    def close_after_responses(self) -> None:
+        """End each connection with its next response: a load balancer that keeps idle connections
+        must not find them closed under a request."""
+        self.config.encoded_headers.append(CLOSE)
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+
     def stop_accepting(self) -> None:
         """Let nobody in any more; those who are in stay."""
         for server in self.servers:
@@ -134,22 +160,33 @@ def _config(app: HttpApp) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
+def _stopped_by_signals(stop: asyncio.Event, give_notice: Callable[[], float]) -> Iterator[None]:
+    """Set `stop` by SIGINT, or by SIGTERM once the notice is over; a signal after that ends the
+    process, as it does by default."""
     loop = asyncio.get_running_loop()
+    notice: asyncio.TimerHandle | None = None
 
-    def received() -> None:
-        # From here on the signal does what it always does: it ends the process at once.
-        for each in _SIGNALS:
-            loop.remove_signal_handler(each)
+    def received(number: signal.Signals) -> None:
+        nonlocal notice
+        if number == signal.SIGTERM and notice is None and (wait_s := give_notice()):
+            notice = loop.call_later(wait_s, leave)
+        else:
+            leave()
+
+    def leave() -> None:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
         stop.set()
 
     # Not in other threads, and not on Windows: there, `stop` is the way.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         for number in _SIGNALS:
-            loop.add_signal_handler(number, received)
+            loop.add_signal_handler(number, received, number)
     try:
         yield
     finally:
+        if notice is not None:
+            notice.cancel()
         with contextlib.suppress(NotImplementedError):
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
