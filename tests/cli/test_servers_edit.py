@@ -219,7 +219,7 @@ def test_what_cannot_be_done_is_one_and_says_why(
 def test_with_neither_a_config_nor_anything_that_runs_it_says_how_to_begin(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = f"nothing runs, and there is no config at {config}; `portico servers add` makes one"
+    said = f"no gateway runs, and there is no config at {config}; `portico servers add NAME "
     for deed in ("list", "refresh"):
         assert main(["servers", deed]) == 1
         assert said in capsys.readouterr().err

@@ -41,8 +41,8 @@ def test_with_nothing_at_all_it_says_how_to_begin(
 ) -> None:
     assert main(["status"]) == 1
     assert capsys.readouterr().err == (
-        f"portico: nothing runs, and there is no config at {home}/home/config/portico.toml; "
-        "`portico servers add` makes one\n"
+        f"portico: no gateway runs, and there is no config at {home}/home/config/portico.toml; "
+        "`portico servers add NAME COMMAND` creates it\n"
     )
 
 

@@ -45,7 +45,9 @@ def main(argv: list[str]) -> int:
     log_to_stderr()
     if options.http is None:
         from portico.app import serve_stdio
+        from portico.cli.waiting import tell_waiting
 
+        tell_waiting(server.name, "portico run --http 8000 ...")
         return serve_stdio(server, out=out, drain_s=options.drain)
     from portico.app import serve_http
 

@@ -125,7 +125,8 @@ def owners(config: str) -> tuple[str, list[str]]:
 
 def nothing(path: str) -> str:
     """What to say where there is neither a config nor anything that runs."""
-    return f"nothing runs, and there is no config at {path}; `portico servers add` makes one"
+    how = "`portico servers add NAME COMMAND` creates it"
+    return f"no gateway runs, and there is no config at {path}; {how}"
 
 
 def _known(path: str) -> dict[str, Any]:

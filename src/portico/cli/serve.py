@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from portico.cli.door import add_door
 from portico.cli.stderr import log_to_stderr
 from portico.cli.usage import Parser
+from portico.state.report import report
 
 if TYPE_CHECKING:
     from portico.config.schema import Config
@@ -28,9 +29,15 @@ def main(argv: list[str]) -> int:
     if http is None and gateway.http and not options.stdio:
         http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
+    count = len(serving.config.servers) - len(serving.config.disabled)
+    if not count:
+        report(_empty(serving.config, options))
     if http is None:
         from portico.app import gateway_stdio
+        from portico.cli.waiting import tell_waiting
 
+        servers = f"{count} server{'' if count == 1 else 's'} of {serving.config.path}"
+        tell_waiting(servers, "portico serve --http 8000")
         return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
     from portico.app import gateway_http
 
@@ -44,6 +51,19 @@ def main(argv: list[str]) -> int:
         drain_notice_s=notice_s,
         alone=options.alone,
     )
+
+
+def _empty(config: "Config", options: argparse.Namespace) -> str:
+    """What to do about a gateway without servers; one that is added is served at once."""
+    import shlex
+
+    which = f" --config {shlex.quote(options.config)}" if options.config else ""
+    if config.servers:
+        group = f"group {options.group} of " if options.group else ""
+        how = f"enable one with `portico servers enable NAME{which}`"
+        return f"all servers of {group}{config.path} are disabled; {how}"
+    how = f"`portico servers add NAME{which} COMMAND ARGS...`"
+    return f"{config.path} has no servers; add one with {how}, also while this runs"
 
 
 def _serving(options: argparse.Namespace) -> "Serving":

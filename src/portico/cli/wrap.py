@@ -66,8 +66,11 @@ def main(argv: list[str]) -> int:
 
         out = take_stdout()
         from portico.app import wrap_stdio
+        from portico.cli.waiting import tell_waiting
 
-        return wrap_stdio(_wrapping(options), out=out, drain_s=options.drain)
+        wrapping = _wrapping(options)
+        tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...")
+        return wrap_stdio(wrapping, out=out, drain_s=options.drain)
     from portico.app import wrap_http
 
     return wrap_http(

@@ -46,7 +46,7 @@ def read_bytes(path: str) -> bytes:
             data = file.read(MAX_SIZE + 1) or b""
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: there is no such file; `portico servers add` makes one"
+            f"{path}: there is no such file; `portico servers add NAME COMMAND` creates it"
         ) from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: it is a folder; name the file in it") from None

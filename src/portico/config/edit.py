@@ -103,7 +103,9 @@ def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
 
     def change(old: bytes | None) -> bytes:
         if old is None and not make:
-            raise ConfigError(f"{path}: there is no such file; `portico servers add` makes one")
+            raise ConfigError(
+                f"{path}: there is no such file; `portico servers add NAME COMMAND` creates it"
+            )
         raw = as_text(path, old or b"")
         mark = "\ufeff" if raw.startswith("\ufeff") else ""
         if not raw.removeprefix(mark).strip() and path.endswith((".json", ".jsonc")):
