@@ -156,11 +156,7 @@ def test_x_mcp_header(
 
 @server.tool()
 async def test_trigger_tool_change(ctx: Context) -> str:
-    """Add a tool, or take it away the next time; listeners of both eras are told."""
-    if any(tool.name == "passing" for tool in await server.list_tools()):
-        server.remove_tool("passing")
-    else:
-        server.add_tool(lambda: "", name="passing", description="Comes and goes.")
+    """Announce a change of tools to listeners of both eras, though nothing has changed."""
     await ctx.notify_tools_changed()
     await ctx.session.send_tool_list_changed()
     return "tool list changed"
@@ -168,16 +164,32 @@ async def test_trigger_tool_change(ctx: Context) -> str:
 
 @server.tool()
 async def test_trigger_prompt_change(ctx: Context) -> str:
-    """Add a prompt, or take it away the next time; listeners of both eras are told."""
+    """Announce a change of prompts to listeners of both eras, though nothing has changed."""
+    await ctx.notify_prompts_changed()
+    await ctx.session.send_prompt_list_changed()
+    return "prompt list changed"
+
+
+@server.tool()
+async def toggle_tool(ctx: Context) -> str:
+    """Add a tool, or remove it the next time; the suite does not use it, tests of a proxy do."""
+    if any(tool.name == "passing" for tool in await server.list_tools()):
+        server.remove_tool("passing")
+    else:
+        server.add_tool(lambda: "", name="passing", description="Comes and goes.")
+    return await test_trigger_tool_change(ctx)
+
+
+@server.tool()
+async def toggle_prompt(ctx: Context) -> str:
+    """Add a prompt, or remove it the next time; the suite does not use it, tests of a proxy do."""
     if any(prompt.name == "passing" for prompt in await server.list_prompts()):
         server.remove_prompt("passing")
     else:
         server.add_prompt(
             Prompt.from_function(lambda: "hello", name="passing", description="Comes and goes.")
         )
-    await ctx.notify_prompts_changed()
-    await ctx.session.send_prompt_list_changed()
-    return "prompt list changed"
+    return await test_trigger_prompt_change(ctx)
 
 
 @server.tool()

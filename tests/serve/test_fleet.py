@@ -174,7 +174,7 @@ async def test_a_list_that_changes_at_a_server_is_announced_and_read_anew(way: W
             events = await stack.enter_async_context(client.listen(prompts_list_changed=True))
         # It comes, and goes again: the server is left as other gateways know it.
         for difference in ({"legacy__passing"}, set()):
-            await execute(client, "legacy__test_trigger_prompt_change")
+            await execute(client, "legacy__toggle_prompt")
             if way.modern:
                 assert await anext(events) == PromptsListChanged()
             else:

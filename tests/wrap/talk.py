@@ -185,9 +185,10 @@ class Pipes(Client):
 class Web(Client):
     """A client over HTTP; each POST has a connection and a thread of its own."""
 
-    def __init__(self, port: int, **more: Any) -> None:
+    def __init__(self, port: int, path: str = "/mcp", **more: Any) -> None:
         super().__init__(**more)
         self.port = port
+        self.path = path
         self.session: dict[str, str] = {}
         self.events: dict[bytes, str] = {}
         """By request, the id of the last event on its stream."""
@@ -257,7 +258,7 @@ class Web(Client):
         connection.connect()
         self._open[id] = connection.sock
         accept = "text/event-stream" if verb == "GET" else _BOTH
-        connection.request(verb, "/mcp", body, {"accept": accept, **self.session, **headers})
+        connection.request(verb, self.path, body, {"accept": accept, **self.session, **headers})
 
         def read() -> None:
             # Closed under its feet, it was hung up, or the test is over.

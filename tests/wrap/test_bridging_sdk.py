@@ -123,10 +123,10 @@ async def test_a_changed_list_is_announced_and_then_read_anew(bridge: Bridge) ->
         before = await has_it()
         if bridge.modern:
             async with client.listen(tools_list_changed=True) as events:
-                await client.call_tool("test_trigger_tool_change", {})
+                await client.call_tool("toggle_tool", {})
                 assert await anext(events) == ToolsListChanged()
         else:
-            await client.call_tool("test_trigger_tool_change", {})
+            await client.call_tool("toggle_tool", {})
             await heard.next(types.ToolListChangedNotification)
         assert await has_it() != before
 

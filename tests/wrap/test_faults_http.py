@@ -135,16 +135,17 @@ def test_a_call_that_timed_out_is_cancelled_at_the_server(portico: Wrap) -> None
 
 
 @pytest.mark.usefixtures("steady")
-def test_a_storm_of_changes_ends_in_one_refresh_a_second_and_no_news(portico: Wrap) -> None:
+def test_a_storm_of_changes_ends_in_one_refresh_a_second(portico: Wrap) -> None:
     with bounded(portico), portico.client() as client, client.listening() as heard:
         assert client.said("echo", text="before") == "before"
         before = int(client.said("count"))
         began = time.monotonic()
         assert client.said("bad", mode="storm") == "after the storm"
         assert until(lambda: int(client.said("count")) > before)
+        assert until(lambda: heard)  # the server's own word is passed on, though nothing changed
         took = time.monotonic() - began
         assert int(client.said("count")) - before <= 2 + took
-        assert heard == []  # nothing has really changed
+        assert len(heard) <= 2 + took
 
 
 def test_a_server_that_is_gone_fails_calls_at_once_and_is_found_when_it_is_back(

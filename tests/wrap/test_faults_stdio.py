@@ -174,16 +174,17 @@ def test_stderr_is_drained_and_its_secrets_stay_there(portico: Wrap) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_a_storm_of_changes_ends_in_one_refresh_a_second_and_no_news(portico: Wrap) -> None:
+def test_a_storm_of_changes_ends_in_one_refresh_a_second(portico: Wrap) -> None:
     with bounded(portico), portico.client() as client, client.listening() as heard:
         texts(client)
         before = int(client.said("count"))
         began = time.monotonic()
         assert client.said("bad", mode="storm") == "after the storm"
         assert until(lambda: int(client.said("count")) > before)
+        assert until(lambda: heard)  # the server's own word is passed on, though nothing changed
         took = time.monotonic() - began
         assert int(client.said("count")) - before <= 1 + took
-        assert heard == []  # nothing has really changed
+        assert len(heard) <= 1 + took
 
 
 def test_a_real_change_is_told_once_however_often_the_server_says_so(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ from portico.upstream.exchange import Exchange
 from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
 from portico.upstream.wire import NO_HEADERS, Address
 
-_LISTS = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+_LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 
 
 class Watcher(Protocol):
     """Who hears what concerns all clients of an upstream."""
 
-    def list_changed(self, leg: "Leg") -> None:
-        """The upstream offers something else now."""
+    def list_changed(self, leg: "Leg", kind: str) -> None:
+        """The upstream announces that a list has changed."""
         ...
 
     def updated(self, leg: "Leg", uri: str, params: bytes) -> None:
@@ -172,7 +172,7 @@ class Leg:
 
     def _noticed(self, method: str, params: bytes, about: bytes) -> None:
         if method in _LISTS:
-            self._watcher.list_changed(self)
+            self._watcher.list_changed(self, _LISTS[method])
         elif method == "notifications/resources/updated":
             try:
                 uri = msgspec.json.decode(params, type=_Updated).uri

@@ -289,12 +289,12 @@ class Upstream:
         self._lines.learned(line, leg)
         self._views.opened(line.view, leg)
 
-    def list_changed(self, leg: Leg) -> None:
-        """Its lists have changed: ask for them, but not all the time."""
+    def list_changed(self, leg: Leg, kind: str) -> None:
+        """The upstream announces that a list has changed: fetch them all, but not all the time."""
         line = next((line for line in self._lines if line.open_leg is leg), None)
         if line is None:
             return
-        self._views.changed(line.view, leg)
+        self._views.changed(line.view, leg, kind)
 
     def updated(self, leg: Leg, uri: str, params: bytes) -> None:
         """A resource has changed."""

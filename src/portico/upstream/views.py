@@ -59,6 +59,8 @@ class View:
         """Why lists could not be had when they were last asked for."""
         self.stale: Leg | None = None
         """Who said that its lists have changed, since they were last asked for."""
+        self.announced: set[str] = set()
+        """The kinds of lists of which the upstream said so; clients are to hear it too."""
 
     def ask_again(self) -> Leg | None:
         """Whom to ask again, if that is needed and possible."""
@@ -167,9 +169,10 @@ class Views:
         for view in self._views.values():
             view.catalog = None
 
-    def changed(self, name: str, leg: Leg) -> None:
+    def changed(self, name: str, leg: Leg, kind: str) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
         view = self.get(name)
+        view.announced.add(kind)
         if view.surveying is None:
             self.survey(view, leg)
         else:
@@ -232,23 +235,31 @@ class Views:
 
         before = view.catalog
         missed: list[str] = []
-        facts = await survey(
-            ask,
-            self.name,
-            leg.server,
-            now=self._clock(),
-            before=before.whole if before is not None else None,
-            mirrors=modern and mirrors,
-            report=self._report,
-            missed=missed.append,
-        )
+        # An announcement that comes from now on may be about what is not in these lists yet.
+        announced, view.announced = view.announced, set()
+        try:
+            facts = await survey(
+                ask,
+                self.name,
+                leg.server,
+                now=self._clock(),
+                before=before.whole if before is not None else None,
+                mirrors=modern and mirrors,
+                report=self._report,
+                missed=missed.append,
+            )
+        except BaseException:
+            view.announced |= announced
+            raise
         for why in missed:
             self._report(why)
         catalog = self._catalog(facts, confirmed=True)
         view.catalog, view.missed = catalog, missed
-        if before is not None:
-            for kind in catalog.changed(before):
-                view.hub.publish(Change(kind))
+        # A server's own announcement is passed on even if its list compares equal.
+        changed = catalog.changed(before) if before is not None else []
+        view.announced.difference_update(changed)  # what came meanwhile was about the same change
+        for kind in dict.fromkeys((*changed, *sorted(announced))):
+            view.hub.publish(Change(kind))
         self._told(view)
         is_same = before is not None and before.confirmed and facts.same(before.whole)
         if self._history is not None and (not is_same or self._history.is_due(view.name)):
