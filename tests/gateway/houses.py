@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from portico.catalog.facts import Facts
 from portico.config.schema import Config, Gateway
 from portico.config.schema import Server as Entry
 from portico.gateway.endpoint import GatewayEndpoint
+from portico.gateway.finding import Tools
 from portico.gateway.house import House
 from portico.model.context import Context
 from portico.model.errors import TargetError
@@ -99,7 +100,7 @@ class Words:
         self.index = ToolIndex.build([])
         self.versions: list[str] = []
 
-    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
         self.versions.append(version)
         self.index = ToolIndex.build(list(tools()))
 
@@ -112,6 +113,10 @@ class Words:
     ) -> Sequence[Hit]:
         hits = self.index.search(query, 1000, server)
         return [hit for hit in hits if servers is None or hit.server in servers][:limit]
+
+    @property
+    def is_behind(self) -> bool:
+        return False
 
     def status(self) -> dict[str, Any]:
         return {}

@@ -84,6 +84,17 @@ async def test_the_first_search_waits_for_the_index() -> None:
     assert await asked == ["forecast"]
 
 
+async def test_until_all_tools_are_indexed_the_first_few_are_searched() -> None:
+    searcher, all_of_them = Searcher(patience_s=0.0), Source(TOOLS, ready=False)
+    searcher.use("1", all_of_them, lambda: [tool("a", "weather_map")])
+    assert await names(searcher, "weather") == ["weather_map"]
+    assert searcher.is_behind
+    all_of_them.go.set()
+    await settled(searcher, len(TOOLS))
+    assert await names(searcher, "weather") == ["forecast"]
+    assert not searcher.is_behind
+
+
 async def test_until_the_next_index_is_there_the_last_one_answers() -> None:
     searcher = Searcher()
     searcher.use("1", Source(TOOLS))

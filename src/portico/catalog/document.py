@@ -45,6 +45,7 @@ class _List(Struct):
     entries: list[_Entry]
     more: Raw
     page_size: int
+    omitted: int = 0
 
 
 class Document(Struct):
@@ -119,6 +120,7 @@ def facts_in(document: Document) -> Facts:
                 keys=tuple([entry.key for entry in listed.entries]),
                 more=bytes(listed.more),
                 page_size=listed.page_size,
+                omitted=listed.omitted,
             )
             for kind, listed in document.lists.items()
         },
@@ -133,6 +135,7 @@ def renewed(facts: Facts, older: Document | None, now: float) -> Document:
             _entries(listed, older.lists.get(kind) if older else None, now),
             Raw(listed.more),
             listed.page_size,
+            listed.omitted,
         )
         for kind, listed in facts.lists.items()
     }
@@ -164,11 +167,8 @@ def _says(document: Document, facts: Facts) -> bool:
 
 
 def _lists(kept: _List, listed: Listed) -> bool:
-    if (kept.more, kept.page_size, len(kept.entries)) != (
-        Raw(listed.more),
-        listed.page_size,
-        len(listed.keys),
-    ):
+    said = (kept.more, kept.page_size, kept.omitted, len(kept.entries))
+    if said != (Raw(listed.more), listed.page_size, listed.omitted, len(listed.keys)):
         return False
     pairs = zip(listed.keys, listed.items, strict=True)
     return all(

@@ -20,6 +20,21 @@ class Listed(Struct, frozen=True):
     """The other fields of the first page (`_meta`, `ttlMs`, ...) as a raw JSON object."""
     page_size: int = 0
     """How many items the upstream itself puts on a page; 0 if it sent one page."""
+    omitted: int = 0
+    """How many more it has, at least, that are beyond the limit."""
+
+    def limited(self, most: int) -> "Listed":
+        """The first so many items."""
+        beyond = len(self.keys) - most
+        if beyond <= 0:
+            return self
+        return Listed(
+            items=self.items[:most],
+            keys=self.keys[:most],
+            more=self.more,
+            page_size=self.page_size,
+            omitted=self.omitted + beyond,
+        )
 
 
 class Facts(Struct, frozen=True):
@@ -46,6 +61,7 @@ class Facts(Struct, frozen=True):
             keys=tuple([key for key, _ in kept]),
             more=tools.more,
             page_size=tools.page_size,
+            omitted=tools.omitted,
         )
         return Facts(
             version=self.version,
@@ -53,6 +69,13 @@ class Facts(Struct, frozen=True):
             lists={**self.lists, "tools": listed},
             taken=self.taken,
         )
+
+    def limited(self, most: int) -> "Facts":
+        """The same with at most so many items in each list."""
+        if all(len(listed.keys) <= most for listed in self.lists.values()):
+            return self
+        lists = {kind: listed.limited(most) for kind, listed in self.lists.items()}
+        return Facts(self.version, self.introduction, lists, self.taken)
 
     def same(self, other: "Facts | None") -> bool:
         """True if it offers the very same; when it was asked does not matter."""

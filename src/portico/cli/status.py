@@ -97,6 +97,9 @@ def _lines(told: list[Portico]) -> Iterator[str]:
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
     error = str(server.get("error") or "").partition("\n")[0]
     tools = "?" if server.get("pending") else str(server.get("tools", "?"))
+    left_out = (server.get("omitted") or {}).get("tools")
+    if left_out:
+        tools = f"{tools} of {server['tools'] + left_out}"
     starts = server.get("starts")
     return (
         str(server.get("server", "?")),

@@ -59,6 +59,8 @@ class Server(Struct, frozen=True, kw_only=True):
     sharing: str = "auto"
     era: str = "auto"
     max_in_flight: int = 256
+    max_tools: int | None = None
+    """Entries of each of its lists; None for what the gateway allows."""
     auth: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -76,6 +78,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     pinned: tuple[str, ...] = ()
     """Tools that are always listed, as `server__tool`."""
     name_limit: int = 64
+    max_tools: int = 10_000
+    """Entries of each list of a server; the rest is reported and left out."""
     http: str = ""
     """`[HOST:]PORT`; empty for stdio."""
     auth: str = "token"

@@ -37,6 +37,7 @@ SERVER: dict[str, Reader] = {
     "sharing": choice("auto", "shared", "per-client"),
     "era": choice("auto", "modern", "legacy"),
     "max_in_flight": whole(1),
+    "max_tools": whole(1, 100_000),
     "auth": a_table,
 }
 
@@ -66,6 +67,7 @@ GATEWAY: dict[str, Reader] = {
     "expose": choice("auto", "search", "all"),
     "pinned": texts,
     "name_limit": whole(32, 1024),
+    "max_tools": whole(1, 100_000),
     "http": address,
     "auth": choice("token", "none"),
     "log": filled,

@@ -52,6 +52,10 @@ class House(Protocol):
         """The best tools for a query."""
         ...
 
+    def indexing(self) -> tuple[int, int] | None:
+        """How many tools are indexed, and how many there are; None if all are."""
+        ...
+
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         ...
@@ -193,7 +197,12 @@ class Desk:
             results.append({"query": query, "tools": tools})
             told = "\n\n".join(map(words, tools)) or self._nothing(query)
             texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
-        return _result("\n\n".join([*texts, *self._waiting()]), {"results": results})
+        structured: Answer = {"results": results}
+        indexing = self._house.indexing()
+        if indexing is not None:
+            structured["indexing"] = dict(zip(("indexed", "tools"), indexing, strict=True))
+            texts.append(_indexing(*indexing))
+        return _result("\n\n".join([*texts, *self._waiting()]), structured)
 
     async def _describe(self, raw: bytes, context: Context) -> Answer:
         asked = _arguments(raw, _Describe, metatools.DESCRIBE)
@@ -281,6 +290,11 @@ class Desk:
         return words
 
 
+def _indexing(indexed: int, tools: int) -> str:
+    there = f"{indexed} of {tools} tools are" if indexed < tools else "not all changes are"
+    return f"({there} indexed so far; search again in a moment for the rest)"
+
+
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
     try:
         # Some models write null for all that they leave out, and 5.0 or "5" for 5.
@@ -296,6 +310,9 @@ def _result(text: str, structured: dict[str, Any]) -> Answer:
 
 def _status_line(server: dict[str, Any]) -> str:
     tools = "tools not known yet" if server["pending"] else _tools(server["tools"])
+    left_out = server["omitted"].get("tools")
+    if left_out:
+        tools = f"{server['tools']} of {_tools(server['tools'] + left_out)}, the limit of max_tools"
     age = server.get("age_s")
     told = f", {_age(age)} old" if age is not None else ""
     error = f": {server['error'].splitlines()[0]}" if server["error"] else ""

@@ -1,11 +1,13 @@
 """Finds tools among those of all servers: by what they do, or by a name that is nearly theirs."""
 
 from _blake2 import blake2b
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.catalog.names import SEPARATOR
+from portico.catalog.share import Share
 from portico.catalog.union import Union
 
 if TYPE_CHECKING:
@@ -13,11 +15,25 @@ if TYPE_CHECKING:
     from portico.search.near import NearNames
 
 
+FIRST = 500
+"""Tools that are indexed before all others: that takes a tenth of a second."""
+_MOST_NAMES = 20_000
+"""Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
+
+Tools = Callable[[], Iterable[Mapping[str, Any]]]
+
+
 class Searcher(Protocol):
     """Finds tools."""
 
-    def use(self, version: str, tools: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
-        """Search these from now on; the same version has the same tools."""
+    def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
+        """Search these from now on; the same version has the same tools. `first` are a few of
+        them, which are searched until all are indexed."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """True while tools are being indexed that no search finds yet."""
         ...
 
     async def search(
@@ -61,7 +77,14 @@ class Finder:
         if version == self._indexed:
             return
         self._indexed = version
-        self._searcher.use(version, lambda: _searched(union, tags))
+        first = (lambda: _first(union, tags)) if union.tool_count > FIRST else None
+        self._searcher.use(version, lambda: _searched(union.shares.values(), tags), first)
+
+    @property
+    def indexed(self) -> int | None:
+        """How many tools are indexed while that is not all of them, else None."""
+        searcher = self._searcher
+        return searcher.status()["tools"] if searcher.is_behind else None
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str] | None
@@ -96,14 +119,23 @@ class Finder:
         if known is None or known[0] is not union:
             from portico.search.near import NearNames
 
-            shares = union.shares.values()
-            names = NearNames(tool for share in shares for tool in share.tools)
-            known = self._names = (union, names)
+            names = (tool for share in _smallest(union) for tool in share.tools)
+            known = self._names = (union, NearNames(islice(names, _MOST_NAMES)))
         return known[1]
 
 
-def _searched(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
-    for share in union.shares.values():
+def _first(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+    """The tools of the smallest servers: a large one must not hold up the others."""
+    return islice(_searched(_smallest(union), tags), FIRST)
+
+
+def _smallest(union: Union) -> list[Share]:
+    """The shares, those with the fewest tools first."""
+    return sorted(union.shares.values(), key=lambda share: len(share.listed("tools").keys))
+
+
+def _searched(shares: Iterable[Share], tags: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for share in shares:
         tagged = tags.get(share.server, "")
         for tool in share.tools:
             definition = {**share.definition(tool), "name": tool, "server": share.server}

@@ -139,6 +139,7 @@ class House:
         member = Member(
             entry,
             name_limit=self.config.gateway.name_limit,
+            max_tools=self.config.gateway.max_tools,
             memory=self._memory,
             secret=self._secret,
             info={"name": "portico", "title": "Portico", "version": self._version},
@@ -245,13 +246,17 @@ class House:
         """Go on with another config. Servers that are in both as they were, whatever is said of
         them, go on undisturbed; those that left finish the calls they have."""
         wanted = _enabled(config)
-        renamed = config.gateway.name_limit != self.config.gateway.name_limit
+        before_it = self.config.gateway
+        remade = (config.gateway.name_limit, config.gateway.max_tools) != (
+            before_it.name_limit,
+            before_it.max_tools,
+        )
         self.config = config
         before = self.members
         kept = {
             name: member
             for name, member in before.items()
-            if not renamed and name in wanted and member.takes(wanted[name])
+            if not remade and name in wanted and member.takes(wanted[name])
         }
         self.members = {
             name: kept.get(name) or self._member(entry) for name, entry in wanted.items()
@@ -304,6 +309,11 @@ class House:
         everything = servers >= self.members.keys()
         scope = None if everything else servers
         return await self._finder.search(query, limit, server, scope)
+
+    def indexing(self) -> tuple[int, int] | None:
+        """How many tools are indexed, and how many there are; None if all are."""
+        indexed = self._finder.indexed
+        return None if indexed is None else (indexed, self.union.tool_count)
 
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""

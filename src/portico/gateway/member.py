@@ -42,6 +42,7 @@ class Member:
         entry: Server,
         *,
         name_limit: int,
+        max_tools: int,
         memory: Memory | None,
         secret: bytes,
         info: dict[str, Any],
@@ -66,7 +67,7 @@ class Member:
         self._seen: UpstreamCatalog | None = None
         self.upstream = Successor(
             (reach or _address)(entry, heard),
-            _plan(entry, info),
+            _plan(entry, info, max_tools),
             memory=memory,
             key=lambda view: _key(entry, secret, view),
             report=report,
@@ -183,6 +184,7 @@ class Member:
             "state": self._state(told),
             "tools": len(lists["tools"].keys) if "tools" in lists else 0,
             "lists": {kind: len(listed.keys) for kind, listed in lists.items()},
+            "omitted": {kind: listed.omitted for kind, listed in lists.items() if listed.omitted},
             "age_s": age,
             "pending": self.is_pending,
             "error": self.problem,
@@ -208,7 +210,7 @@ def _unlisted(catalog: UpstreamCatalog) -> list[str]:
     return [kind for kind in without if kind in declared]
 
 
-def _plan(entry: Server, info: dict[str, Any]) -> Plan:
+def _plan(entry: Server, info: dict[str, Any], max_tools: int) -> Plan:
     times = entry.timeouts
     return Plan(
         limits=Limits(init_s=times.init, list_s=times.list, call_s=times.call),
@@ -217,6 +219,7 @@ def _plan(entry: Server, info: dict[str, Any]) -> Plan:
         max_in_flight=entry.max_in_flight,
         sharing=entry.sharing,
         era=entry.era,
+        max_items=entry.max_tools or max_tools,
         info=info,
         allows=entry.tools.allows if entry.tools.allow or entry.tools.deny else None,
     )

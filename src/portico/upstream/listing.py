@@ -52,6 +52,8 @@ class Pages(Struct):
     """The other fields of the first page."""
     size: int = 0
     """The bytes of all items."""
+    omitted: int = 0
+    """How many more there are, at least, that are beyond the limit."""
 
 
 class Listing(Struct):
@@ -67,8 +69,9 @@ class Listing(Struct):
     """By tool, the arguments to mirror into HTTP headers."""
 
 
-async def all_pages(ask: Ask, server: str, kind: Kind) -> Pages:
-    """All pages of a list; raises TargetError if they cannot be read or do not end."""
+async def all_pages(ask: Ask, server: str, kind: Kind, most: int | None = None) -> Pages:
+    """All pages of a list, or those with its first items if there are too many; raises TargetError
+    if they cannot be read or do not end."""
     pages = Pages([])
     cursor: str | None = None
     seen: set[str] = set()
@@ -81,6 +84,10 @@ async def all_pages(ask: Ask, server: str, kind: Kind) -> Pages:
                 return pages  # declared, but not there: templates of many servers
             raise
         cursor = _take(server, kind, raw, pages)
+        if most is not None and (len(pages.items) > most or (cursor and len(pages.items) == most)):
+            pages.omitted = max(1, len(pages.items) - most)
+            del pages.items[most:]
+            return pages
         why = _too_much(pages) or _endless(cursor, seen, pages)
         if why:
             raise TargetError(f"{server} {why} in {kind.method}", kind="protocol", server=server)

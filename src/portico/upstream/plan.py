@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from portico.upstream.listing import MAX_ITEMS
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 
@@ -27,5 +28,7 @@ class Plan(Struct, frozen=True):
     max_children: int = 64
     """So many connections of single clients' own at a time."""
     info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
+    max_items: int = MAX_ITEMS
+    """Of each list; the rest is reported and left out."""
     allows: Callable[[str], bool] | None = None
     """Which tools clients may see and call, by name; None for all."""

@@ -40,13 +40,15 @@ async def survey(
     now: float,
     before: Facts | None = None,
     mirrors: bool = False,
+    most: int | None = None,
     report: Callable[[str], None] = lambda _: None,
     missed: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """All lists that the upstream declares; one that cannot be had stays as it was `before`, and
     `missed` is told why.
 
-    `mirrors` if tools with invalid header annotations must be left out (modern HTTP).
+    `mirrors` if tools with invalid header annotations must be left out (modern HTTP); `most` limits
+    each list.
     """
     lists: dict[str, Listed] = {}
     for name, kind in KINDS.items():
@@ -55,7 +57,7 @@ async def survey(
             continue
         older = before.lists.get(name) if before is not None else None
         try:
-            pages = await all_pages(ask, server, kind)
+            pages = await all_pages(ask, server, kind, most)
         except (McpError, TargetError) as error:
             if isinstance(error, TargetError) and error.kind != "protocol":
                 raise
@@ -77,10 +79,21 @@ async def survey(
             keys=tuple(known),
             more=encode(pages.more),
             page_size=pages.first if pages.count > 1 else 0,
+            omitted=pages.omitted,
         )
+        if listed.omitted and (older is None or older.omitted != listed.omitted):
+            report(_too_many(server, name, listed))
         # Who made something of the list as it was keeps it: the same one is not kept twice.
         lists[name] = older if older is not None and older == listed else listed
     return Facts(introduction.version, introduction.raw, lists, now)
+
+
+def _too_many(server: str, kind: str, listed: Listed) -> str:
+    kept = len(listed.keys)
+    return (
+        f"{server} lists more than {kept} {kind}: {listed.omitted} or more are left out; "
+        f"to use them, raise max_tools of {server} in the config"
+    )
 
 
 def _key_of(kind: Kind, raw: bytes) -> str:

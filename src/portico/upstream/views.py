@@ -137,6 +137,7 @@ class Views:
             view = self._views[name] = View(name)
             facts = self._memory.load(self._key(name)) if self._memory is not None else None
             if facts is not None:
+                facts = facts.limited(self._plan.max_items)
                 era = MODERN if facts.version.modern else LEGACY
                 self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
@@ -245,6 +246,7 @@ class Views:
                 now=self._clock(),
                 before=before.whole if before is not None else None,
                 mirrors=modern and mirrors,
+                most=self._plan.max_items,
                 report=self._report,
                 missed=missed.append,
             )
