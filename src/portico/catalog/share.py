@@ -89,7 +89,7 @@ class Share:
             from portico.definitions.schema import Schema
 
             source = self.definition(tool).get("inputSchema")
-            schema = Schema(source) if isinstance(source, dict) else None
+            schema = Schema(source, foreign=True) if isinstance(source, dict) else None
             try:
                 if schema is not None:
                     schema.check()

@@ -57,6 +57,7 @@ class _Explainer:
         self._references = References(root)
         self._ref_stands_alone = dialect(root) in REF_STANDS_ALONE
         self._ask = Questions(root, started)
+        self._timely = self._ask.while_there_is_time
         self._active: set[tuple[Location, tuple[str | int, ...]]] = set()
 
     # Walking.
@@ -116,7 +117,7 @@ class _Explainer:
 
     def dependent_required(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
-        for name, needed in _fields(place.schema[keyword], place.value):
+        for name, needed in self._timely(_fields(place.schema[keyword], place.value)):
             if isinstance(needed, list):
                 missing = (other for other in needed if other not in place.value)
                 why = f"required when {shown(name)} is given"
@@ -125,13 +126,13 @@ class _Explainer:
 
     def properties(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
-        for name, _ in _fields(place.schema[keyword], place.value):
+        for name, _ in self._timely(_fields(place.schema[keyword], place.value)):
             found += self.into(place, (keyword, name), place.value[name], name)
         return found
 
     def pattern_properties(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
-        for pattern in place.schema[keyword]:
+        for pattern in self._timely(place.schema[keyword]):
             for name in self._matching(pattern, place.value):
                 found += self.into(place, (keyword, pattern), place.value[name], name)
         return found
@@ -149,7 +150,7 @@ class _Explainer:
         if place.schema[keyword] is False:
             return [_unknown(place, name, known, keyword) for name in extra[:MOST_PROBLEMS]]
         found = []
-        for name in extra:
+        for name in self._timely(extra):
             found += self.into(place, (keyword,), place.value[name], name)
         return found
 
@@ -175,14 +176,15 @@ class _Explainer:
             return []
         return [
             place.problem(f"field name {shown(name)}: {problem.message}", keyword=keyword)
-            for name in place.value
+            for name in self._timely(place.value)
             for problem in self.into(place, (keyword,), name)
         ]
 
     def prefix_items(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
         if isinstance(place.value, list | tuple) and isinstance(place.schema[keyword], list):
-            for index, value in enumerate(place.value[: len(place.schema[keyword])]):
+            pairs = zip(place.value, place.schema[keyword], strict=False)
+            for index, (value, _) in enumerate(self._timely(pairs)):
                 found += self.into(place, (keyword, index), value, index)
         return found
 
@@ -198,9 +200,9 @@ class _Explainer:
                 )
             ]
         found: list[Problem] = []
-        for index in range(skipped, len(place.value)):
+        for index in self._timely(range(skipped, len(place.value))):
             found += self.into(place, (keyword,), place.value[index], index)
-            if len(found) >= MOST_PROBLEMS or self._ask.exhausted():
+            if len(found) >= MOST_PROBLEMS:
                 break
         return found
 
@@ -208,7 +210,7 @@ class _Explainer:
         if not isinstance(place.value, list | tuple):
             return []
         location = (*place.location, keyword)
-        matching = sum(not self._ask.fails(location, value) for value in place.value)
+        matching = sum(not self._ask.fails(location, value) for value in self._timely(place.value))
         least = place.schema.get("minContains", 1)
         most = place.schema.get("maxContains", matching)
         if least <= matching <= most or self._ask.exhausted():
@@ -220,7 +222,7 @@ class _Explainer:
 
     def every(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
-        for index in range(len(place.schema[keyword])):
+        for index in self._timely(range(len(place.schema[keyword]))):
             found += self.into(place, (keyword, index), place.value)
         return found
 
@@ -228,7 +230,7 @@ class _Explainer:
         branches = [(*place.location, keyword, i) for i in range(len(place.schema[keyword]))]
         fitting = [
             number
-            for number, branch in enumerate(branches, 1)
+            for number, branch in self._timely(enumerate(branches, 1))
             if not self._ask.fails(branch, place.value)
         ]
         if self._ask.exhausted() or len(fitting) == 1 or (fitting and keyword == "anyOf"):
@@ -237,7 +239,10 @@ class _Explainer:
             which = " and ".join(str(number) for number in fitting)
             why = f"fits alternatives {which} of {len(branches)}, must fit exactly one"
             return [place.problem(why, keyword=keyword)]
-        tried = [self.walk(branch, place.value, place.path) for branch in branches[:_MOST_BRANCHES]]
+        tried = [
+            self.walk(branch, place.value, place.path)
+            for branch in self._timely(branches[:_MOST_BRANCHES])
+        ]
         return [] if self._ask.exhausted() else best_of(dotted(place.path), place.value, tried)
 
     def none(self, place: _Place, keyword: str) -> list[Problem]:
@@ -252,7 +257,7 @@ class _Explainer:
 
     def dependent_schemas(self, place: _Place, keyword: str) -> list[Problem]:
         found = []
-        for name, needed in _fields(place.schema[keyword], place.value):
+        for name, needed in self._timely(_fields(place.schema[keyword], place.value)):
             if not isinstance(needed, list):
                 found += self.into(place, (keyword, name), place.value)
         return found
@@ -263,7 +268,9 @@ class _Explainer:
         if not isinstance(value, dict):
             return []
         return [
-            name for name in value if not self._ask.breaks({"pattern": pattern}, "pattern", name)
+            name
+            for name in self._timely(value)
+            if not self._ask.breaks({"pattern": pattern}, "pattern", name)
         ]
 
     def _named_fields(self, location: Location, depth: int) -> set[str]:

@@ -2,7 +2,7 @@
 
 Plain expressions run on an engine whose time is (size of the expression) x (length of the text),
 where `(a?){5000}` is thousands of states large; those with look-around or back-references may
-backtrack, as far as a limit. Both products are bounded by bounding the text.
+backtrack, as far as a limit. Both products are bounded by bounding the text (`limits.py`).
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,6 @@ from portico.definitions.keywords import subschemas
 
 BACKTRACKS = 10_000
 COMPILED_BYTES = 2_000_000
-WORK = 100_000_000
-"""Steps (state x character) for one instance: a second or two at worst."""
 _BACKTRACKING = 2_000
 """What one character costs an expression that may backtrack, in steps."""
 
@@ -42,6 +40,11 @@ def pattern_cost(pattern: str) -> int:
         index += 1
     size = sum(sizes)
     return max(size, _BACKTRACKING) if _may_backtrack(pattern) else size
+
+
+def compile_units(pattern: str) -> int:
+    """About how long an expression takes to compile, in values of a schema (4 us each)."""
+    return 150 if _may_backtrack(pattern) else 15 + pattern_cost(pattern) // 6
 
 
 def _repetition(pattern: str, start: int) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """Yes-or-no questions about parts of a schema, as many as there is time for."""
 
+from collections.abc import Iterable, Iterator
 from time import thread_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urljoin
 
 from jsonschema_rs import Registry
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 _MOST_PARTS = 1000
-_MOST_SECONDS = 0.25
+_MOST_SECONDS = 0.025
+"""A last question may take about as long again."""
+T = TypeVar("T")
 _ADDRESS = "http://portico.invalid/schema"
 
 
@@ -33,6 +36,13 @@ class Questions:
     def exhausted(self) -> bool:
         """True when there is no time for another question."""
         return thread_time() > self._until or len(self._validators) > _MOST_PARTS
+
+    def while_there_is_time(self, things: Iterable[T]) -> Iterator[T]:
+        """These things, as long as there is time for another question."""
+        for thing in things:
+            if self.exhausted():
+                return
+            yield thing
 
     def fails(self, location: Location, value: Any) -> bool:
         """Does the value fail the schema at this location?"""

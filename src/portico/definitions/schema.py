@@ -5,10 +5,10 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from portico.definitions.errors import SchemaError
-from portico.definitions.limits import Limits
+from portico.definitions.limits import FOREIGN_WORK, OWN_WORK, Limits, check_compile_time
 from portico.definitions.patterns import BACKTRACKS, COMPILED_BYTES
 from portico.definitions.problems import Problem, describe
-from portico.definitions.structure import structural_check
+from portico.definitions.structure import FOREIGN_NODES, MAX_NODES, structural_check
 from portico.definitions.words import dotted, shown
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ __all__ = ["Problem", "Schema", "SchemaError", "describe", "structural_check"]
 class Schema:
     """A JSON Schema; without `$schema` it is one of 2020-12. `format` only annotates."""
 
-    def __init__(self, source: dict[str, Any] | bool, *, where: str = "") -> None:
+    def __init__(
+        self, source: dict[str, Any] | bool, *, where: str = "", foreign: bool = False
+    ) -> None:
+        """`foreign` is the schema of a server that checks its arguments itself: it gets less time,
+        and a value that would take more is left to the server."""
         self.source = source
         self._where = where
+        self._foreign = foreign
         self._validator: Validator | None = None
         self._limits: Limits | None = None
 
@@ -33,20 +38,29 @@ class Schema:
         """
         self._compiled()
 
-    def problems(self, instance: Any) -> list[Problem]:
-        """What is wrong with a value, in words a model can act on; empty if it is valid."""
+    def problems(self, instance: Any, size: int | None = None) -> list[Problem]:
+        """What is wrong with a value, in words a model can act on; empty if it is valid.
+
+        `size` is the number of bytes of its JSON, or more: a small value need not be measured.
+        """
         validator = self._validator or self._compiled()
-        if self._limits is not None and (excess := self._limits.excess(instance)):
-            return [Problem("", excess)]
-        started = thread_time() if self._limits is not None else None
+        limits = self._limits
+        assert limits is not None
+        plain = limits.admits(size) if size is not None else not limits.needed
+        if not plain and (excess := limits.excess(instance)):
+            return self._unchecked(excess)
+        started = None if plain else thread_time()
         try:
             if validator.is_valid(instance):
                 return []
         except ValueError as error:  # not JSON: a value that no JSON text could have
-            return [Problem("", f"cannot be checked: {shown(str(error), 200)}")]
+            return self._unchecked(f"cannot be checked: {shown(str(error), 200)}")
         from portico.definitions.explain import explain
 
         return explain(self.source, instance, started)
+
+    def _unchecked(self, why: str) -> list[Problem]:
+        return [] if self._foreign else [Problem("", why)]
 
     def describe(self, problems: Iterable[Problem]) -> str:
         """The problems in one short text."""
@@ -61,10 +75,10 @@ class Schema:
         return self._validator
 
     def _compile(self) -> "Validator":
-        structural_check(self.source)
-        limits = Limits(self.source)
-        # Measuring takes longer than validating, so only what needs it is measured.
-        self._limits = limits if limits.needed else None
+        structural_check(self.source, most=FOREIGN_NODES if self._foreign else MAX_NODES)
+        if self._foreign:
+            check_compile_time(self.source)
+        self._limits = Limits(self.source, FOREIGN_WORK if self._foreign else OWN_WORK)
         return compiled(self.source)
 
 

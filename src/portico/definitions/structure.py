@@ -28,28 +28,30 @@ from portico.definitions.words import dotted, shown, type_name
 MAX_DEPTH = 128
 """Levels of JSON in a schema; fifty objects within objects need about a hundred."""
 MAX_NODES = 50_000
+FOREIGN_NODES = 5_000
+"""The same for a schema that somebody else checks as well; more take too long to compile."""
 
 _Fault = tuple[Location, str]
 
 
-def structural_check(schema: Any, *, where: str = "") -> None:
+def structural_check(schema: Any, *, where: str = "", most: int = MAX_NODES) -> None:
     """Raise SchemaError for what is too large, misuses a keyword or has dangling references."""
     try:
-        _check_size(schema)
+        _check_size(schema, most)
         if _check_schemas(schema):
             References(schema).check()
     except SchemaError as error:
         raise error.inside(source=where) from None
 
 
-def _check_size(root: Any) -> None:
+def _check_size(root: Any, most: int) -> None:
     """Walks everything, also what is only data (`default`, `enum`), because it is compiled too."""
     nodes = 0
     level: list[Any] = [root]
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
-        if nodes > MAX_NODES:
-            raise SchemaError(f"has more than {MAX_NODES} values")
+        if nodes > most:
+            raise SchemaError(f"has more than {most} values")
         below: list[Any] = []
         for value in level:
             if isinstance(value, dict):

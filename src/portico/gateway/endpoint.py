@@ -228,11 +228,26 @@ class GatewayEndpoint:
         return response
 
     def _inner(self, request: Request) -> tuple[Place, Request] | None:
-        """Whose tool is called, and the call as its server gets it; raises Mistake."""
-        if request.name == metatools.EXECUTE:
-            return executed(request, self.front.union)
-        place = self.front.union.tool(request.name)
-        return None if place is None else (place, called(request, place[1]))
+        """Whose tool is called, and the call as its server gets it; raises Mistake.
+
+        Checking arguments takes time, so each request is checked once for each union.
+        """
+        union = self.front.union
+        if request.found is None or request.found[0] is not union:
+            request.found = (union, self._checked(request, union))
+        outcome: tuple[Place, Request] | Mistake | None = request.found[1]
+        if isinstance(outcome, Mistake):
+            raise outcome
+        return outcome
+
+    def _checked(self, request: Request, union: Union) -> tuple[Place, Request] | Mistake | None:
+        if request.name != metatools.EXECUTE:
+            place = union.tool(request.name)
+            return None if place is None else (place, called(request, place[1]))
+        try:
+            return executed(request, union)
+        except Mistake as mistake:
+            return mistake
 
     async def _found(self, request: Request) -> tuple[Place, Request] | None:
         """The same; a server that has not said yet which tools it has is waited for."""

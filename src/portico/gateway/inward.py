@@ -151,7 +151,7 @@ def _check(place: Place, name: str, raw: bytes) -> None:
     if not isinstance(arguments, dict):
         raise Mistake(f"{name}: its arguments must be a JSON object{_right(place)}")
     schema = share.schema(tool)
-    if schema is not None and (problems := schema.problems(arguments)):
+    if schema is not None and (problems := schema.problems(arguments, len(raw))):
         raise Mistake(f"{name}: {schema.describe(problems)}{_right(place)}")
 
 

@@ -37,6 +37,8 @@ class Request(Struct, kw_only=True, gc=False):
     cursor: str = ""
     timeout_s: float = 0.0
     """How long this call may take; 0 for as long as its upstream allows."""
+    found: Any = None
+    """The outcome of an endpoint's lookup and check, so that no later stage repeats them."""
 
     def decode(self) -> dict[str, Any]:
         """The params as plain Python objects."""

@@ -138,7 +138,7 @@ class FunctionProvider:
         if invoke is None:
             raise McpError(f"no handler for tool: {tool.name}", INTERNAL_ERROR)
         arguments = params.arguments or {}
-        problems = tool.input.problems(arguments)
+        problems = tool.input.problems(arguments, len(request.params))
         if problems:
             words = f"{tool.name}: {tool.input.describe(problems)}"
             if request.version < Version.V2025_11_25:
