@@ -1,9 +1,14 @@
 """Whose resource a URI is."""
 
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portico.catalog.clashes import clashes
 from portico.catalog.ownership import Owned, Ownership
+from portico.catalog.uris import canonical, canonical_template, pattern
 
 _OURS = ["portico://a/file%3A%2F%2F%2Fa", "portico://b/data:,{}", "portico://elsewhere/x"]
 _URIS = st.sampled_from(
@@ -27,17 +32,106 @@ def test_a_listed_uri_is_its_listers_even_if_a_template_of_another_matches() -> 
     assert owners.owner("http://nobody") is None
 
 
-def test_of_several_templates_that_match_the_first_servers_counts() -> None:
+def test_of_several_templates_that_match_the_most_literal_counts_and_not_the_first() -> None:
     owners = Ownership(
         [
-            Owned("a", [], ["memo://{+rest}", "git://{repo}/{path}"]),
-            Owned("b", [], ["memo://notes/{name}", "git://{repo}", "{+anything}"]),
+            Owned("a", [], ["memo://{+rest}", "git://{repo}/{path}", "x://{a}/z"]),
+            Owned("b", [], ["memo://notes/{name}", "git://{repo}", "x://{a}/{b}"]),
         ]
     )
-    assert owners.owner("memo://notes/x") == "a"
+    assert owners.owner("memo://notes/x") == "b"
+    assert owners.owner("memo://other/x") == "a"
     assert owners.owner("git://portico/readme") == "a"
     assert owners.owner("git://portico") == "b"
+    assert owners.owner("x://y/z") == "a"
+
+
+def test_a_template_without_a_scheme_owns_nothing_that_another_server_has() -> None:
+    greedy = Owned("greedy", [], ["{+anything}", "m{+rest}", "{scheme}://{+rest}", "mem{+o}/x"])
+    owners = Ownership([greedy, Owned("b", ["file:///x"], ["memo://{name}"])])
     assert owners.owner("file:///x") == "b"
+    assert owners.owner("memo://x") == "b"
+    assert owners.owner("else://x") is None
+    assert owners.fallback("else://x") == "greedy"
+    assert owners.shown("b", "else://x") == "else://x"
+    two = Ownership([greedy, Owned("c", [], ["{+all}"])])
+    assert two.fallback("else://x") is None
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "MEMO://Notes/x",
+        "memo://notes/%78",
+        "memo://n%6Ftes/x",
+        "Memo://NOTES/%78",
+        "memo://notes/x",
+    ],
+)
+def test_another_spelling_of_a_uri_is_the_same_resource(spelling: str) -> None:
+    listed = Owned("b", ["memo://notes/x"], [])
+    family = Owned("b", [], ["memo://Notes/{name}"])
+    thief = Owned("thief", ["memo://notes/other"], ["MEMO://{+rest}", "{+anything}", "memo:{+x}"])
+    for honest in (listed, family):
+        owners = Ownership([thief, honest])
+        assert owners.read(spelling) == ("b", spelling)
+        assert owners.shown("thief", spelling).startswith("portico://thief/")
+
+
+def test_nobody_else_can_have_what_begins_like_a_uri_of_ours() -> None:
+    thief = Owned(
+        "thief", ["portico://b/x", "portico://gone/x"], ["portico://{+x}", "PORTICO://{x}"]
+    )
+    owners = Ownership([thief, Owned("b", ["file:///x"], [])])
+    assert owners.read("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    assert owners.read("PORTICO://B/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    for gone in ("portico://gone/x", "Portico://gone/x", "portico://gone/y"):
+        assert owners.read(gone)[0] is None
+        assert owners.fallback(gone) is None
+    for uri in thief.uris:
+        assert owners.read(owners.shown("thief", uri)) == ("thief", uri)
+
+
+def test_the_text_of_a_template_is_its_own_servers_also_if_another_lists_it_as_a_resource() -> None:
+    text = "memo://notes/{name}"
+    owners = Ownership([Owned("thief", [text], []), Owned("b", [], [text])])
+    assert owners.owner(text) == "b"
+    assert owners.read(owners.shown("thief", text)) == ("thief", text)
+
+
+def test_clashes_are_told_of_who_came_second_or_took_something() -> None:
+    found = clashes(
+        Ownership(
+            [
+                Owned("a", ["file:///x", "file:///y"], ["memo://{+rest}", "git://{repo}"]),
+                Owned("b", ["FILE:///x", "file:///z"], ["memo://notes/{name}", "git://{repo}/{x}"]),
+                Owned("c", ["memo://notes/1"], ["{+any}", "memo://{+rest}"]),
+            ]
+        )
+    )
+    assert found == {
+        "b": [
+            "1 resources of b are listed by a too, which comes first (such as FILE:///x): "
+            "shown as portico://b/...",
+            "URIs of template memo://notes/{name} of b match memo://{+rest} of a: b serves them",
+            "URIs of template memo://notes/{name} of b match memo://{+rest} of c: b serves them",
+        ],
+        "c": [
+            "1 templates of c are listed by a too, which comes first (such as memo://{+rest}): "
+            "shown as portico://c/...",
+            "resources of c match memo://notes/{name} of b: c serves them",
+            "resources of c match memo://{+rest} of a: c serves them",
+            "template {+any} of c has no scheme: it serves only URIs that no other server lists, "
+            "matches or mentions",
+        ],
+    }
+    assert clashes(Ownership([Owned("a", ["x:y", "x:y"], ["x:{y}"])])) == {}
+
+
+def test_two_servers_with_hundreds_of_templates_are_told_of_in_few_words() -> None:
+    many = [Owned(name, [], [f"x:{n}{{+a}}" for n in range(500)]) for name in ("a", "b")]
+    found = clashes(Ownership(many))
+    assert len(found["b"]) <= 20
 
 
 def test_templates_without_number_are_listed_but_not_all_matched() -> None:
@@ -60,6 +154,7 @@ def test_what_another_portico_shows_under_a_name_that_is_here_too_stays_its_own(
     theirs = "portico://git/repo%3A%2F%2Fx"
     owners = Ownership([Owned("git", ["repo://x"], []), Owned("portico", ["repo://x", theirs], [])])
     shown = owners.shown("portico", theirs)
+    assert owners.shown("portico", "portico://far/x") == "portico://portico/portico%3A%2F%2Ffar%2Fx"
     assert owners.read(shown) == ("portico", theirs)
     assert owners.read(theirs) == ("git", "repo://x")
 
@@ -77,3 +172,50 @@ def test_what_is_shown_leads_back_to_its_own_server(servers: dict[str, list[str]
     assert len(set(shown)) == len(shown)
     back = [owners.read(uri) for uri in shown]
     assert back == [(name, uri) for name, uris in servers.items() for uri in uris]
+
+
+_TEXTS = st.lists(
+    st.sampled_from(["m:", "M:", "//", "n/", "x", "%78", "{a}", "{b}", "{+c}", "{?q}", "N"]),
+    min_size=1,
+    max_size=6,
+).map("".join)
+_ANY = st.lists(_TEXTS, unique=True, max_size=3)
+_SERVERS = st.lists(st.tuples(_LISTS, _ANY), min_size=2, max_size=4)
+_ASKED = st.lists(st.sampled_from(["m:", "M:", "//", "n/", "x", "y", "%78", "?q=1"]), max_size=6)
+
+
+@given(_SERVERS, _ASKED.map("".join) | _URIS, st.randoms())
+def test_the_order_of_servers_counts_only_between_equals(
+    servers: list[tuple[list[str], list[str]]], uri: str, random: Random
+) -> None:
+    owned = [Owned(f"s{n}", uris, texts) for n, (uris, texts) in enumerate(servers)]
+    other = random.sample(owned, len(owned))
+    first, second = Ownership(owned), Ownership(other)
+    a, b = first.owner(uri), second.owner(uri)
+    assert first.fallback(uri) == second.fallback(uri)
+    if a == b:
+        return
+    assert a is not None
+    assert b is not None
+    one, two = (_claim(first.servers[name], uri) for name in (a, b))
+    assert one == two
+    # Of equals the first in its config has it.
+    assert list(first.servers).index(a) < list(first.servers).index(b)
+    assert list(second.servers).index(b) < list(second.servers).index(a)
+
+
+def _claim(owned: Owned, uri: str) -> object:
+    """How strong a server's claim on a URI is."""
+    same = canonical(uri)
+    if same in map(canonical, owned.uris):
+        return "listed"
+    if canonical_template(uri) in map(canonical_template, owned.templates):
+        return "its very text"
+    patterns = [found for text in owned.templates if (found := pattern(text)) is not None]
+    return max(one.rank for one in patterns if one.has_scheme and one.matches(same))
+
+
+@given(_ASKED.map("".join))
+def test_a_canonical_uri_stays_as_it_is(uri: str) -> None:
+    assert canonical(canonical(uri)) == canonical(uri)
+    assert canonical_template(uri) == canonical(uri)

@@ -1,5 +1,6 @@
 """What results say of resources: shown under the right name, and all else as it was."""
 
+import msgspec
 import pytest
 
 from portico.catalog.ownership import Owned, Ownership
@@ -34,3 +35,37 @@ def test_what_a_float_cannot_hold_hides_no_mention() -> None:
     response = Response(id=b"1", result=b'{"n":1e400,"uri":"note://b"}')
     assert mentions.noted(response, "first", OWNERS, context) is response
     assert mentions.owner("note://b", context) == "first"
+
+
+def _mention(mentions: Mentions, server: str, context: Context, *uris: str) -> list[str]:
+    result = msgspec.json.encode([{"uri": uri} for uri in uris])
+    noted = mentions.noted(Response(id=b"1", result=result), server, OWNERS, context)
+    return [one["uri"] for one in msgspec.json.decode(noted.result)]
+
+
+@pytest.mark.parametrize("spelling", ["item://5", "ITEM://5", "item://%35"])
+def test_a_server_that_mentions_the_uri_of_another_does_not_get_it(spelling: str) -> None:
+    mentions, context = Mentions(), Context()
+    assert _mention(mentions, "first", context, "item://5") == ["item://5"]
+    shown = _mention(mentions, "second", context, spelling)[0]
+    assert OWNERS.read(shown) == ("second", spelling)
+    assert mentions.owner("item://5", context) == "first"
+    assert mentions.owner(spelling, context) == "first"
+
+
+def test_however_much_a_server_mentions_the_mentions_of_others_stay() -> None:
+    mentions, context = Mentions(), Context()
+    _mention(mentions, "first", context, "item://5")
+    for start in range(0, 5000, 1000):
+        _mention(mentions, "second", context, *(f"x://{start + n}" for n in range(1000)))
+    assert mentions.owner("x://0", context) is None
+    assert mentions.owner("x://4999", context) == "second"
+    _mention(mentions, "second", context, "item://5")
+    assert mentions.owner("item://5", context) == "first"
+
+
+def test_what_a_server_that_is_gone_has_mentioned_can_be_another_ones() -> None:
+    mentions, context = Mentions(), Context()
+    _mention(mentions, "gone", context, "item://5")
+    assert _mention(mentions, "second", context, "item://5") == ["item://5"]
+    assert mentions.owner("item://5", context) == "second"

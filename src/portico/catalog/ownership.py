@@ -1,24 +1,31 @@
 """Whose resource a URI is, when several servers offer resources.
 
-A URI stays as it is. Its owner is the first server that lists it, else the first whose template
-matches; a second owner's is shown as `portico://SERVER/<escaped uri>`.
+The rule, in this order:
+
+1. a server that lists the URI;
+2. the server with the most literal template that matches it;
+3. nobody, and then the server whose result mentioned it, as `gateway/mentions.py` knows;
+4. the only server with a template without a scheme that matches it.
+
+The order of servers counts only where two list the same URI, or have templates that match it and
+are equally literal: then the first in the config owns it. Spelling does not count: URIs are
+compared in their canonical form, and sent on as they came. A URI of a server that does not own it
+is shown as `portico://SERVER/<escaped uri>`, and so is every URI that begins like ours.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cached_property
-from itertools import count
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from portico.definitions.templates import UriTemplate
+from portico.catalog.uris import Pattern, Rank, canonical, canonical_template, pattern
 
 SCHEME = "portico://"
-_MOST_TEMPLATES = 500
-"""So many of a server are matched: others' results must not wait for one that has thousands."""
+_MOST_TEMPLATES = 100
+_MOST_TRIED = 8
+"""So many of a server are looked at for a URI, and so many of those matched in full: others'
+results must not wait for a server that has thousands."""
 _MOST_KNOWN = 5_000
 
 
@@ -30,91 +37,128 @@ class Owned(Struct, frozen=True):
     templates: Sequence[str]
 
 
+_Families = dict[str, list[tuple[Rank, str, Pattern]]]
+
+
 class Ownership:
     """Where each URI leads, among the servers of one catalog."""
 
     def __init__(self, servers: Iterable[Owned]) -> None:
-        """In order: the first to list a URI owns it."""
-        self._servers: set[str] = set()
-        self._owned: list[Owned] = []
-        self._listed: dict[str, str] = {}
-        self._templates: dict[str, str] = {}
-        self._matched: dict[str, str | None] = {}
-        self.shadowed: dict[str, set[str]] = {}
-        """By server, the URIs and templates that another one owns."""
-        for owned in servers:
-            self._servers.add(owned.server)
-            for known, keys in ((self._listed, owned.uris), (self._templates, owned.templates)):
-                for key in keys:
-                    if known.setdefault(key, owned.server) != owned.server:
-                        self.shadowed.setdefault(owned.server, set()).add(key)
-            self._owned.append(owned)
+        """In the order of the config."""
+        self.servers: dict[str, Owned] = {owned.server: owned for owned in servers}
+        self._by_low_name = {name.lower(): name for name in reversed(self.servers)}
+        self.listed: dict[str, str] = {}
+        """By canonical URI, the first server to list it."""
+        self.templates: dict[str, str] = {}
+        """The same of templates, by their text."""
+        self._matched: dict[str, tuple[str | None, str | None]] = {}
+        for owned in self.servers.values():
+            for uri in owned.uris:
+                self.listed.setdefault(canonical(uri), owned.server)
+            for text in owned.templates:
+                self.templates.setdefault(canonical_template(text), owned.server)
 
     def owner(self, uri: str) -> str | None:
-        """The server whose URI this is; None if nobody lists it or has a template for it."""
-        listed = self._listed.get(uri) or self._templates.get(uri)
-        if listed is not None:
-            return listed
-        if uri not in self._matched:
+        """The server that lists this URI, or has the most literal template for it."""
+        return self._found(uri)[0]
+
+    def fallback(self, uri: str) -> str | None:
+        """For a URI that nobody owns or mentioned: the only server that would take any."""
+        return self._found(uri)[1]
+
+    def _found(self, uri: str) -> tuple[str | None, str | None]:
+        found = self._matched.get(uri)
+        if found is None:
             if len(self._matched) >= _MOST_KNOWN:
                 self._matched.clear()
-            self._matched[uri] = self._match(uri)
-        return self._matched[uri]
+            found = self._matched[uri] = self._find(uri)
+        return found
 
-    def _match(self, uri: str) -> str | None:
-        families = self._families
-        sizes = {len(start) for start in families}
-        near = [family for size in sizes for family in families.get(uri[:size], ())]
-        for _, server, template in sorted(near, key=itemgetter(0)):
-            if template.match(uri) is not None:
-                return server
-        return None
+    def _find(self, uri: str) -> tuple[str | None, str | None]:
+        if _is_ours(uri):
+            return None, None
+        if "{" in uri:  # the text of a template, which is no URI
+            exact = self.templates.get(canonical_template(uri)) or self.listed.get(canonical(uri))
+        else:
+            exact = self.listed.get(canonical(uri)) or self.templates.get(canonical_template(uri))
+        if exact is not None:
+            return exact, None
+        same = canonical(uri)
+        tried: dict[str, int] = {}
+        for _, server, one in self.near(same):
+            if not one.resembles(same) or tried.get(server, 0) >= _MOST_TRIED:
+                continue
+            if one.matches(same):
+                return server, None
+            tried[server] = tried.get(server, 0) + 1
+        loose = {server for server, one in self.loose if one.matches(same)}
+        return None, loose.pop() if len(loose) == 1 else None
+
+    def near(self, uri: str) -> list[tuple[Rank, str, Pattern]]:
+        """The templates that this canonical URI begins like, the most literal first."""
+        families, sizes = self._families
+        found = [one for size in sizes for one in families.get(uri[:size], ())]
+        found.sort(key=itemgetter(0), reverse=True)  # stable: the config's order counts last
+        return found
 
     @cached_property
-    def _families(self) -> "dict[str, list[tuple[int, str, UriTemplate]]]":
-        """By the text before their first variable, the templates in their order."""
-        from portico.definitions.errors import DefinitionError
-        from portico.definitions.templates import UriTemplate
+    def _families(self) -> tuple[_Families, list[int]]:
+        """By the text before their first variable, the templates in their order; and the lengths
+        of these texts."""
+        found: _Families = {}
+        for server, one in self.patterns:
+            if one.has_scheme:
+                found.setdefault(one.start, []).append((one.rank, server, one))
+        for family in found.values():
+            family.sort(key=itemgetter(0), reverse=True)
+        return found, sorted({len(start) for start in found})
 
-        found: dict[str, list[tuple[int, str, UriTemplate]]] = {}
-        numbers = count()
-        for owned in self._owned:
-            for text in owned.templates[:_MOST_TEMPLATES]:
-                family = found.setdefault(text.partition("{")[0], [])
-                # One that cannot be matched is still listed.
-                with suppress(DefinitionError):
-                    family.append((next(numbers), owned.server, UriTemplate(text)))
-        return found
+    @cached_property
+    def loose(self) -> list[tuple[str, Pattern]]:
+        """The templates without a scheme, each with its server."""
+        return [(server, one) for server, one in self.patterns if not one.has_scheme]
+
+    @cached_property
+    def patterns(self) -> list[tuple[str, Pattern]]:
+        """The templates that are matched, each with its server."""
+        found = [
+            (owned.server, pattern(text))
+            for owned in self.servers.values()
+            for text in owned.templates[:_MOST_TEMPLATES]
+            if not _is_ours(text)
+        ]
+        return [(server, one) for server, one in found if one is not None]
 
     def shown(self, server: str, uri: str) -> str:
         """How a URI of this server's is shown to clients."""
-        if uri not in self.shadowed.get(server, ()) and self._named(uri) is None:
+        if not _is_ours(uri):
             owner = self.owner(uri)
             if owner is None or owner == server:
                 return uri
-        from urllib.parse import quote
-
-        # A template must stay one, so that it can be filled in: its braces and text are kept.
-        escaped = uri if "{" in uri else quote(uri, safe="")
-        return f"{SCHEME}{server}/{escaped}"
+        return under(server, uri)
 
     def read(self, shown: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has; no server if nobody owns it."""
-        named = self._named(shown)
-        if named is not None:
-            from urllib.parse import unquote
+        if not _is_ours(shown):
+            return self.owner(shown), shown
+        name, _, rest = shown[len(SCHEME) :].partition("/")
+        server = name if name in self.servers else self._by_low_name.get(name.lower())
+        if server is None or not rest:
+            return None, shown
+        from urllib.parse import unquote
 
-            server, rest = named
-            # An escaped URI has no colon; one made from a template has that of its scheme.
-            return server, rest if ":" in rest else unquote(rest)
-        return self.owner(shown), shown
+        # An escaped URI has no colon; one made from a template has that of its scheme.
+        return server, rest if ":" in rest else unquote(rest)
 
-    def _named(self, uri: str) -> tuple[str, str] | None:
-        """The server that a URI of our own making names, and the rest of it.
 
-        A server may list such a URI itself, as another Portico does; it must not be taken for ours.
-        """
-        if not uri.startswith(SCHEME):
-            return None
-        server, slash, rest = uri[len(SCHEME) :].partition("/")
-        return (server, rest) if slash and server in self._servers else None
+def under(server: str, uri: str) -> str:
+    """A URI under the name of its server."""
+    from urllib.parse import quote
+
+    # A template must stay one, so that it can be filled in: its braces and text are kept.
+    return f"{SCHEME}{server}/{uri if '{' in uri else quote(uri, safe='')}"
+
+
+def _is_ours(uri: str) -> bool:
+    """True if it begins like a URI of our own making, which no server can own."""
+    return uri[: len(SCHEME)].lower() == SCHEME

@@ -4,6 +4,7 @@ from _blake2 import blake2b
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
+from portico.catalog.clashes import clashes
 from portico.catalog.ownership import Owned, Ownership
 from portico.catalog.share import Share
 from portico.model.offer import Item
@@ -54,6 +55,11 @@ class Union:
             Owned(share.server, share.listed("resources").keys, share.listed("templates").keys)
             for share in self.shares.values()
         )
+
+    @cached_property
+    def clashes(self) -> dict[str, list[str]]:
+        """By server, the resources that it and another one claim."""
+        return clashes(self.ownership)
 
     def tool_items(self, names: Sequence[str] | None = None) -> tuple[Item, ...]:
         """All tools, or some, as they are shown."""

@@ -112,14 +112,20 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _news(servers: list[dict[str, Any]]) -> Iterator[str]:
-    """The latest changes of definitions, the newest first."""
+    """Warnings about servers, and the latest changes of definitions."""
     from portico.catalog.history import line
 
     for server in servers:
-        changes = server.get("changes")
+        warnings, changes = server.get("warnings"), server.get("changes")
+        for warning in warnings[:_MOST_NEWS] if isinstance(warnings, list) else ():
+            yield f"  warning: {_in_line(str(warning))}"
         for change in changes[:_MOST_NEWS] if isinstance(changes, list) else ():
-            words = clean(line(str(server.get("server", "?")), change)).replace("\n", " ")
-            yield f"  {change.get('time')}  {words}"
+            words = line(str(server.get("server", "?")), change)
+            yield f"  {change.get('time')}  {_in_line(words)}"
+
+
+def _in_line(words: str) -> str:
+    return clean(words).replace("\n", " ")
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:

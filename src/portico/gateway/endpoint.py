@@ -285,7 +285,9 @@ class GatewayEndpoint:
 
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
         server, own = self.front.union.resource(uri)
-        return server or self._mentions.owner(uri, context), own
+        if server is None:
+            server = self._mentions.owner(uri, context) or self.front.union.ownership.fallback(uri)
+        return server, own
 
     def _outward(self, context: Context, server: str, response: Response) -> Response:
         if response.result.find(MARK) < 0:

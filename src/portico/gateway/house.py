@@ -84,6 +84,7 @@ class House:
         """Those that have left the config and are not closed yet."""
         self._behind: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.TimerHandle | None = None
+        self._warned: set[str] = set()
 
     # What is behind it.
 
@@ -156,6 +157,7 @@ class House:
 
     def start(self) -> None:
         """Ask all servers behind, at the same time: what is known is served meanwhile."""
+        self._warn()
         self._spawn(self._ask_all())
 
     def ask_again(self) -> None:
@@ -224,6 +226,17 @@ class House:
         if self._finder.is_needed:
             self._index()
         self._announce_soon()
+        self._warn()
+
+    def _warn(self) -> None:
+        """Report what misleads people or models about servers, each thing once."""
+        now = {words for name in self.members for words in self._warnings(name)}
+        for words in sorted(now - self._warned):
+            self._report(words)
+        self._warned = now
+
+    def _warnings(self, server: str) -> list[str]:
+        return self.union.clashes.get(server, [])
 
     def _asking(self) -> int:
         return sum(member.asked is not None for member in self.members.values())
@@ -331,7 +344,11 @@ class House:
                 "search": self._finder.status(),
                 "uptime_s": round(time.time() - self.started, 1),
             },
-            "servers": [self.members[name].status() for name in names if name in self.members],
+            "servers": [
+                {**self.members[name].status(), "warnings": self._warnings(name)}
+                for name in names
+                if name in self.members
+            ],
         }
 
     def pending(self, servers: Iterable[str]) -> list[str]:

@@ -7,19 +7,42 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw
 
-from portico.catalog.ownership import Ownership
+from portico.catalog.ownership import Ownership, under
+from portico.catalog.uris import canonical
 from portico.model.context import Context
 from portico.model.message import Response
 from portico.model.session import Session
 
 _MOST = 1000
-"""URIs looked at in one result, and kept for each client, the newest."""
+"""URIs looked at in one result, and kept for each client and server, the newest."""
 _MOST_PRINCIPALS = 100
 _KEYS = ("uri", "resourceUri", "ui/resourceUri")
 MARK = b'ri"'
 """How each of these ends in JSON: a result without it mentions nothing."""
 
-_Known = OrderedDict[str, str]
+
+class _Known:
+    """The URIs that one client was told of, and by whom; the first server to mention one has it."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        self._by_server: dict[str, OrderedDict[str, None]] = {}
+
+    def owner(self, uri: str) -> str | None:
+        return self._owners.get(canonical(uri))
+
+    def note(self, uri: str, server: str) -> None:
+        """Keep it for this server; however many it mentions, those of others stay."""
+        same = canonical(uri)
+        self._owners[same] = server
+        mine = self._by_server.setdefault(server, OrderedDict())
+        mine[same] = None
+        mine.move_to_end(same)
+        if len(mine) > _MOST:
+            oldest, _ = mine.popitem(last=False)
+            if self._owners.get(oldest) == server:
+                del self._owners[oldest]
+
 
 # Slower, so only for what is written again: no float holds all that numbers may say.
 _as_written = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
@@ -34,7 +57,7 @@ class Mentions:
 
     def owner(self, uri: str, context: Context) -> str | None:
         """Who mentioned it to this client."""
-        return self._of(context).get(uri)
+        return self._of(context).owner(uri)
 
     def noted(
         self, response: Response, server: str, owners: Ownership, context: Context
@@ -59,9 +82,9 @@ class Mentions:
         if context.session is not None:
             found = self._sessions.get(context.session)
             if found is None:
-                found = self._sessions[context.session] = OrderedDict()
+                found = self._sessions[context.session] = _Known()
             return found
-        found = self._principals.setdefault(context.principal, OrderedDict())
+        found = self._principals.setdefault(context.principal, _Known())
         if len(self._principals) > _MOST_PRINCIPALS:
             self._principals.popitem(last=False)
         return found
@@ -83,12 +106,18 @@ def _walk(value: Any, server: str, owners: Ownership, known: _Known) -> bool:
                 elif key in _KEYS and isinstance(of, str) and seen < _MOST:
                     seen += 1
                     shown = owners.shown(server, of)
+                    if shown == of and owners.owner(of) is None:
+                        shown = _noted(of, server, owners, known)
                     if shown != of:
                         at[key] = shown
                         changed = True
-                    elif owners.owner(of) is None:
-                        known[of] = server
-                        known.move_to_end(of)
-                        if len(known) > _MOST:
-                            known.popitem(last=False)
     return changed
+
+
+def _noted(uri: str, server: str, owners: Ownership, known: _Known) -> str:
+    """Note a URI that nobody owns; one that another server mentioned before stays that server's."""
+    before = known.owner(uri)
+    if before is not None and before != server and before in owners.servers:
+        return under(server, uri)
+    known.note(uri, server)
+    return uri

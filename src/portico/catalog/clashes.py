@@ -1,0 +1,92 @@
+"""Resources that two servers claim: which server gets them, in words for the operator."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from portico.catalog.hidden import revealed
+from portico.catalog.ownership import Ownership
+from portico.catalog.uris import canonical, canonical_template
+
+MOST = 20
+"""Clashes that are told of each server."""
+_MOST_TRIED = 10_000
+"""Matches tried in all: a server with thousands of templates must not make others wait."""
+_MOST_LISTED = 2_000
+_LONGEST = 80
+
+
+def clashes(ownership: Ownership) -> dict[str, list[str]]:
+    """By server, what it claims that another one owns, or owns although another one matches it."""
+    found: dict[str, list[str]] = {}
+    if len(ownership.servers) > 1:
+        for server, words in _all(ownership):
+            told = found.setdefault(server, [])
+            if len(told) < MOST and words not in told:
+                told.append(words)
+    return found
+
+
+def _all(ownership: Ownership) -> Iterator[tuple[str, str]]:
+    yield from _claimed_twice(ownership)
+    yield from _overlapping(ownership)
+    for server, one in ownership.loose:
+        yield (
+            server,
+            f"template {_short(one.text)} of {server} has no scheme: it serves only URIs that no "
+            "other server lists, matches or mentions",
+        )
+
+
+def _claimed_twice(ownership: Ownership) -> Iterator[tuple[str, str]]:
+    for kind, owners, same in (
+        ("resources", ownership.listed, canonical),
+        ("templates", ownership.templates, canonical_template),
+    ):
+        for server, owned in ownership.servers.items():
+            keys = owned.uris if kind == "resources" else owned.templates
+            theirs = [(owners[same(key)], key) for key in keys if owners[same(key)] != server]
+            many = Counter(owner for owner, _ in theirs)
+            first = dict(reversed(theirs))
+            for owner, count in many.items():
+                yield (
+                    server,
+                    f"{count} {kind} of {server} are listed by {owner} too, which comes first "
+                    f"(such as {_short(first[owner])}): shown as portico://{server}/...",
+                )
+
+
+def _overlapping(ownership: Ownership) -> Iterator[tuple[str, str]]:
+    tried = 0
+    known: set[tuple[str, ...]] = set()
+    for server, uri, kind, text in _claims(ownership):
+        same = canonical(uri)
+        for _, other, one in ownership.near(same):
+            pair = (server, kind, other, one.text)
+            if other == server or one.template.text == text or pair in known:
+                continue
+            tried += 1
+            if tried > _MOST_TRIED:
+                return
+            if not one.resembles(same) or not one.matches(same):
+                continue
+            known.add(pair)
+            owner = ownership.owner(uri)
+            yield (
+                server,
+                f"{kind} of {server} match {_short(one.text)} of {other}: {owner} serves them",
+            )
+
+
+def _claims(ownership: Ownership) -> Iterator[tuple[str, str, str, str]]:
+    """A URI for each template, and all that are listed: whose it is, what, and its template."""
+    for server, one in ownership.patterns:
+        if one.has_scheme:
+            yield server, one.sample, f"URIs of template {_short(one.text)}", one.template.text
+    for server, owned in ownership.servers.items():
+        for uri in owned.uris[:_MOST_LISTED]:
+            yield server, uri, "resources", ""
+
+
+def _short(uri: str) -> str:
+    words = " ".join(revealed(uri).split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
