@@ -1,12 +1,15 @@
 """Vectors survive on disk, whatever happens to the file."""
 
+import json
 import os
 import subprocess
 import sys
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
+from portico.catalog.header import headed
 from portico.search import vectorfile
 from portico.search.vectorfile import VectorFile, key_of
 
@@ -55,20 +58,34 @@ def test_a_damaged_file_is_set_aside_and_begun_anew(
     assert path(tmp_path).with_name("m.vectors.corrupt").exists()
 
 
-def test_a_flipped_bit_is_damage(file: VectorFile, tmp_path: Path, said: list[str]) -> None:
+def test_a_flipped_bit_anywhere_is_damage(
+    file: VectorFile, tmp_path: Path, said: list[str]
+) -> None:
     file.add({A: V}, [])
-    data = bytearray(path(tmp_path).read_bytes())
-    data[-1] ^= 1
-    path(tmp_path).write_bytes(data)
-    assert file.load() == {}
-    assert "damaged" in said[0]
+    whole = path(tmp_path).read_bytes()
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        path(tmp_path).write_bytes(data)
+        assert file.load() == {}, place
+        assert "damaged" in said.pop(), place
+
+
+def test_vectors_whose_digest_does_not_cover_the_header_are_kept(
+    file: VectorFile, tmp_path: Path
+) -> None:
+    file.add({A: V}, [])
+    rest = path(tmp_path).read_bytes().partition(b"\n")[2]
+    old = {"portico": "vectors", "format": 1, "digest": blake2b(rest).hexdigest()}
+    path(tmp_path).write_bytes(json.dumps({**old, "length": len(rest)}).encode() + b"\n" + rest)
+    assert file.load() == {A: V}
 
 
 def test_a_file_of_a_newer_portico_is_neither_used_nor_changed(
     file: VectorFile, tmp_path: Path, said: list[str]
 ) -> None:
     file.add({A: V}, [])
-    newer = path(tmp_path).read_bytes().replace(b'"format":1', b'"format":2')
+    newer = headed("vectors", vectorfile.FORMAT + 1, b"whatever")
     path(tmp_path).write_bytes(newer)
     assert file.load() == {}
     assert not file.add({B: W}, [])

@@ -9,9 +9,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.catalog.facts import KINDS, Facts, Listed
+from portico.catalog.header import Damaged, Newer, headed, verified
 from portico.model.version import BY_TEXT
 
-FORMAT = 1
+FORMAT = 2
+_PLAIN = (1,)
+"""Formats whose digest does not cover the header."""
 MAX_SIZE = 1 << 28
 BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -22,15 +25,6 @@ class Seen(Struct, frozen=True):
     digest: str
     first_seen: float
     last_seen: float
-
-
-class _Header(Struct):
-    """The first line. `portico` and `format` stay in every format to come."""
-
-    portico: str
-    format: int
-    digest: str = ""
-    length: int = 0
 
 
 class _Entry(Struct, gc=False):
@@ -64,32 +58,22 @@ class Refused(Struct):
     newer: bool = False
 
 
-_header = msgspec.json.Decoder(_Header).decode
-_READERS: dict[int, Callable[[memoryview], Document]] = {
-    FORMAT: msgspec.json.Decoder(Document).decode,
-}
+_document = msgspec.json.Decoder(Document).decode
+_READERS: dict[int, Callable[[memoryview], Document]] = {1: _document, FORMAT: _document}
 """By format; the reader of an older one returns what the current one would have."""
 
 
 def opened(data: bytes) -> Document | Refused:
     """The document in these bytes, once everything about them was found to be right."""
-    end = data.find(b"\n", 0, 1024)
     try:
-        header = _header(data[: max(end, 0)])
-    except BAD_JSON:
-        return Refused("it has no header")
-    if header.portico != "catalog":
-        return Refused("it has another header")
-    if header.format > FORMAT:
-        return Refused(f"it has format {header.format}, of a newer Portico", newer=True)
-    read = _READERS.get(header.format)
+        format, rest = verified(data, "catalog", FORMAT, _PLAIN)
+    except Damaged as error:
+        return Refused(str(error))
+    except Newer as error:
+        return Refused(str(error), newer=True)
+    read = _READERS.get(format)
     if read is None:
-        return Refused(f"there never was a format {header.format}")
-    rest = memoryview(data)[end + 1 :]
-    if len(rest) != header.length:
-        return Refused(f"it has {len(rest)} bytes instead of {header.length}")
-    if blake2b(rest).hexdigest() != header.digest:
-        return Refused("its digest is another")
+        return Refused(f"there never was a format {format}")
     try:
         document = read(rest)
     except BAD_JSON as error:
@@ -145,8 +129,7 @@ def renewed(facts: Facts, older: Document | None, now: float) -> Document:
 def written(document: Document, facts: Facts) -> bytes:
     """The whole file; ValueError if the same facts would not come back from it."""
     rest = msgspec.json.encode(document)
-    header = _Header("catalog", FORMAT, blake2b(rest).hexdigest(), len(rest))
-    data = msgspec.json.encode(header) + b"\n" + rest
+    data = headed("catalog", FORMAT, rest)
     del rest  # as large as the file, and so is what is made next
     if len(data) > MAX_SIZE:
         raise ValueError(f"it would have more than {MAX_SIZE} bytes")

@@ -12,7 +12,7 @@ from portico.search.postings import Field, Postings, Stored
 from portico.search.ranking import Tables, rank, weigh
 from portico.search.tokens import parts, terms
 
-FORMAT = 2
+FORMAT = 3
 """Of the stored bytes. A change of terms or weights is another format too."""
 
 # A name is written to be found, a parameter to be filled in; descriptions lie between.

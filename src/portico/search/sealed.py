@@ -1,65 +1,36 @@
 """Files of search on disk: a line that vouches for the rest, whole or not there."""
 
 import os
-from _blake2 import blake2b
+from collections.abc import Container
 from contextlib import suppress
 
-import msgspec
-
 from portico.catalog.disk import make_private, write_new
+from portico.catalog.header import Damaged, Newer, headed, verified
+
+__all__ = ["Damaged", "Newer", "newest", "read", "sweep", "write"]
 
 MAX_SIZE = 1 << 28
 
 
-class _Header(msgspec.Struct):
-    """The first line. `portico` and `format` stay in every format to come."""
-
-    portico: str
-    format: int
-    digest: str = ""
-    length: int = 0
-
-
-class Damaged(Exception):
-    """A file that is not what was written."""
-
-
-class Newer(Exception):
-    """A file of a newer Portico, neither to be used nor to be changed."""
-
-
-def read(path: str, kind: str, format: int) -> bytes | None:
-    """What was written there; None if there is no file or one of an older format."""
+def read(path: str, kind: str, format: int, plain: Container[int] = ()) -> bytes | None:
+    """What was written there; None if there is no file or one of an older format. The `plain`
+    formats are the same but for the digest, which does not cover their header."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_SIZE + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    end = data.find(b"\n", 0, 1024)
-    try:
-        header = msgspec.json.decode(data[: max(end, 0)], type=_Header)
-    except (msgspec.MsgspecError, ValueError):
-        raise Damaged("it has no header") from None
-    if header.portico != kind:
-        raise Damaged("it has another header")
-    if header.format > format:
-        raise Newer(f"it has format {header.format}, of a newer Portico")
-    if header.format < format:
-        return None
-    rest = data[end + 1 :]
-    if len(rest) != header.length or blake2b(rest).hexdigest() != header.digest:
-        raise Damaged("its digest is another")
-    return rest
+    found, rest = verified(data, kind, format, plain)
+    return bytes(rest) if found == format or found in plain else None
 
 
 def write(path: str, kind: str, format: int, rest: bytes) -> None:
     """Replace what is there, at once; OSError leaves it as it was."""
     folder = os.path.dirname(path)
     make_private(folder)
-    header = _Header(kind, format, blake2b(rest).hexdigest(), len(rest))
     draft = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(8).hex()}.draft")
     try:
-        write_new(draft, msgspec.json.encode(header) + b"\n" + rest)
+        write_new(draft, headed(kind, format, rest))
         os.replace(draft, path)
     except BaseException:
         with suppress(OSError):

@@ -9,7 +9,9 @@ import msgspec
 
 from portico.search import sealed
 
-FORMAT = 1
+FORMAT = 2
+_PLAIN = (1,)
+"""Formats whose digest does not cover the header."""
 KEY = 16
 """Bytes of a key."""
 MOST = 50_000
@@ -68,7 +70,7 @@ class VectorFile:
     def _known(self) -> dict[bytes, bytes] | None:
         """What is there; None if it is to stay as it is."""
         try:
-            data = sealed.read(self._path, "vectors", FORMAT)
+            data = sealed.read(self._path, "vectors", FORMAT, _PLAIN)
             return {} if data is None else _opened(data)
         except sealed.Newer as error:
             self._say(f"{self._path} is neither used nor changed: {error}; update Portico")
