@@ -62,12 +62,13 @@ def serve_http(
     auth: str = "token",
     links: Sequence[Link] = (),
     hosts: Sequence[str] = (),
+    token_file: str | None = None,
     drain_s: float = DRAIN_S,
     drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
 ) -> None:
     """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes; `ready` gets the URL and the token."""
-    door = _Door(address, auth, hosts)
+    door = _Door(address, auth, hosts, token_file)
 
     async def serve() -> None:
         await door.serve(
@@ -99,6 +100,7 @@ def wrap_http(
     *,
     auth: str = "token",
     hosts: Sequence[str] = (),
+    token_file: str | None = None,
     drain_s: float = DRAIN_S,
     drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
@@ -106,7 +108,7 @@ def wrap_http(
     """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
     from portico.wrapping import Wrapped
 
-    door = _Door(address, auth, hosts)
+    door = _Door(address, auth, hosts, token_file)
 
     async def serve() -> int:
         door.bind()
@@ -170,6 +172,7 @@ def gateway_http(
     *,
     auth: str = "token",
     hosts: Sequence[str] = (),
+    token_file: str | None = None,
     drain_s: float = DRAIN_S,
     drain_notice_s: float = NOTICE_S,
     ready: Callable[[str, str | None], None] | None = None,
@@ -178,7 +181,7 @@ def gateway_http(
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
     from portico.transport.sharing import hosted
 
-    door = _Door(address, auth, hosts)
+    door = _Door(address, auth, hosts, token_file)
     shared = _shared(serving, drain_s, alone)
 
     async def serve() -> int:
@@ -205,19 +208,25 @@ def gateway_http(
 class _Door:
     """An address to serve at, and who may come in."""
 
-    def __init__(self, address: str, auth: str, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, address: str, auth: str, hosts: Sequence[str], token_file: str | None
+    ) -> None:
         self._address = address
         self._host, self._port = host, _ = parse_address(address)
         if auth == "none" and host not in _LOOPBACK:
             raise UsageError(
                 f"--auth none is for loopback only, and {host} is not: leave the token on"
             )
+        if auth == "none" and token_file is not None:
+            raise UsageError("--token-file and --auth none exclude each other: choose one")
         self._token = None
+        self._token_place = ""
         if auth != "none":
-            from portico.auth.token import door_token
+            from portico.auth.token import token_of_door
             from portico.config.paths import state_dir
 
-            self._token = door_token(state_dir())
+            given = token_of_door(state_dir(), token_file)
+            self._token, self._token_place = given.token, given.place
         # Whoever binds to an address means to be reached by it.
         named = [host] if host not in (*_LOOPBACK, *_ANYWHERE) else []
         self._hosts = [*named, *hosts]
@@ -258,7 +267,7 @@ class _Door:
         from portico.transport.web import serve_http as over_http
 
         def told(_: int) -> None:
-            (ready or _say)(self.url, self._token)
+            (ready or self._say)(self.url, self._token)
             if self._host in _ANYWHERE and not self._hosts:
                 report("others get in by a name that --allow-host gives; there is none")
 
@@ -268,6 +277,7 @@ class _Door:
             endpoint,
             find or _nowhere,
             token=self._token,
+            token_place=self._token_place,
             hosts=self._hosts,
             pages=pages,
             limits=Limits(**(limits or {})),
@@ -283,6 +293,11 @@ class _Door:
             stop=stop,
         )
 
+    def _say(self, url: str, token: str | None) -> None:
+        """Tell the person at the terminal where to go, and with what; the token is not shown."""
+        wanted = "" if token is None else f" (wants the bearer token {self._token_place})"
+        report(f"serving {url}{wanted}")
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """`PORT`, `HOST:PORT` or `[IPV6]:PORT`; the host is loopback unless it is named."""
@@ -294,17 +309,6 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def _nowhere(path: str) -> None:
     return None
-
-
-def _say(url: str, token: str | None) -> None:
-    """Tell the person at the terminal where to go, and with what; the token stays in its file."""
-    wanted = ""
-    if token is not None:
-        from portico.auth.token import FILE_NAME
-        from portico.config.paths import state_dir
-
-        wanted = f" (wants the bearer token in {state_dir() / FILE_NAME})"
-    report(f"serving {url}{wanted}")
 
 
 def _said(failure: McpError | None) -> int:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from portico.auth.token import FILE_NAME, TokenError, door_token, known_token
+from portico.auth.token import (
+    FILE_NAME,
+    VARIABLE,
+    TokenError,
+    door_token,
+    given_token,
+    known_token,
+    token_of_door,
+)
 from portico.config.paths import cache_dir, config_dir, state_dir
 
 
@@ -155,3 +163,100 @@ def test_portico_home_moves_all_three(tmp_path: Path, monkeypatch: pytest.Monkey
         tmp_path / "state",
         tmp_path / "cache",
     )
+
+
+GIVEN = "correct-horse-battery"
+
+
+def named(tmp_path: Path, text: str, mode: int = 0o600) -> str:
+    """A file that a user made for a token."""
+    path = tmp_path / "mine"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_given_token_is_taken_instead_of_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"{GIVEN}-of-the-variable")
+    of_variable = token_of_door(tmp_path / "state", None)
+    of_file = token_of_door(tmp_path / "state", named(tmp_path, f"{GIVEN}\n"))
+    monkeypatch.delenv(VARIABLE)
+
+    assert of_variable.token == f"{GIVEN}-of-the-variable"
+    assert of_file.token == GIVEN  # the file was named, the variable may be set for something else
+    assert not (tmp_path / "state").exists()
+    assert token_of_door(tmp_path / "state", None).token == door_token(tmp_path / "state")
+    assert GIVEN not in repr(of_file)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        (" \n\t", "is empty"),
+        ("two words", "must hold one word"),
+        ("first\nsecond", "must hold one word"),
+        ("t\u00f6ken", "must hold one word"),
+        ("x" * 513, "must hold one word"),
+        ("a\x07b", "must hold one word"),
+    ],
+)
+def test_what_is_no_token_is_told_by_its_place(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, text)
+    with pytest.raises(TokenError, match=says) as of_file:
+        given_token(file)
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(TokenError, match=says) as of_variable:
+        given_token(None)
+
+    assert str(of_file.value).startswith(file)
+    assert str(of_variable.value).startswith(VARIABLE)
+
+
+def test_a_token_that_can_be_guessed_opens_no_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "hunter2")
+
+    with pytest.raises(TokenError, match="has 7 characters") as caught:
+        token_of_door(tmp_path, None)
+
+    assert "hunter2" not in str(caught.value)
+    given = given_token(None)  # a door elsewhere may have a short one
+    assert given is not None
+    assert given.token == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "fine"),
+    [(0o600, True), (0o400, True), (0o640, True), (0o644, False), (0o604, False), (0o620, False)],
+)
+def test_a_token_file_that_others_can_read_or_write_is_refused(
+    mode: int, fine: bool, tmp_path: Path
+) -> None:
+    file = named(tmp_path, GIVEN, mode)
+    if fine:
+        found = given_token(file)
+        assert found is not None
+        assert found.token == GIVEN
+        return
+    with pytest.raises(TokenError, match=f"mode {mode:04o}.*chmod 600"):
+        given_token(file)
+
+
+def test_a_token_file_may_be_a_link_but_nothing_else(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(named(tmp_path, GIVEN))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    found = given_token(str(link))
+    assert found is not None
+    assert found.token == GIVEN
+    for wrong, says in ((pipe, "is not a file"), (tmp_path, "Is a directory"), ("/no", "No such")):
+        with pytest.raises(TokenError, match=says):
+            given_token(str(wrong))

@@ -78,6 +78,34 @@ def test_a_token_that_was_given_is_the_only_one(door: str) -> None:
     assert door
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://127.0.0.1:8000/mcp", True),
+        ("https://example.test/mcp", True),
+        ("http://example.test/mcp", False),
+        ("http://192.168.1.2/mcp", False),
+    ],
+)
+def test_the_token_of_the_variable_goes_where_nobody_on_the_way_can_read_it(
+    url: str, shown: bool, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_TOKEN", "of-the-variable")
+    found = address(url)
+    assert isinstance(found, Url)
+    assert (found.token, found.spare_token) == ("", "of-the-variable" if shown else "")
+    assert door
+
+
+def test_the_token_of_a_file_is_sent_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    file.write_text("of-the-file\n")
+    file.chmod(0o600)
+    found = address("https://example.test/mcp", "--token-file", str(file))
+    assert isinstance(found, Url)
+    assert (found.token, found.spare_token) == ("of-the-file", "")
+
+
 def test_looking_for_the_token_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     address("http://127.0.0.1/mcp")

@@ -5,7 +5,7 @@ import pytest
 from portico.cli.main import main
 
 SERVING = ("serve", "wrap", "run")
-SHARED = ("--http", "--auth", "--allow-host", "--drain", "--drain-notice")
+SHARED = ("--http", "--auth", "--token-file", "--allow-host", "--drain", "--drain-notice")
 
 
 @pytest.mark.parametrize("option", SHARED)

@@ -104,11 +104,17 @@ def test_every_option_reaches_what_it_is_for(asked: Asked) -> None:
     words = """--http [::1]:9 --auth none --allow-host a.test --allow-host b.test:1 --name files
         --init-timeout 1 --list-timeout 2 --call-timeout 3.5 --idle-timeout 4 --instances 5
         --max-in-flight 6 --queue 0 --sharing per-client --era legacy --warm --no-cache --refresh
-        --env A=b=c --env D= --log calls.jsonl --drain 0"""
+        --env A=b=c --env D= --log calls.jsonl --drain 0 --drain-notice 3"""
     wrap.main([*words.split(), *COMMAND])
     plan, limits, found = asked.wrapping.plan, asked.wrapping.plan.limits, asked.wrapping
     assert asked.http == "[::1]:9"
-    assert asked.more == {"auth": "none", "hosts": ["a.test", "b.test:1"], "drain_s": 0}
+    assert asked.more == {
+        "auth": "none",
+        "hosts": ["a.test", "b.test:1"],
+        "token_file": None,
+        "drain_s": 0,
+        "drain_notice_s": 3,
+    }
     assert command(asked).name == "files"
     assert (limits.init_s, limits.list_s, limits.call_s, plan.idle_s) == (1, 2, 3.5, 4)
     assert (plan.instances, plan.max_in_flight, plan.max_queue) == (5, 6, 0)

@@ -1,5 +1,6 @@
 """Who may come in: Host, Origin and token."""
 
+import json
 from typing import Any
 
 import pytest
@@ -188,10 +189,9 @@ def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool)
     head = admitted(guard, ("host", "localhost"), *headers)
     assert isinstance(head, Head)
 
-    refused = guard.unlock(head)
-
-    assert (refused is None) is welcome
-    if refused is not None:
+    assert guard.unlocks(head) is welcome
+    if not welcome:
+        refused = guard.challenge({"path": "/mcp"}, head)
         assert refused.status == 401
         challenge = dict(refused.headers)[b"www-authenticate"]
         assert challenge.startswith(b"Bearer")
@@ -247,6 +247,121 @@ def test_the_type_of_an_answer_is_what_the_client_would_rather_have(
     accept: bytes, type: bytes
 ) -> None:
     assert answer_type(accept) == type
+
+
+PLACE = "in the file /home/ana/token"
+
+
+def challenged(
+    *headers: tuple[str, str], path: str = "/mcp", client: str = "127.0.0.1"
+) -> tuple[str, str]:
+    """What a client without the token is told, and as which type."""
+    guard = Guard(Limits(), token=TOKEN, token_place=PLACE, hosts=["mcp.example.com"])
+    head = admitted(guard, *(("host", "localhost:8123"),) if not headers else (), *headers)
+    assert isinstance(head, Head)
+    reply = guard.challenge({"path": path, "client": (client, 5555)}, head)
+    assert reply.status == 401
+    return reply.body.decode(), dict(reply.headers)[b"content-type"].decode()
+
+
+def test_who_lacks_the_token_is_told_how_to_pass_it() -> None:
+    body, type = challenged()
+
+    assert type == "application/json"
+    assert "Authorization: Bearer TOKEN" in json.loads(body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "client", "told"),
+    [
+        ([("host", "localhost:8123")], "127.0.0.1", True),
+        ([("host", "[::1]:8123")], "::1", True),
+        ([("host", "127.0.0.1")], "127.0.0.1", True),
+        ([("host", "localhost:8123")], "192.0.2.7", False),
+        ([("host", "mcp.example.com")], "127.0.0.1", False),
+        ([("host", "localhost:8123"), ("x-forwarded-for", "192.0.2.7")], "127.0.0.1", False),
+        ([("host", "localhost:8123"), ("via", "1.1 proxy")], "127.0.0.1", False),
+    ],
+)
+def test_only_a_client_of_this_machine_is_told_where_the_token_is(
+    headers: list[tuple[str, str]], client: str, told: bool
+) -> None:
+    body, _ = challenged(*headers, client=client)
+
+    assert (PLACE in body) is told
+
+
+@pytest.mark.parametrize(
+    ("accept", "text"),
+    [
+        ("text/html,application/xhtml+xml,*/*;q=0.8", True),
+        ("text/plain", True),
+        ("application/json, text/event-stream", False),
+        ("*/*", False),
+    ],
+)
+def test_who_reads_text_is_told_in_text(accept: str, text: bool) -> None:
+    body, type = challenged(("host", "localhost"), ("accept", accept))
+
+    assert type.startswith("text/plain") is text
+    assert body.startswith("a bearer token is needed") is text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/register",
+    ],
+)
+def test_who_looks_for_a_login_is_told_in_the_words_of_oauth(path: str) -> None:
+    body = json.loads(challenged(path=path)[0])
+
+    assert body["error"] == "access_denied"
+    assert "Authorization: Bearer TOKEN" in body["error_description"]
+
+
+@pytest.mark.parametrize(
+    ("site", "origin", "welcome"),
+    [
+        (None, None, True),
+        ("none", None, True),
+        ("same-origin", None, True),
+        ("same-origin", "http://localhost:8123", True),
+        ("cross-site", None, False),
+        ("same-site", None, False),
+        ("cross-site", "http://localhost:8123", False),
+        ("cross-site, same-origin", None, False),
+        ("", None, False),
+    ],
+)
+def test_without_a_token_pages_of_other_sites_are_refused(
+    site: str | None, origin: str | None, welcome: bool
+) -> None:
+    sent = [("host", "localhost:8123")]
+    sent += [] if site is None else [("sec-fetch-site", site)]
+    sent += [] if origin is None else [("origin", origin)]
+
+    verdict = admitted(Guard(Limits()), *sent)
+
+    assert isinstance(verdict, Head) is welcome
+    # Who has the token is no page of another site.
+    assert isinstance(admitted(Guard(Limits(), token=TOKEN), *sent), Head)
+
+
+def test_a_page_whose_origin_is_allowed_may_be_of_another_site() -> None:
+    sent = (
+        ("host", "localhost:8123"),
+        ("origin", "https://app.example.com"),
+        ("sec-fetch-site", "cross-site"),
+    )
+
+    assert isinstance(admitted(Guard(Limits(), origins=["https://app.example.com"]), *sent), Head)
+    assert isinstance(admitted(Guard(Limits(), origins=None), *sent), Head)
+    assert isinstance(admitted(Guard(Limits()), *sent), Reply)
 
 
 async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> None:

@@ -188,12 +188,37 @@ async def test_a_session_may_have_only_so_many_streams() -> None:
 async def test_past_the_cap_no_session_begins() -> None:
     async with staged(Limits(sessions=2)) as (_, site):
         first = await site.session()
-        await site.session()
+        for used in (first, await site.session()):
+            await site.post(request("tools/list"), used)
         refused = await site.post(initialize())
         await site.client.delete(site.url + "/mcp", headers=first)
         after = await site.post(initialize())
 
     assert (refused.status_code, after.status_code) == (503, 200)
+
+
+async def test_past_the_cap_the_oldest_session_that_nobody_used_makes_room() -> None:
+    async with staged(Limits(sessions=3)) as (_, site):
+        used = await site.session()
+        await site.post(request("tools/list"), used)
+        unused = [await site.session(), await site.session()]
+        newest = await site.post(initialize())
+        statuses = [
+            (await site.post(request("tools/list"), each)).status_code for each in (used, *unused)
+        ]
+
+    assert newest.status_code == 200
+    assert statuses == [200, 404, 200]
+
+
+async def test_a_session_that_listens_is_used() -> None:
+    async with staged(Limits(sessions=1)) as (_, site):
+        headers = await site.session()
+        async with site.streamed(None, headers | STREAM, "GET") as stream:
+            await stream.event()
+            refused = await site.post(initialize())
+
+    assert refused.status_code == 503
 
 
 async def test_handshakes_that_take_their_time_count_as_sessions() -> None:
@@ -224,7 +249,7 @@ async def test_sessions_that_nobody_uses_expire() -> None:
     now = 60.0
     assert sessions.find(used.id.encode(), "me") is used
     now = 100.0
-    assert not sessions.is_full  # which looks for those that are over
+    assert sessions.make_room()  # which looks for those that are over
 
     assert sessions.find(old.id.encode(), "me") is None
     assert old.is_closed

@@ -7,18 +7,89 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from portico.config.paths import make_folder
 from portico.model.errors import PorticoError
 
 FILE_NAME = "token"
+VARIABLE = "PORTICO_TOKEN"
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
+_SHORTEST = 16
 _MINE_ONLY = 0o077
+_OTHERS = 0o027
+"""Group members may read a token file that the user names; they may not write it."""
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_READ = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 
 
 class TokenError(PorticoError):
     """The token cannot be kept or trusted; the message says what to do."""
+
+
+class Given(Struct, frozen=True):
+    """A token, and where a user of this machine finds it."""
+
+    token: str
+    place: str
+
+    def __repr__(self) -> str:
+        return f"Given({self.place!r})"
+
+
+def token_of_door(state_dir: Path, file: str | None) -> Given:
+    """The token that clients must send: the given one, else the one in this folder."""
+    given = given_token(file)
+    if given is None:
+        return Given(door_token(state_dir), f"in the file {state_dir / FILE_NAME}")
+    if len(given.token) < _SHORTEST:
+        raise TokenError(
+            f"the token {given.place} has {len(given.token)} characters, which can be guessed: "
+            f"give at least {_SHORTEST}"
+        )
+    return given
+
+
+def given_token(file: str | None) -> Given | None:
+    """The token in this file, else in PORTICO_TOKEN; None if neither is there."""
+    if file is not None:
+        return Given(_one_word(_read_named(file), file), f"in the file {file}")
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        return None
+    return Given(_one_word(text, VARIABLE), f"in {VARIABLE}")
+
+
+def _one_word(text: str, where: str) -> str:
+    token = text.strip()
+    if not token:
+        raise TokenError(f"{where} is empty: give a token, or leave it out")
+    if len(token) > 512 or not token.isascii() or not token.isprintable() or " " in token:
+        raise TokenError(f"{where} must hold one word of printable ASCII, 512 characters at most")
+    return token
+
+
+def _read_named(file: str) -> str:
+    """The text of a file that the user named, which may be a link."""
+    try:
+        with open(file, "rb", opener=lambda name, _: os.open(name, _READ & ~_NO_LINK)) as opened:
+            _check_named(file, os.fstat(opened.fileno()))
+            return opened.read(1024).decode("ascii", "replace")
+    except OSError as error:
+        raise TokenError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _check_named(file: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise TokenError(f"{file} is not a file: name one that holds the token")
+    if os.name != "posix":
+        return
+    if status.st_uid not in (os.geteuid(), 0):
+        raise TokenError(f"{file} belongs to another user, who may change it: use one of your own")
+    if status.st_mode & _OTHERS:
+        mode = stat.S_IMODE(status.st_mode)
+        raise TokenError(f"{file} is open to others (mode {mode:04o}): run `chmod 600 {file}`")
 
 
 def door_token(state_dir: Path) -> str:

@@ -36,8 +36,11 @@ def main(argv: list[str]) -> int:
     _sort(parser, options)
     _check_text(parser, options.tool, *(word for pair in options.arg for word in pair))
     if options.target is None:
-        if options.header or options.token or options.env:
-            parser.error("--header, --token and --env are for a TARGET; servers have the config's")
+        if options.header or options.token or options.token_file or options.env:
+            parser.error(
+                "--header, --token, --token-file and --env are for a TARGET; servers have the "
+                "config's"
+            )
         address = gateway.address_of(options)
     elif options.config:
         parser.error("--config is for tools of the configured servers, not for a TARGET")

@@ -18,6 +18,11 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
         help="want the bearer token (default), or none: on loopback only",
     )
     add(
+        "--token-file",
+        metavar="FILE",
+        help="a file with the token to want, instead of Portico's own; else PORTICO_TOKEN",
+    )
+    add(
         "--allow-host",
         type=_host,
         action="append",

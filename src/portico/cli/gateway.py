@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how long the gateway may take to start and to answer (30 and 120)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    parser.set_defaults(era="auto", token="")
+    parser.set_defaults(era="auto", token="", token_file=None)
 
 
 def address_of(options: argparse.Namespace) -> "Address":

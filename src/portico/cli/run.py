@@ -19,6 +19,7 @@ class _Options:
         self.handlers: str | None = None
         self.http: str | None = None
         self.auth = "token"
+        self.token_file: str | None = None
         self.allow_host: list[str] = []
         self.name: str | None = None
         self.drain = 30.0
@@ -56,6 +57,7 @@ def main(argv: list[str]) -> int:
         options.http,
         auth=options.auth,
         hosts=options.allow_host,
+        token_file=options.token_file,
         drain_s=options.drain,
         drain_notice_s=options.drain_notice,
     )

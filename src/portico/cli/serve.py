@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
         http,
         auth=options.auth or gateway.auth,
         hosts=options.allow_host,
+        token_file=options.token_file,
         drain_s=drain_s,
         drain_notice_s=notice_s,
         alone=options.alone,

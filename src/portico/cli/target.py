@@ -37,6 +37,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--token", default="", help="a bearer token to send to a URL")
     parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="a file with the token instead; else PORTICO_TOKEN, if the server wants one",
+    )
+    parser.add_argument(
         "--env",
         action="append",
         default=[],
@@ -65,9 +70,11 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     if target.startswith(("http://", "https://")):
         if options.env:
             parser.error("--env is for commands; a URL takes --header and --token")
+        if options.token and options.token_file is not None:
+            parser.error("give either --token or --token-file, not both")
         return _url(target, options)
-    if options.header or options.token:
-        parser.error("--header and --token are for URLs; a command takes --env")
+    if options.header or options.token or options.token_file is not None:
+        parser.error("--header, --token and --token-file are for URLs; a command takes --env")
     from portico.upstream.child import Command
 
     try:
@@ -122,9 +129,9 @@ async def open_client(
 def _hint(status: object, options: argparse.Namespace) -> str:
     """What to do about a refusal over HTTP; empty if there is nothing to be said."""
     if status == 401:
-        if not options.token:
-            _door_token()  # if ours cannot be read, that is the reason
-        return "give the right one with --token"
+        if not options.token and options.token_file is None:
+            _spare_token(options.target)  # if ours cannot be read, that is the reason
+        return "give the right one with --token, --token-file or PORTICO_TOKEN"
     if status == 404 and not urlsplit(options.target or "").path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
     return ""
@@ -156,23 +163,33 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
-    from portico.auth.token import TokenError
+    from portico.auth.token import TokenError, given_token
     from portico.upstream.http import Url
+
+    token, spare = options.token, ""
+    if options.token_file is not None:
+        given = given_token(options.token_file)
+        assert given is not None
+        token = given.token
+    elif not token:
+        with suppress(TokenError):  # told if the server turns out to want one
+            spare = _spare_token(url)
+    return Url(url, headers=dict(options.header), token=token, spare_token=spare)
+
+
+def _spare_token(url: str) -> str:
+    """A token to send only if the server wants one: PORTICO_TOKEN, else that of our own door, which
+    is for this machine alone; TokenError if it cannot be trusted."""
+    from portico.auth.token import given_token, known_token
+    from portico.config.paths import state_dir
     from portico.upstream.web import is_loopback
 
-    door = ""
-    if is_loopback(url) and not options.token:
-        with suppress(TokenError):  # told if the server turns out to want one
-            door = _door_token()
-    return Url(url, headers=dict(options.header), token=options.token, spare_token=door)
-
-
-def _door_token() -> str:
-    """The token of our own door, if one was ever made here; TokenError if it cannot be trusted."""
-    from portico.auth.token import known_token
-    from portico.config.paths import state_dir
-
-    return known_token(state_dir()) or ""
+    if not is_loopback(url) and not url.startswith("https://"):
+        return ""  # anybody on the way could read it
+    given = given_token(None)
+    if given is not None:
+        return given.token
+    return (known_token(state_dir()) or "") if is_loopback(url) else ""
 
 
 def _component(target: str) -> list[str] | None:

@@ -34,6 +34,7 @@ class _Options:
         self.target: list[str] = []
         self.http: str | None = None
         self.auth = "token"
+        self.token_file: str | None = None
         self.allow_host: list[str] = []
         self.name: str | None = None
         self.init_timeout = 30.0
@@ -78,6 +79,7 @@ def main(argv: list[str]) -> int:
         options.http,
         auth=options.auth,
         hosts=options.allow_host,
+        token_file=options.token_file,
         drain_s=options.drain,
         drain_notice_s=options.drain_notice,
     )

@@ -7,7 +7,8 @@ from string import ascii_letters, digits
 from typing import Any
 
 from portico.model.errors import RegistrationError
-from portico.transport.asgi import CLOSE, Reply, Scope, declared_too_large, refusal
+from portico.protocol.codec import encode
+from portico.transport.asgi import CLOSE, JSON_TYPE, Reply, Scope, declared_too_large, refusal
 from portico.transport.limits import Limits
 
 JSON = b"application/json"
@@ -16,6 +17,11 @@ EVENT_STREAM = b"text/event-stream"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _IN_HOSTS = frozenset(ascii_letters + digits + "-._:[]%")
 _SCHEMES = ("http", "https")
+_OWN_SITE = (b"same-origin", b"none")
+"""A page of ours, or nobody's: an address typed in."""
+_OAUTH_PATHS = ("/register", "/authorize", "/token")
+_TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
+_FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
 
@@ -65,18 +71,21 @@ class Guard:
         limits: Limits,
         *,
         token: str | None = None,
+        token_place: str = "",
         hosts: Iterable[str] | None = (),
         origins: Iterable[str] | None = (),
     ) -> None:
         """`hosts` come on top of loopback, None is any; `origins` on top of the hosts' own.
 
-        A host without a port is also allowed with the port we listen on.
+        A host without a port is also allowed with the port we listen on. `token_place` is where a
+        user of this machine finds the token.
         """
         self._limits = limits
         if token is not None and (not token or token != "".join(token.split())):
             # Such as an unset variable, or a file's last line: it would let in all, or nobody.
             raise RegistrationError("token must be one word, or None for none")
         self._token = None if token is None else token.encode()
+        self._token_place = token_place
         self._hosts = None if hosts is None else tuple(map(_spelled, _listed(hosts, "hosts")))
         self._origins = (
             None if origins is None else tuple(map(_as_origin, _listed(origins, "origins")))
@@ -101,18 +110,37 @@ class Guard:
             raw[b"host"] = LOOPBACK[0].encode()
         return self._distrusts(scope, raw) or Head(raw)
 
-    def unlock(self, head: Head) -> Reply | None:
-        """A refusal unless the head carries the token."""
+    def unlocks(self, head: Head) -> bool:
+        """True if the head carries the token, or none is needed."""
         if self._token is None:
-            return None
+            return True
         given = head.raw.get(b"authorization", b"")
-        if given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token):
-            return None
-        challenge = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
-        return refusal(
-            401, "a bearer token is needed: Authorization: Bearer TOKEN",
-            (b"www-authenticate", challenge),
-        )  # fmt: skip
+        return given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token)
+
+    def challenge(self, scope: Scope, head: Head) -> Reply:
+        """401, with how to pass the token: the same at every path, whether it exists or not."""
+        given = b"authorization" in head.raw
+        why = self._how_to_unlock(scope, head, given)
+        asked = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
+        header = (b"www-authenticate", asked)
+        path: str = scope["path"]
+        if "/.well-known/" in path or path.endswith(_OAUTH_PATHS):
+            # Clients look here after a 401, and show their users this description.
+            body = encode({"error": "access_denied", "error_description": why})
+            return Reply(401, body, (JSON_TYPE, header))
+        if _wants_text(head.raw.get(b"accept", b"")):
+            return Reply(401, f"{why}\n".encode(), (_TEXT_TYPE, header))
+        return refusal(401, why, header)
+
+    def _how_to_unlock(self, scope: Scope, head: Head, given: bool) -> str:
+        why = "this bearer token is wrong" if given else "a bearer token is needed"
+        where = ""
+        if self._token_place and _is_on_this_machine(scope, head.raw):
+            where = f" TOKEN is {self._token_place}."
+        return (
+            f"{why}: send the header `Authorization: Bearer TOKEN` with every request.{where} "
+            "There is no OAuth login here."
+        )
 
     def unwanted(self, head: Head) -> Reply | None:
         """Why a body is not even read."""
@@ -127,6 +155,8 @@ class Guard:
 
     def _distrusts(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
         origin = raw.get(b"origin")
+        if self._token is None and self._is_of_another_site(raw, origin):
+            return refusal(403, "requests from pages of other sites are not allowed")
         if self._hosts is None and (origin is None or self._origins is None):
             return None
         server = scope.get("server")
@@ -140,6 +170,16 @@ class Guard:
         if self._hosts is None and origin.lower().partition(b"://")[2] == host != b"":
             return None  # the same origin is all we can ask for where any Host will do
         return refusal(403, "this Origin is not allowed")
+
+    def _is_of_another_site(self, raw: dict[bytes, bytes], origin: bytes | None) -> bool:
+        """True if a browser says that a page of another origin, which nobody allowed, is asking.
+
+        Not all requests of pages carry an Origin: those for an image or a script have none.
+        """
+        site = raw.get(b"sec-fetch-site")
+        if site is None or site in _OWN_SITE or self._origins is None:
+            return False
+        return origin is None or origin.lower().decode("latin-1") not in self._origins
 
     def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
         hosts = set(LOOPBACK)
@@ -162,6 +202,26 @@ class Guard:
         if len(self._allowed) < _MOST_PORTS:
             self._allowed[port] = allowed
         return allowed
+
+
+def _is_on_this_machine(scope: Scope, raw: dict[bytes, bytes]) -> bool:
+    """True if a client is here: not elsewhere, behind a proxy that is."""
+    client = scope.get("client")
+    if client is None or not (client[0].startswith("127.") or client[0] == "::1"):
+        return False
+    name = raw.get(b"host", b"").lower().decode("latin-1")
+    if name not in LOOPBACK:
+        name = name.rpartition(":")[0]
+    return name in LOOPBACK and not any(header in raw for header in _FORWARDED)
+
+
+@lru_cache(256)
+def _wants_text(accept: bytes) -> bool:
+    """True for a browser, and whoever else would rather read than parse."""
+    ranges = _ranges(accept)
+    return max(_weight(ranges, b"text/plain"), _weight(ranges, b"text/html")) > _weight(
+        ranges, JSON
+    )
 
 
 @lru_cache(256)

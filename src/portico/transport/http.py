@@ -66,6 +66,7 @@ class HttpApp:
         *,
         limits: Limits | None = None,
         token: str | None = None,
+        token_place: str = "",
         hosts: Iterable[str] | None = (),
         origins: Iterable[str] | None = (),
         principal: str | Callable[[Scope], str] = LOCAL,
@@ -78,10 +79,12 @@ class HttpApp:
 
         `hosts` are allowed besides loopback, None allows any; `origins` besides those of the
         hosts, None allows any. `principal` and `data` are values, or functions of the ASGI scope.
-        `pages`, by path, are for who has the token.
+        `pages`, by path, are for who has the token, and `token_place` is where to find it.
         """
         self.limits = limits or Limits()
-        self._guard = Guard(self.limits, token=token, hosts=hosts, origins=origins)
+        self._guard = Guard(
+            self.limits, token=token, token_place=token_place, hosts=hosts, origins=origins
+        )
         self._endpoint = endpoint
         for name, given in (("principal", principal), ("data", data)):
             if iscoroutinefunction(given):
@@ -118,15 +121,12 @@ class HttpApp:
         if isinstance(head, Reply):
             await send_reply(send, head)
             return
-        route = self._routes.get(path)
-        if route is not None:
-            refused = self._guard.unlock(head)
-            if refused is None:
-                await route(scope, head, receive, send)
-            else:
-                await send_reply(send, refused)
-            return
         route = self._open_routes.get(path)
+        if route is None and not self._guard.unlocks(head):
+            # Before anything else: nobody learns without the token what there is.
+            await send_reply(send, self._guard.challenge(scope, head))
+            return
+        route = route or self._routes.get(path)
         if route is not None:
             await route(scope, head, receive, send)
         else:

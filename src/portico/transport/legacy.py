@@ -30,6 +30,7 @@ from portico.transport.sessions import HttpSession, Sessions, ask_on
 from portico.transport.swift import Line
 
 SESSION_HEADER = b"mcp-session-id"
+INITIALIZED = "notifications/initialized"
 _ACCEPTED = Reply(202)
 _GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
 _MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
@@ -81,7 +82,7 @@ class Legacy:
         if self._load.draining:
             await send_reply(send, shutting_down(request.id))
             return
-        if self.sessions.is_full:
+        if not self.sessions.make_room():
             await send_reply(send, overloaded("too many sessions are open", request.id))
             return
         session = self.sessions.make(context.principal)
@@ -95,6 +96,7 @@ class Legacy:
             if response is None or not response.result:
                 self.sessions.end(session)  # a server may have been started for it
         if response.result:
+            self.sessions.greeted(session)
             header = (SESSION_HEADER, session.id.encode())
             await send_response(send, response, 200, (header,))
         else:
@@ -111,6 +113,8 @@ class Legacy:
     ) -> None:
         """Take in what a client posted; `streams` if it would rather have its answer as events."""
         context.session = session.session
+        if not isinstance(inbound, Request) or inbound.method != INITIALIZED:
+            session.is_used = True
         if isinstance(inbound, Answer):
             session.connection.settle(inbound)
             await send_reply(send, _ACCEPTED)
@@ -152,6 +156,7 @@ class Legacy:
         self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
     ) -> None:
         """Open a stream for what comes unasked, or take up the one that an event id names."""
+        session.is_used = True
         if last_event is None and self._load.draining:
             await send_reply(send, shutting_down())
             return

@@ -73,7 +73,7 @@ class Plain:
     def entry(self, scope: Scope) -> Entry | None:
         """What a POST's headers decide; None unless all of them are plain."""
         head = self._guard.admit(scope) if self._principal is not None else None
-        if head is None or isinstance(head, Reply) or self._guard.unlock(head):
+        if head is None or isinstance(head, Reply) or not self._guard.unlocks(head):
             return None
         raw = head.raw
         length = raw.get(b"content-length")
@@ -103,6 +103,7 @@ class Plain:
             return request, None
         if session is None or session.connection.clash(request) is not None:
             return None
+        session.is_used = True
         return request, session
 
     def answer(self, asked: Asked, entry: Entry) -> tuple[bytes, ...] | None:

@@ -83,6 +83,8 @@ class HttpSession:
         self._listened = asyncio.Event()
         self.exchanges = 0
         """HTTP requests that are under way."""
+        self.is_used = False
+        """True once something but the handshake came."""
         self.is_closed = False
         self.over = asyncio.Event()
         """Set when the session ends or the server drains."""
@@ -228,6 +230,8 @@ class Sessions:
         self._now = clock or monotonic
         self._sessions: dict[bytes, HttpSession] = {}
         self._used: dict[bytes, float] = {}
+        self._greeted: dict[bytes, HttpSession] = {}
+        """Those that were not used yet when it was last looked, the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -245,12 +249,21 @@ class Sessions:
         self._arm()
         return session
 
-    @property
-    def is_full(self) -> bool:
-        """True if no more sessions can be kept."""
+    def greeted(self, session: HttpSession) -> None:
+        """Its handshake is over: until it is used, it is the first to make room for others."""
+        if not session.is_closed:
+            self._greeted[session.id.encode()] = session
+
+    def make_room(self) -> bool:
+        """See to it that one more session can be kept; False if all are in use."""
         if len(self._sessions) >= self._limits.sessions:
             self.expire()
-        return len(self._sessions) >= self._limits.sessions
+        while len(self._sessions) >= self._limits.sessions and self._greeted:
+            oldest = next(iter(self._greeted.values()))
+            del self._greeted[oldest.id.encode()]
+            if not oldest.is_used and not oldest.exchanges:
+                self.end(oldest)
+        return len(self._sessions) < self._limits.sessions
 
     def find(self, id: bytes, principal: str) -> HttpSession | None:
         """The session of this id, if it is this principal's own."""
@@ -266,6 +279,7 @@ class Sessions:
         key = session.id.encode()
         if self._sessions.pop(key, None) is not None:
             del self._used[key]
+        self._greeted.pop(key, None)
         session.close()
 
     def expire(self) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.lines import LineReader, one_line
-from portico.upstream.environment import secrets
+from portico.upstream.environment import DOOR_TOKEN, secrets
 from portico.upstream.overheard import Overheard
 from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
@@ -49,7 +49,8 @@ class Command(Struct, frozen=True):
     @property
     def variables(self) -> dict[str, str]:
         """All that the child will find in its environment."""
-        whole = os.environ if self.environment is None else self.environment
+        whole = dict(os.environ if self.environment is None else self.environment)
+        whole.pop(DOOR_TOKEN, None)
         return {**whole, **self.env}
 
     @property

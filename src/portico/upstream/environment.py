@@ -41,12 +41,15 @@ _EVERYWHERE = """
     WSL_DISTRO_NAME WSL_INTEROP WSLENV NAME
     VSCODE_* CURSOR_TRACE_ID
     VIRTUAL_ENV_PROMPT CONDA_PROMPT_MODIFIER CONDA_SHLVL STARSHIP_SESSION_KEY STARSHIP_SHELL
-    PORTICO_CHILD P9K_* NVM_BIN NVM_CD_FLAGS NVM_DIR NVM_INC FNM_MULTISHELL_PATH
+    PORTICO_CHILD PORTICO_TOKEN P9K_* NVM_BIN NVM_CD_FLAGS NVM_DIR NVM_INC FNM_MULTISHELL_PATH
 """
 """What a shell, terminal or desktop sets: it differs by window, and says nothing of the account.
 
 A star stands only after a prefix that no account's variables begin with.
 """
+
+DOOR_TOKEN = "PORTICO_TOKEN"  # noqa: S105  (its name, not its value)
+"""The token of our own door, which no server behind it needs."""
 
 _SECRET = re.compile(
     r"(?<!MAX_)TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|BEARER|API_?KEY|(ACCESS|PRIVATE)_?KEY"

@@ -33,7 +33,8 @@ class Site(Struct, frozen=True):
     headers: Mapping[str, str] = NO_HEADERS
     token: str = ""
     spare_token: str = ""
-    """A token to show only if the server asks for one; never sent beyond this machine."""
+    """A token to send only if the server wants one; never where somebody on the way could read it.
+    """
     max_message: int = MAX_MESSAGE
 
     @property
@@ -167,7 +168,8 @@ class Web:
         return following
 
     def _show_spare(self) -> bool:
-        if self._token or not self.site.spare_token or not self._loopback:
+        is_private = self._loopback or self.site.url.startswith("https://")
+        if self._token or not self.site.spare_token or not is_private:
             return False
         self._token = self.site.spare_token
         return True
