@@ -26,7 +26,7 @@ from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.state.report import failed, report
-from portico.upstream.guardian import MARK
+from portico.upstream.family import MARK
 
 Endpoint = GatewayEndpoint | WitnessedMirror
 _DEEPEST = 8

@@ -96,9 +96,10 @@ class ChildProcess:
         variables = command.variables
         self._ring = Ring(secrets=[*command.env.values(), *secrets(variables)])
         try:
-            process = self._process = Process(command.argv, variables, command.cwd)
+            process = await Process.start(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(_no_start(command, error), "start").error() from None
+        self._process = process
         self._stdin = Sink(process.stdin, HIGH_WATER)
         listener = command.overheard
         hear = self._ring.add if listener is None else Overheard(self._ring, listener).add
@@ -161,16 +162,14 @@ class ChildProcess:
             return
         if self._watcher is not None:
             self._watcher.cancel()
-        self._process.look()
-        if self._stdin is not None:
-            self._stdin.close()
+        command, stdin = self._command, self._stdin
+        assert stdin is not None
         try:
-            await self._process.end(self._command.stdin_grace_s, self._command.term_grace_s)
+            await self._process.end(command.stdin_grace_s, command.term_grace_s, stdin.close)
         finally:
             for source in self._sources:
                 source.close()
-            if self._stdin is not None:
-                self._stdin.abort()  # what it never read is not waited for
+            stdin.abort()  # what it never read is not waited for
 
     def _take(self, data: bytes) -> None:
         if self._closing or self._failure is not None:
@@ -207,6 +206,8 @@ class ChildProcess:
                 task.cancel()
         process.signal(signal.SIGKILL)
         self._tell(*_how_it_ended(process.returncode, out.ended.is_set()))
+        if await process.look():
+            process.signal(signal.SIGKILL)
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)

@@ -1,170 +1,190 @@
-"""Ends what a killed Portico leaves behind.
+"""Keeps a guardian: a second process that ends our children once we are gone.
 
-A process that is killed can clean up nothing. So a second one, which runs this very module, hears
-of every child over a pipe, and ends those it still knows when the pipe closes. It lives as long as
-we do: it imports only what an interpreter has loaded anyway, to stay small.
+A process that is killed can clean up nothing. So a small one hears of every child over a pipe, and
+ends those it still knows when the pipe closes. One thread starts it, waits for its end, and starts
+another. That thread never ends: the kernel would take its end for the end of the children's parent.
 """
 
-from __future__ import annotations
-
-import _thread
+import contextlib
+import marshal
 import os
+import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
+from importlib import import_module
 
-TYPE_CHECKING = False  # as in typing, which is too large for the guardian
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from subprocess import Popen
+from portico.upstream.family import GUARDIAN_NAME, MARK
+from portico.upstream.guarding import CAN_START
 
 _GRACE_S = 0.5
-_KILL_S = 1.0
-_POLL_S = 0.02
-_PAGE = 4096
-# To compile this file would cost the guardian a megabyte, so that it gets it compiled.
-_BOOT = "import marshal, sys; exec(marshal.load(sys.stdin.buffer))"
-_KILL, _TERM = 9, 15  # the signal module brings a megabyte of enums
-
-MARK = "PORTICO_CHILD"
-"""A variable that each child inherits from us and hands down, by which the guardian knows them.
-
-A child leaves as soon as we do, and then nothing else tells whose those were that it started in
-sessions of their own.
+_START_S = 5.0
+_LIVED_S = 1.0
+"""A guardian that dies sooner than this is started again after a pause."""
+_PAUSE_S, _MOST_PAUSE_S = 0.05, 5.0
+_MODULES = ("portico.upstream.family", "portico.upstream.guarding")
+# To compile its modules would cost the guardian a megabyte, so that it gets them compiled.
+_BOOT = """
+import marshal, os, sys
+size, data = int(os.read(0, 8)), b""
+while len(data) < size:
+    data += os.read(0, size - len(data))
+for name, code in marshal.loads(data):
+    sys.modules[name] = type(sys)(name)
+    exec(code, sys.modules[name].__dict__)
+sys.modules[name].main()
+os._exit(0)
 """
-
-
-class Family:
-    """All who descend from some leaders of groups, also those who moved to a group of their own."""
-
-    def __init__(self, leaders: set[int], marks: set[str] | None = None, since: int = 0) -> None:
-        """`since` is the start of the first: whoever is older descends from none of them."""
-        self.leaders = leaders
-        self._marks = marks or set()
-        self._since = since
-        self.strays: dict[int, int] = {}
-        """Those outside the groups, with their start: a number alone may be reused."""
-
-    def look(self) -> bool:
-        """Find all, while their parents live: later nothing leads to them. False if none live."""
-        if not (self.leaders or self.strays or self._marks):
-            return False
-        table = _processes()
-        if not table:  # no /proc: the groups are all there is to know
-            return any(_sent(os.killpg, leader, 0) for leader in self.leaders)
-        children: dict[int, list[int]] = {}
-        for pid, (parent, *_) in table.items():
-            children.setdefault(parent, []).append(pid)
-        found = {
-            pid for pid, start in self.strays.items() if pid in table and table[pid][3] == start
-        }
-        found |= {pid for pid, (_, *ids, _) in table.items() if not self.leaders.isdisjoint(ids)}
-        if self._marks:
-            young = {pid for pid, (*_, start) in table.items() if start >= self._since} - found
-            found |= {pid for pid in young if not self._marks.isdisjoint(_marks_of(pid))}
-        todo = list(found)
-        while todo:
-            new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
-            found.update(new)
-            todo += new
-        self.strays = {pid: table[pid][3] for pid in found if table[pid][1] not in self.leaders}
-        return bool(found)
-
-    def signal(self, number: int) -> None:
-        """Signal the groups and those outside of them."""
-        for leader in self.leaders:
-            _sent(os.killpg, leader, number)
-        self.signal_strays(number)
-
-    def signal_strays(self, number: int) -> bool:
-        """Signal those outside the groups; False if there are none."""
-        sent = False
-        for pid, start in self.strays.items():
-            sent = (start_of(pid) == start and _sent(os.kill, pid, number)) or sent
-        return sent
+_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""All of our environment that a guardian gets: an interpreter may not start without."""
 
 
 class Guardian:
-    """Our end of the pipe. It starts with the first child, and anew if it has died."""
+    """Our end of the pipe. The guardian starts with the first child."""
 
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
-        self._popen: Popen[bytes] | None = None
-        self._lock = _thread.allocate_lock()
+        self._state = threading.Condition()
+        self._popen: subprocess.Popen[bytes] | None = None
         self._pipe = -1
+        self._thread: threading.Thread | None = None
+        self._wanted = False
+        self._runs = False
         self._hooked = False
+        self.channel: socket.socket | None = None
+        """Where children are asked for, if the guardian can start them."""
 
     @property
     def pid(self) -> int | None:
         """The guardian's number, if one runs."""
-        return self._popen.pid if self._popen is not None and self._popen.poll() is None else None
+        popen = self._popen
+        return popen.pid if popen is not None and not _is_dead(popen) else None
 
     def expect(self) -> str:
-        """A mark for a child that is about to start; whoever bears it will be ended."""
+        """A mark for a child that is about to start; every process with it will be ended."""
         mark = os.urandom(8).hex()
-        with self._lock:
-            if self.pid is None:
-                self._start()
+        with self._state:
             self._groups[mark] = 0
-            self._tell(f"+{mark} 0\n")
+            if self._runs:
+                self._tell(f"+{mark} 0\n")
+            else:
+                self._begin()
         return mark
 
     def register(self, mark: str, group: int) -> None:
         """The child with this mark leads this group."""
-        with self._lock:
+        with self._state:
             self._groups[mark] = group
             self._tell(f"+{mark} {group}\n")
 
     def forget(self, mark: str) -> None:
-        """This child and its group are no more; their number may soon be another's."""
-        with self._lock:
+        """This child and its group are gone; their number may soon be another's."""
+        with self._state:
             if self._groups.pop(mark, None) is not None:
                 self._tell(f"-{mark}\n")
+
+    def renew(self, channel: socket.socket, *, kill: bool) -> None:
+        """No child came of a request on this channel: wait for a new guardian, or do without."""
+        with self._state:
+            if self.channel is not channel:
+                return
+            popen = self._popen
+            if kill and popen is not None:
+                _kill_all(popen)
+            if kill or self.pid is None:
+                self._state.wait_for(lambda: self.channel is not channel, _START_S)
+            if self.channel is channel:
+                self.channel = None  # it runs, and cannot start anything
 
     def _tell(self, line: str) -> None:
         if self._popen is None:
             return
         try:
             os.write(self._pipe, line.encode())
-        except OSError:  # it has died, or reads nothing any more
-            self._start()
-
-    def _start(self) -> None:
-        import contextlib
-        import marshal
-        import signal
-        import subprocess
-
-        self._drop(kill=True)
-        self._hook()
-        get_code = getattr(__spec__.loader, "get_code", None)
-        if not sys.executable or getattr(sys, "frozen", False) or get_code is None:
-            return  # a program of its own: there is no interpreter to run this file
-        # Blocked from its first moment on: whoever ends us all politely must not end it first.
-        mask = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
-        )
-        try:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, "portico-guardian"],
-                stdin=subprocess.PIPE,
-                # Whoever waits for the end of our own output must not wait for the guardian.
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd="/",
-                start_new_session=True,
-            )
+        except BlockingIOError:  # it reads nothing any more
+            _kill_all(self._popen)
         except OSError:
-            return  # the child will say better what there is too little of
+            pass  # it has died; the next one is told of all children
+
+    def _begin(self) -> None:
+        """Have the thread start a guardian, and wait until it has tried."""
+        self._hook()
+        if self._thread is None:
+            try:
+                thread = threading.Thread(target=self._keep, name=GUARDIAN_NAME, daemon=True)
+                thread.start()
+            except RuntimeError:  # no more threads; the next child tries again
+                return
+            self._thread = thread
+        if not self._wanted:
+            self._wanted = True
+            self._state.notify_all()
+            self._state.wait_for(lambda: not self._wanted, _START_S)
+
+    def _keep(self) -> None:
+        """In the thread: have a guardian run as long as there are children."""
+        failures = 0
+        with self._state:
+            while True:
+                self._state.wait_for(lambda: self._wanted)
+                began = time.monotonic()
+                popen = self._start()
+                self._wanted = False
+                self._runs = popen is not None
+                self._state.notify_all()
+                if popen is not None:
+                    self._wait_for(popen)
+                    if self._popen is not popen:
+                        return  # we are leaving
+                    self._runs = False
+                failures = 0 if time.monotonic() - began > _LIVED_S else failures + 1
+                if failures > 1:
+                    self._state.wait(min(_MOST_PAUSE_S, _PAUSE_S * 2**failures))
+                self._wanted = self._wanted or bool(self._groups)
+
+    def _wait_for(self, popen: "subprocess.Popen[bytes]") -> None:
+        self._state.release()
+        try:
+            if hasattr(os, "waitid"):
+                # It stays a zombie: as long as it does, its number is its own.
+                os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+            else:  # macOS
+                popen.wait()
+        except ChildProcessError:
+            pass
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        assert self._popen.stdin is not None
-        self._pipe = self._popen.stdin.fileno()
+            self._state.acquire()
+
+    def _start(self) -> "subprocess.Popen[bytes] | None":
+        """Start a guardian that knows all children, and only then end the one before."""
+        code = _code()
+        if code is None:
+            return None
+        with contextlib.ExitStack() as stack:
+            ours = theirs = None
+            try:
+                if CAN_START:
+                    ours, theirs = socket.socketpair()
+                    stack.enter_context(theirs)
+                popen = _run(theirs)
+            except OSError:
+                if ours is not None:
+                    ours.close()
+                return None  # the child will say better what there is too little of
         known = "".join(f"+{mark} {group}\n" for mark, group in self._groups.items())
-        with contextlib.suppress(OSError):  # it has died already: the next child starts another
-            os.write(self._pipe, marshal.dumps(get_code(__name__)))
-            os.write(self._pipe, known.encode())
-        os.set_blocking(self._pipe, False)
+        assert popen.stdin is not None
+        pipe = popen.stdin.fileno()
+        with contextlib.suppress(OSError):  # it has died already: the thread will notice
+            os.write(pipe, b"%8d" % len(code) + code)
+            os.write(pipe, known.encode())
+        os.set_blocking(pipe, False)
+        if ours is not None:
+            ours.setblocking(False)
+        self._drop(kill=True)
+        self._popen, self._pipe, self.channel = popen, pipe, ours
+        return popen
 
     def _hook(self) -> None:
         import atexit
@@ -176,29 +196,32 @@ class Guardian:
             os.register_at_fork(after_in_child=self._forked)
 
     def _leave(self) -> None:
-        import contextlib
-        import subprocess
-
-        if self._groups and self.pid is None:
-            self._start()  # somebody was not closed, and would be left
-        if self._popen is not None and self._popen.stdin is not None:
-            self._popen.stdin.close()
-            if not self._groups:  # then it goes at once, and nobody finds a trace of us
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._popen.wait(_GRACE_S)
-        self._drop(kill=False)
+        with self._state:
+            if self._groups and self.pid is None:
+                self._start()  # a child was not closed, and would be left
+            popen = self._popen
+            if popen is not None and popen.stdin is not None:
+                popen.stdin.close()
+                if not self._groups:  # then it goes at once, and leaves no trace of us
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        popen.wait(_GRACE_S)
+            self._drop(kill=False)
 
     def _forked(self) -> None:
-        self._lock = _thread.allocate_lock()
+        self._state = threading.Condition()
         self._groups.clear()
+        self._thread, self._wanted, self._runs = None, False, False
         self._drop(kill=False)
 
     def _drop(self, kill: bool) -> None:
         popen, self._popen = self._popen, None
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.close()
         if popen is None:
             return
         if kill:  # else one that was only asleep would end the groups once its pipe closes
-            popen.kill()
+            _kill_all(popen)
             popen.wait()
         if popen.stdin is not None:
             popen.stdin.close()
@@ -209,84 +232,52 @@ GUARDIAN = Guardian()
 """One for all children of this process."""
 
 
-def _processes() -> dict[int, tuple[int, int, int, int]]:
-    """Every living process: parent, group, session and start. Empty where there is no /proc."""
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return {}
-    return {pid: stat for pid in pids if (stat := _stat(pid))}
-
-
-def _stat(pid: int) -> tuple[int, int, int, int] | None:
-    try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)
-        if fields[0] in {b"Z", b"X"}:  # dead, and only not yet waited for
-            return None
-        return int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19])
-    except (OSError, IndexError):
+def _code() -> bytes | None:
+    """The modules of the guardian, compiled; None if there is no interpreter to run them."""
+    if not sys.executable or getattr(sys, "frozen", False):
         return None
+    modules = []
+    for name in _MODULES:
+        spec = import_module(name).__spec__
+        get_code = getattr(spec and spec.loader, "get_code", None)
+        if get_code is None:
+            return None
+        modules.append((name, get_code(name)))
+    return marshal.dumps(modules)
 
 
-def _read(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY)  # a file object would take twice as long
+def _run(channel: socket.socket | None) -> "subprocess.Popen[bytes]":
+    number = -1 if channel is None else channel.fileno()
+    named = (GUARDIAN_NAME, str(os.getpid()), os.environ.get(MARK, ""), str(number))
+    # Blocked from its first moment on: a polite signal to all of us must not end it first.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
     try:
-        data = os.read(fd, _PAGE)
-        while len(data) % _PAGE == 0 and (more := os.read(fd, _PAGE)):
-            data += more
-        return data
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _BOOT, *named],
+            stdin=subprocess.PIPE,
+            # Whoever waits for the end of our own output must not wait for the guardian.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/",
+            env={name: os.environ[name] for name in _LOADER if name in os.environ},
+            pass_fds=() if channel is None else (number,),
+            start_new_session=True,
+        )
     finally:
-        os.close(fd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _marks_of(pid: int) -> list[str]:
+def _is_dead(popen: "subprocess.Popen[bytes]") -> bool:
+    if not hasattr(os, "waitid"):  # macOS
+        return popen.poll() is not None
     try:
-        variables = b"\0" + _read(f"/proc/{pid}/environ")
-    except OSError:  # gone, or another user's
-        return []
-    _, _, value = variables.partition(f"\0{MARK}=".encode())
-    return value.partition(b"\0")[0].decode("ascii", "replace").split(":")
+        return os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
 
 
-def _sent(kill: Callable[[int, int], None], to: int, number: int) -> bool:
-    try:
-        kill(to, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return False
-    return True
-
-
-def start_of(pid: int) -> int | None:
-    """When a process began, by the kernel's clock; None if it is dead, or there is no /proc."""
-    stat = _stat(pid)
-    return stat[3] if stat else None
-
-
-def _guard() -> None:
-    """Be the guardian: take in who is there until the pipe closes, then end them."""
-    known: dict[str, tuple[int, int | None]] = {}
-    for line in sys.stdin:
-        mark, _, group = line[1:].rstrip().partition(" ")
-        if line.startswith("+"):
-            known[mark] = int(group), start_of(int(group))
-        else:
-            known.pop(mark, None)
-    # A leader that started later than the one we knew has only got its number.
-    leaders = {group for group, start in known.values() if start_of(group) in {start, None}}
-    family = Family(leaders - {0}, set(known))
-    if known and family.look():
-        family.signal(_TERM)
-        _until_gone(family, 0, _GRACE_S)
-        _until_gone(family, _KILL, _KILL_S)
-
-
-def _until_gone(family: Family, number: int, within_s: float) -> None:
-    limit = time.monotonic() + within_s
-    while family.look() and time.monotonic() < limit:
-        family.signal(number)
-        time.sleep(_POLL_S)
-
-
-if __name__ == "__main__":
-    _guard()
-    os._exit(0)
+def _kill_all(popen: "subprocess.Popen[bytes]") -> None:
+    """Kill a guardian and its twin."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(popen.pid, signal.SIGKILL)

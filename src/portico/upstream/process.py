@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from portico.upstream.guardian import GUARDIAN, MARK, Family, start_of
+from portico.upstream.family import MARK, Family, start_of
+from portico.upstream.guardian import GUARDIAN
+from portico.upstream.spawn import Spawned, spawn
+from portico.upstream.sweep import SWEEPER
 
 _CHUNK = 64 * 1024
 _NEWLINE = b"\n"
@@ -23,59 +25,57 @@ _SHORT = 4096
 _POLL_S = 0.01
 _REST_S = 0.2
 """How long what the child left behind may take to go; it is no child of ours to wait for."""
+_KILLS = 5
+"""How often those who are left are killed before they are left to the guardian."""
 
 
 class Process:
-    """A running child; made on the event loop that will hear of its end."""
+    """A running child, started on the event loop that its end is reported to."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
-        self._mark = GUARDIAN.expect()
-        # If we are somebody's child ourselves, ours are theirs too.
-        marks = f"{os.environ[MARK]}:{self._mark}" if MARK in os.environ else self._mark
-        try:
-            self._popen = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env={**env, MARK: marks},
-                cwd=cwd,
-                start_new_session=True,
-            )
-        except (OSError, ValueError):
-            GUARDIAN.forget(self._mark)
-            raise
-        GUARDIAN.register(self._mark, self._popen.pid)
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        assert self._popen.stderr is not None
-        self.stdin, self.stdout, self.stderr = (
-            self._popen.stdin,
-            self._popen.stdout,
-            self._popen.stderr,
-        )
-        self.pid = self._popen.pid
-        """Its number, which is also its group's."""
+    def __init__(self, spawned: Spawned, mark: str) -> None:
+        self.pid, self.stdin, self.stdout, self.stderr = spawned
+        self.returncode: int | None = None
+        """How it ended: its exit code, or minus the signal that ended it."""
         self.exited = asyncio.Event()
+        self._mark = mark
+        self._is_over = False  # nobody of its family is left
         # By its mark also those are found whose parents have left them, as daemons do.
-        self._family = Family({self.pid}, {self._mark}, start_of(self.pid) or 0)
+        self._family = Family({self.pid}, {mark}, start_of(self.pid) or 0)
         self._loop = asyncio.get_running_loop()
         self._watch()
 
-    @property
-    def returncode(self) -> int | None:
-        """How it ended: its exit code, or minus the signal that ended it."""
-        return self._popen.returncode
+    @classmethod
+    async def start(cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> "Process":
+        """Start a child; raises OSError or ValueError."""
+        mark = GUARDIAN.expect()
+        starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            _STARTING.add(starting)
+            starting.add_done_callback(_abandoned)
+            raise
 
-    def look(self) -> None:
-        """Note who has left the group, while it can still be told whose children they are."""
-        self._family.look()
+    @classmethod
+    async def _start(
+        cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, mark: str
+    ) -> "Process":
+        # If we are somebody's child ourselves, ours are theirs too.
+        marks = f"{os.environ[MARK]}:{mark}" if MARK in os.environ else mark
+        try:
+            spawned = await spawn(argv, {**env, MARK: marks}, cwd)
+        except (OSError, ValueError):
+            GUARDIAN.forget(mark)
+            raise
+        GUARDIAN.register(mark, spawned.pid)
+        return cls(spawned, mark)
+
+    async def look(self) -> bool:
+        """Note all who left the group, while their parents show whose they are."""
+        return await SWEEPER.look(self._family)
 
     def signal(self, number: int) -> bool:
-        """Signal the group and all who left it; False if nobody is left."""
-        if number:
-            self._family.look()
+        """Signal the group and all who are known to have left it; False if there are none."""
         strays = self._family.signal_strays(number)
         return self._signal_group(number) or strays
 
@@ -85,9 +85,16 @@ class Process:
             await asyncio.wait_for(self.exited.wait(), within_s)
         return self.exited.is_set()
 
-    async def end(self, grace_s: float, term_grace_s: float) -> None:
-        """Let it leave by itself, then SIGTERM, then SIGKILL, to all of them."""
+    async def end(
+        self, grace_s: float, term_grace_s: float, let_go: Callable[[], None] | None = None
+    ) -> None:
+        """Let it leave by itself, then SIGTERM, then SIGKILL, to all of them. `let_go` is called
+        once its descendants are known, to have it leave."""
         try:
+            if let_go is not None:
+                if not self.exited.is_set():
+                    await self.look()
+                let_go()
             if not await self.gone(grace_s):
                 self.signal(signal.SIGTERM)
                 await self.gone(term_grace_s)
@@ -96,15 +103,28 @@ class Process:
         finally:
             # Also when we are cancelled half-way: nothing of it may stay.
             self.signal(signal.SIGKILL)
-            if await self.gone(term_grace_s):
+            if await self.gone(term_grace_s) and await self._killed():
                 GUARDIAN.forget(self._mark)
 
     async def _end_the_rest(self) -> None:
+        self._is_over = not await self.look()
+        if self._is_over:
+            return
         self.signal(signal.SIGTERM)
         for _ in range(int(_REST_S / _POLL_S)):
             if not self.signal(0):
                 return
             await asyncio.sleep(_POLL_S)
+
+    async def _killed(self) -> bool:
+        """Kill whoever is still there; False if somebody stays, as in the middle of a system call.
+        The guardian knows of them, and tries again once we are gone."""
+        for _ in range(_KILLS):
+            self._is_over = self._is_over or not await self.look()
+            if self._is_over:
+                return True
+            self.signal(signal.SIGKILL)
+        return False
 
     def _signal_group(self, number: int) -> bool:
         if not self._family.leaders:
@@ -129,18 +149,42 @@ class Process:
     def _readable(self, handle: int) -> None:
         self._loop.remove_reader(handle)
         os.close(handle)
-        self._family.look()  # as long as nobody has waited for it, its number is its own
-        self._ended()
+        self._ended(_waited(self.pid))
 
     def _wait(self) -> None:
-        self._popen.wait()
+        code = _waited(self.pid)
         with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
-            self._loop.call_soon_threadsafe(self._ended)
+            self._loop.call_soon_threadsafe(self._ended, code)
 
-    def _ended(self) -> None:
-        self._popen.wait()  # over already: this only takes its exit code
+    def _ended(self, code: int) -> None:
+        self.returncode = code
         self.exited.set()
         self._signal_group(0)
+
+
+def _waited(pid: int) -> int:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:  # the program that we are part of has waited for it
+        return 0
+
+
+_STARTING: set["asyncio.Future[Process]"] = set()
+"""Starts that nobody waits for any more."""
+_ENDING: set["asyncio.Task[None]"] = set()
+
+
+def _abandoned(starting: "asyncio.Future[Process]") -> None:
+    """End a child that came too late."""
+    _STARTING.discard(starting)
+    if starting.cancelled() or starting.exception() is not None:
+        return
+    process = starting.result()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
+    ending = asyncio.ensure_future(process.end(0, _REST_S))
+    _ENDING.add(ending)
+    ending.add_done_callback(_ENDING.discard)
 
 
 class Source:
