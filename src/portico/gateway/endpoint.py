@@ -22,7 +22,7 @@ from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, r
 from portico.gateway.mentions import MARK, Mentions
 from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
-from portico.model.errors import INVALID_PARAMS, McpError
+from portico.model.errors import INVALID_PARAMS, InvalidParams, McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
@@ -108,7 +108,7 @@ class GatewayEndpoint:
             return None
         try:
             found = self._inner(request)
-        except (Mistake, msgspec.DecodeError):
+        except (Mistake, InvalidParams, msgspec.DecodeError):
             return None  # it is put into words the long way
         if found is None:
             return None
@@ -189,6 +189,10 @@ class GatewayEndpoint:
             response = said(request, context, mistaken(error))
             server, tool = _meant(request, error)
             self._witness(request, context, server, tool, response, began)
+            return response
+        except InvalidParams as error:
+            response = mcp_error_response(request.id, error)
+            self._witness(request, context, "", request.name, response, began)
             return response
         if found is None:
             return self._nobodys(request)

@@ -10,6 +10,7 @@ from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
 from portico.protocol.eras import members
+from portico.protocol.exact import exact
 
 _MAX_SHAPE = 1_500
 
@@ -50,22 +51,21 @@ def called(request: Request, tool: str) -> Request:
         arguments = _plain(request.params).arguments
         params = b'{"name":%b,"arguments":%b}' % (name, bytes(arguments))
     except msgspec.DecodeError:  # there is more to it, or less
-        params = encode({**members(request.params), "name": Raw(name)})
+        params = encode({**exact(request.params), "name": Raw(name)})
     return replace(request, params=params, name=tool)
 
 
 def at(request: Request, uri: str) -> Request:
     """The same about a resource, by its own URI."""
-    if uri == request.uri:
-        return request
-    fields = members(request.params)
-    fields["uri"] = Raw(encode(uri))
+    fields = exact(request.params)
+    if uri != request.uri:
+        fields["uri"] = Raw(encode(uri))
     return replace(request, params=encode(fields), uri=uri)
 
 
 def referring(request: Request, key: str, value: str) -> Request:
     """The same completion, by its reference's own name or URI."""
-    fields = members(request.params)
+    fields = exact(request.params)
     reference = members(fields.get("ref", b""))
     reference[key] = Raw(encode(value))
     fields["ref"] = Raw(encode(reference))
@@ -79,7 +79,7 @@ def executed(request: Request, union: Union) -> tuple[Place, Request]:
         wanted = _execute(request.params).arguments
     except msgspec.DecodeError:
         # Whatever else came with the call (progress token, answers of an earlier round) goes along.
-        more = members(request.params)
+        more = exact(request.params)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")

@@ -5,7 +5,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from portico.model.context import Context
+from portico.model.errors import InvalidParams
 from portico.model.message import Request, Response
+from portico.protocol.codec import encode
+from portico.protocol.core import mcp_error_response
+from portico.protocol.exact import exact
 from portico.protocol.methods import TABLE, Kind
 from portico.upstream.express import Express
 
@@ -94,6 +98,8 @@ class WitnessedMirror:
 
     def express(self, request: Request, context: Context, reply: Reply) -> Passing | None:
         """Begin a call that only needs to be passed on; None if it has to be handled."""
+        if _made_exact(request) is not None:
+            return None  # it is refused the long way
         name = request.name or request.uri
         passing = Passing(self._witness, request, context, self._server, name, reply)
         passing.express = self.inner.express(request, context, passing.answered)
@@ -101,14 +107,33 @@ class WitnessedMirror:
 
     async def handle(self, request: Request, context: Context) -> Response:
         """The answer; whatever goes wrong is the answer to this request only."""
+        began = perf_counter()
+        response = _made_exact(request)
         meaning = TABLE.get((request.method, request.version))
         if meaning is None or meaning.kind is not Kind.CALL:
-            return await self.inner.handle(request, context)
-        began = perf_counter()
-        response: Response | None = None
+            return response or await self.inner.handle(request, context)
         try:
-            response = await self.inner.handle(request, context)
+            response = response or await self.inner.handle(request, context)
         finally:
             name = request.name or request.uri
             self._witness(request, context, self._server, name, response, began)
         return response
+
+
+_ABOUT_ONE = frozenset(
+    {
+        *("tools/call", "prompts/get", "completion/complete"),
+        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+    }
+)
+"""Methods whose params name what they are about."""
+
+
+def _made_exact(request: Request) -> Response | None:
+    """Leave in the params what every server reads alike; the refusal if that cannot be."""
+    if request.method in _ABOUT_ONE and request.params:
+        try:
+            request.params = encode(exact(request.params))
+        except InvalidParams as error:
+            return mcp_error_response(request.id, error)
+    return None
