@@ -146,9 +146,11 @@ def _logged(mirror: MirrorEndpoint, path: str, server: str) -> "CallLog":
 
 def _memory() -> "Store":
     from portico.catalog.disk import Store
+    from portico.catalog.room import Room
     from portico.config.paths import cache_folder
 
-    return Store(os.path.join(cache_folder(), "catalogs"), report=report)
+    folder = cache_folder()
+    return Store(os.path.join(folder, "catalogs"), report=report, room=Room(folder))
 
 
 def _history(key: str | None) -> "History":

@@ -7,6 +7,7 @@ import pytest
 
 from tests.rigs.running import shelf
 from tests.serve.gateway import Pipes, command, written
+from tests.support.soak import times
 from tests.wrap.faults import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-disk")]
@@ -55,3 +56,23 @@ def test_search_answers_whatever_the_disk_does(
     assert "portico: " in gateway.stderr()
     assert "Traceback" not in gateway.stderr()
     assert f"{home / 'cache'}" in log.read_text()
+
+
+@pytest.mark.soak
+def test_catalogs_of_servers_whose_arguments_changed_do_not_pile_up(tmp_path: Path) -> None:
+    home, config = tmp_path / "home", tmp_path / "portico.toml"
+    (tmp_path / "words").write_text("hammer saw drill")
+
+    def write(number: int) -> None:
+        tools = command(shelf(tmp_path / "words"), env={"ACCOUNT": str(number)})
+        written(config, {"tools": tools}, gateway={"expose": "all"})
+
+    write(0)
+    with Pipes(home, config) as gateway:
+        gateway.initialize()
+        gateway.said("refresh_tools")
+        before = len(list((home / "cache" / "catalogs").iterdir()))
+        for number in range(1, times(5, 300)):
+            write(number)
+            assert until(lambda name=f"tools__of-{number}": name in gateway.tools())
+        assert until(lambda: len(list((home / "cache" / "catalogs").iterdir())) == before)

@@ -22,6 +22,7 @@ from portico.catalog.document import (
     written,
 )
 from portico.catalog.facts import Facts
+from portico.catalog.room import Room
 from portico.config.paths import make_folder
 from portico.state.freed import give_back_memory
 from portico.state.report import report as to_operator
@@ -41,7 +42,8 @@ _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 class Store:
     """The catalogs in one folder, shared with other instances: the last writer wins.
 
-    Keys are safe as file names. Saving waits for the disk, so keep it off the event loop.
+    Keys are safe as file names. One may begin with an owner and a `-`: of each owner only the
+    catalog that was saved last is kept. Saving waits for the disk, so keep it off the event loop.
     """
 
     def __init__(
@@ -50,8 +52,11 @@ class Store:
         *,
         clock: Callable[[], float] = time.time,
         report: Callable[[str], None] = to_operator,
+        room: Room | None = None,
     ) -> None:
+        """`room` limits the size of the cache."""
         self._folder = os.fspath(folder)
+        self._room = room
         self._clock = clock
         self._report = report
         self._said: dict[str, str] = {}
@@ -63,6 +68,8 @@ class Store:
         if not isinstance(document, Document):
             return None
         self._mark_used(key)
+        if self._room is not None:
+            self._room.use(self._path(key))
         return facts_in(document)
 
     def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
@@ -96,6 +103,8 @@ class Store:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
             return 0
         self._said.pop(key, None)
+        if self._room is not None:
+            self._room.add(self._path(key), len(data))
         return len(data)
 
     def _path(self, key: str) -> str:
@@ -158,6 +167,7 @@ class Store:
         draft = os.path.join(self._folder, f".{key}.{os.urandom(8).hex()}.draft")
         try:
             write_new(draft, data)
+            is_new = not os.path.exists(self._path(key))
             os.replace(draft, self._path(key))
         except BaseException:
             with suppress(OSError):
@@ -170,6 +180,22 @@ class Store:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+        if is_new:
+            self._remove_superseded(key)
+
+    def _remove_superseded(self, key: str) -> None:
+        """Remove what the same owner had with other arguments, or another token."""
+        owner, middle, _ = key.partition("-")
+        if not middle:
+            return
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith(owner + middle) and not name.startswith(f"{key}."):
+                    with suppress(OSError):
+                        os.unlink(entry.path)
+                    if self._room is not None:
+                        self._room.release(entry.path)
 
     def _mark_used(self, key: str) -> None:
         """Have its date show that it is in use, to a day."""

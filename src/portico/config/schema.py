@@ -85,6 +85,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     auth: str = "token"
     log: str | None = None
     """A file for one line a call, or `off`."""
+    cache_mb: int = 256
+    """What stored catalogs and indexes may take together."""
     drain: float = 30.0
     drain_notice_s: float = 8.0
     """How long to serve on as not ready before a drain, if something probes `/readyz`."""

@@ -71,6 +71,7 @@ GATEWAY: dict[str, Reader] = {
     "http": address,
     "auth": choice("token", "none"),
     "log": filled,
+    "cache_mb": whole(1, 1_000_000),
     "drain": number(or_none=True),
     "drain_notice_s": number(or_none=True),
     "limits": table(LIMITS),

@@ -149,6 +149,7 @@ class House:
             reach=self._reach,
             gateway=self._id,
             history=self._history(entry.name),
+            config=self.config.path,
         )
         member.upstream.watch(lambda change: self._heard_of(member, change))
         return member
@@ -276,6 +277,7 @@ class House:
         }
         for name, member in before.items():
             if name not in kept:
+                member.leave()
                 self._leaving.add(member)
                 self._spawn(self._let_go(member))
                 if name in self.members:

@@ -1,12 +1,14 @@
 """One configured server in the gateway: how it is reached, what it offers, and how it fares."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.facts import Facts
 from portico.catalog.hidden import revealed
 from portico.catalog.history import History
 from portico.catalog.identity import upstream_key
@@ -34,6 +36,22 @@ Heard = Callable[[str, str], None]
 Reach = Callable[[Server, Heard], "Address"]
 
 
+class _Kept:
+    """The memory of one member, as long as that is in the config."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.is_over = False
+
+    def load(self, key: str) -> Facts | None:
+        """What was last saved."""
+        return self._memory.load(key)
+
+    def save(self, key: str, facts: Facts) -> bool:
+        """Keep it; False if that failed."""
+        return not self.is_over and self._memory.save(key, facts)
+
+
 class Member:
     """A server of the config, from the time it is there to the time it is gone."""
 
@@ -51,9 +69,10 @@ class Member:
         reach: "Reach | None" = None,
         gateway: str = "",
         history: History | None = None,
+        config: str = "",
     ) -> None:
         """`reach` says where it is; by default, where the config does. `gateway` is whose member
-        it is; `history` knows what it offered before."""
+        it is; `history` knows what it offered before; `config` is the file that has it."""
         self.entry = entry
         self.name = entry.name
         self.problem = ""
@@ -65,14 +84,20 @@ class Member:
         self._gateway = gateway
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
+        self._memory = None if memory is None else _Kept(memory)
         self.upstream = Successor(
             (reach or _address)(entry, heard),
             _plan(entry, info, max_tools),
-            memory=memory,
-            key=lambda view: _key(entry, secret, view),
+            memory=self._memory,
+            key=lambda view: _key(entry, secret, view, config),
             report=report,
             history=history,
         )
+
+    def leave(self) -> None:
+        """Keep nothing on disk from now on: the next server of this name does."""
+        if self._memory is not None:
+            self._memory.is_over = True
 
     def takes(self, entry: Server) -> bool:
         """Go on with another entry, if only the words for people and models are others in it."""
@@ -230,13 +255,17 @@ def _address(entry: Server, heard: Heard) -> "Address":
     return address(entry, lambda line: heard(entry.name, line))
 
 
-def _key(entry: Server, secret: bytes, view: str) -> str:
-    """Its name on disk: the same server under two names is two accounts."""
+def _key(entry: Server, secret: bytes, view: str, config: str) -> str:
+    """Its name on disk: the same server under two names is two accounts, and a server with other
+    arguments has the same owner."""
     mark = f"#{entry.name}#{view}"
+    owner = upstream_key(secret, argv=("owner", os.path.realpath(config), mark))[:16]
     if entry.url:
-        return upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
-    argv = (entry.command, *entry.args, mark)
-    return upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)
+        key = upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
+    else:
+        argv = (entry.command, *entry.args, mark)
+        key = upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)
+    return f"{owner}-{key}"
 
 
 def _text(raw: bytes) -> str:

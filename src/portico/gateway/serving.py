@@ -11,6 +11,7 @@ from typing import Any
 from portico.catalog.archive import histories
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
+from portico.catalog.room import Room
 from portico.chain.callwords import outcome
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
@@ -32,7 +33,7 @@ Endpoint = GatewayEndpoint | WitnessedMirror
 _DEEPEST = 8
 """So many gateways may be behind one another."""
 _FROM_START = {
-    "gateway": ("expose", "http", "auth", "log", "limits", "drain_notice_s"),
+    "gateway": ("expose", "http", "auth", "log", "limits", "drain_notice_s", "cache_mb"),
     "search": ("vectors", "model", "rerank"),
 }
 """What cannot be changed while it runs, by table."""
@@ -54,11 +55,12 @@ class Served:
         self.metrics = Metrics()
         config = serving.config
         cache = cache_folder()
+        room = Room(cache, config.gateway.cache_mb)
         self.house = House(
             config,
             version=serving.version,
-            searcher=lambda: _searcher(config.search, os.path.join(cache, "search"), self.tell),
-            memory=Store(os.path.join(cache, "catalogs"), report=self.tell)
+            searcher=lambda: _searcher(config.search, room, self.tell),
+            memory=Store(os.path.join(cache, "catalogs"), report=self.tell, room=room)
             if serving.cache
             else None,
             secret=user_secret(state_folder()),
@@ -210,7 +212,7 @@ class Served:
         return await self._status(order)
 
 
-def _searcher(search: Search, folder: str, tell: Callable[[str], None]) -> Searcher:
+def _searcher(search: Search, room: Room, tell: Callable[[str], None]) -> Searcher:
     from portico.search.searcher import Searcher as Local
 
-    return Local.configured(search, folder, tell)
+    return Local.configured(search, os.path.join(room.folder, "search"), tell, room)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
+from portico.catalog.room import Room
 from portico.model.errors import PorticoError
 from portico.search.building import build
 from portico.search.index import Hit, ToolIndex
@@ -68,12 +69,14 @@ class Searcher:
         store: str | os.PathLike[str] | None = None,
         report: Callable[[str], None] = to_operator,
         patience_s: float = WHOLE_S,
+        room: Room | None = None,
     ) -> None:
-        """`patience_s` is how long searches wait for the first whole index."""
+        """`patience_s` is how long searches wait for the first whole index; `room` limits what is
+        stored."""
         self._vectors = vectors
         self._reranker = reranker
         self._report = _unfailing(report)
-        self._shelf = Shelf(os.fspath(store), self._report) if store is not None else None
+        self._shelf = Shelf(os.fspath(store), self._report, room) if store is not None else None
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._version: str | None = None
@@ -94,7 +97,11 @@ class Searcher:
 
     @classmethod
     def configured(
-        cls, search: "Search", folder: str, report: Callable[[str], None] = to_operator
+        cls,
+        search: "Search",
+        folder: str,
+        report: Callable[[str], None] = to_operator,
+        room: Room | None = None,
     ) -> "Searcher":
         """As the config says, with its files in this folder."""
         vectors = reranker = None
@@ -105,7 +112,8 @@ class Searcher:
             from portico.search.model import load
             from portico.search.vectors import Vectors
 
-            vectors = Vectors(folder=folder, report=report, model=partial(load, search.model))
+            model = partial(load, search.model)
+            vectors = Vectors(folder=folder, report=report, model=model, room=room)
         if (asked := search.rerank) is not None:
             from portico.search.rerank import Reranker
 
@@ -117,7 +125,7 @@ class Searcher:
                 timeout_s=asked.timeout_ms / 1e3,
                 report=report,
             )
-        return cls(vectors=vectors, reranker=reranker, store=folder, report=report)
+        return cls(vectors=vectors, reranker=reranker, store=folder, report=report, room=room)
 
     def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
         """Search these tools as soon as they are indexed; `tools` is called in a thread.

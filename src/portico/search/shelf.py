@@ -6,6 +6,7 @@ from _blake2 import blake2b
 from collections.abc import Callable
 from contextlib import suppress
 
+from portico.catalog.room import Room
 from portico.search import sealed
 from portico.search.index import FORMAT, ToolIndex
 
@@ -16,8 +17,12 @@ _ENDING = ".index"
 class Shelf:
     """The stored indexes in one folder, shared by processes. Nothing here raises."""
 
-    def __init__(self, folder: str, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: str, report: Callable[[str], None], room: Room | None = None
+    ) -> None:
         self._folder = folder
+        self._room = room
+        self._used = ""
         self._report = report
 
     def load(self, version: str) -> ToolIndex | None:
@@ -32,13 +37,15 @@ class Shelf:
         if index is not None:
             with suppress(OSError):
                 os.utime(path)  # the longest unused goes first
+            self._use(path)
         return index
 
     def save(self, version: str, index: ToolIndex) -> None:
         """Keep it, and the newest few beside it."""
         path = self._path(version)
+        data = index.to_bytes()
         try:
-            sealed.write(path, "index", FORMAT, index.to_bytes())
+            sealed.write(path, "index", FORMAT, data)
         except OSError as error:
             self._report(f"{path} cannot be written: {error.strerror}")
             return
@@ -46,6 +53,16 @@ class Shelf:
             with suppress(OSError):
                 os.unlink(old)
         sealed.sweep(self._folder, time.time())
+        self._use(path)
+        if self._room is not None:
+            self._room.add(path, len(data))
+
+    def _use(self, path: str) -> None:
+        """One index is in use at a time."""
+        if self._room is not None:
+            self._room.release(self._used)
+            self._room.use(path)
+        self._used = path
 
     def _path(self, version: str) -> str:
         # Another format has other files, so that two Porticos do not take turns to build.

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from portico.catalog.room import Room
 from portico.search import sealed
 
 FORMAT = 2
@@ -35,7 +36,14 @@ def key_of(text: str) -> bytes:
 class VectorFile:
     """Vectors as bytes. Nothing here raises: what cannot be kept is made again."""
 
-    def __init__(self, folder: str, model: str, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        model: str,
+        report: Callable[[str], None],
+        room: Room | None = None,
+    ) -> None:
+        self._room = room
         self._path = os.path.join(folder, f"{model}{_ENDING}")
         self._folder = folder
         self._report = report
@@ -58,13 +66,16 @@ class VectorFile:
                         known[key] = known.pop(key)
                 for key in [*known][: max(0, len(known) - MOST)]:
                     del known[key]
-                sealed.write(self._path, "vectors", FORMAT, _written(known))
+                data = _written(known)
+                sealed.write(self._path, "vectors", FORMAT, data)
         except OSError as error:
             self._say(f"{self._path} cannot be written: {error.strerror}")
             return False
         for old in sealed.newest(self._folder, _ENDING)[_MODELS_KEPT:]:
             with suppress(OSError):
                 os.unlink(old)
+        if self._room is not None:
+            self._room.add(self._path, len(data))
         return True
 
     def _known(self) -> dict[bytes, bytes] | None:

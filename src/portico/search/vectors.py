@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from portico.catalog.room import Room
 from portico.model.errors import PorticoError
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
@@ -85,8 +86,11 @@ class Vectors:
         folder: str | None = None,
         report: Callable[[str], None],
         model: Callable[[], Model] = load,
+        room: Room | None = None,
     ) -> None:
-        """`folder` keeps vectors; `model` is loaded with the first index."""
+        """`folder` keeps vectors, as far as there is `room`; `model` is loaded with the first
+        index."""
+        self._room = room
         self._folder = folder
         self._report = report
         self._load = model
@@ -155,7 +159,9 @@ class Vectors:
             return
         views = views_of(index, tools())
         keys = [key_of("\0".join(texts)) for texts in views]
-        file = VectorFile(self._folder, self._model.name, self._report) if self._folder else None
+        file = None
+        if self._folder:
+            file = VectorFile(self._folder, self._model.name, self._report, self._room)
         known = file.load() if file else {}
         ours = {key: known[key] for key in keys if key in known}
         missing = {key: texts for key, texts in zip(keys, views, strict=True) if key not in ours}
