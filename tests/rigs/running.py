@@ -36,6 +36,11 @@ def scripted(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "scripted.py"), str(file)]
 
 
+def tasks(era: str) -> list[str]:
+    """The command line of the server whose calls become tasks; legacy or modern."""
+    return [sys.executable, "-I", "-S", str(HERE / "tasks.py"), era]
+
+
 def ledger(file: Path) -> list[str]:
     """The command line of the fast server that writes down each call in a file."""
     return [sys.executable, "-I", "-S", str(HERE / "ledger.py"), str(file)]

@@ -17,6 +17,7 @@ from portico.protocol.codec import encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.lines import one_line
 from portico.protocol.methods import CAPABILITIES, LISTS
+from portico.protocol.tasks import without_task_support, without_tasks_raw
 
 _FIELDS = {
     "tools": "tools",
@@ -86,6 +87,7 @@ class UpstreamCatalog:
             if self.facts.version.modern:
                 for key in ("supportedVersions", *_OF_THE_ERA):
                     result.pop(key, None)
+                _withhold_tasks(result)
                 result["serverInfo"] = Raw(self.identity or b'{"name":"","version":""}')
                 meta = members(said.get("_meta", b""))
                 meta.pop(SERVER_INFO_KEY, None)
@@ -103,6 +105,8 @@ class UpstreamCatalog:
         if ready is None:
             own = {key: said[key] for key in said if key not in ("protocolVersion", "serverInfo")}
             result: dict[str, Any] = own | {"supportedVersions": [v.text for v in MODERN]}
+            if not self.facts.version.modern:
+                _withhold_tasks(result)
             result |= self._modern(said, ttl, self.facts.introduction)
             if len(self._introductions) > len(Version):
                 self._introductions.clear()
@@ -153,6 +157,8 @@ class UpstreamCatalog:
     def _build(self, kind: str, listed: Listed, version: Version, start: int, ttl: int) -> bytes:
         size = listed.page_size or len(listed.items)
         shown = listed.items[start : start + size]
+        if kind == "tools" and version.modern and not self.facts.version.modern:
+            shown = tuple(map(without_task_support, shown))
         end = start + len(shown)
         more = members(listed.more)
         rest: dict[str, Any] = {key: more[key] for key in more if key not in _OF_THE_ERA}
@@ -192,6 +198,12 @@ class UpstreamCatalog:
 
 
 _NOTHING = Listed((), ())
+
+
+def _withhold_tasks(result: dict[str, Any]) -> None:
+    """Say nothing of tasks to a client of the other era, which could not follow them."""
+    if "capabilities" in result:
+        result["capabilities"] = Raw(without_tasks_raw(bytes(result["capabilities"])))
 
 
 def _caching(raw: bytes) -> _Caching:

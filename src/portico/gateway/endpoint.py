@@ -18,7 +18,15 @@ from portico.gateway.desk import Desk, mistaken
 from portico.gateway.desk import House as DeskHouse
 from portico.gateway.front import Front
 from portico.gateway.front import House as FrontHouse
-from portico.gateway.inward import Mistake, UnknownTool, at, called, executed, referring
+from portico.gateway.inward import (
+    Mistake,
+    UnknownTool,
+    at,
+    called,
+    executed,
+    referring,
+    withheld,
+)
 from portico.gateway.mentions import MARK, Mentions
 from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
@@ -26,6 +34,7 @@ from portico.model.errors import INVALID_PARAMS, InvalidParams, McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import Core, decode_params, mcp_error_response, respond
+from portico.protocol.tasks import without_tasks
 from portico.upstream.express import awaited
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
@@ -86,7 +95,11 @@ class GatewayEndpoint:
     def quick(self, request: Request, context: Context) -> Response | None:
         """The answer if it needs no waiting: what is static."""
         if request.id:
-            return self._quick(request, context)
+            response = self._quick(request, context)
+            if request.method == "initialize" and context.session is not None:
+                declared = context.session.capabilities
+                context.session.capabilities = without_tasks(declared)
+            return response
         if request.method not in _OURS:
             for name in self.front.servers():
                 self._house.members[name].upstream.notice(request, context)
@@ -119,7 +132,8 @@ class GatewayEndpoint:
         if member is None:
             return None
         passing = Passing(self._witness, request, context, share.server, tool, reply, self._shown)
-        passing.express = member.upstream.express("tools", inner, _plain(context), passing.answered)
+        inner, inward = withheld(inner), _plain(context)
+        passing.express = member.upstream.express("tools", inner, inward, passing.answered)
         return None if passing.express is None else passing
 
     async def handle(self, request: Request, context: Context) -> Response:
@@ -222,7 +236,7 @@ class GatewayEndpoint:
         response: Response | None = None
         name = inner.name or inner.uri
         try:
-            response = await member.upstream.relay(inner, _plain(context))
+            response = await member.upstream.relay(withheld(inner), _plain(context))
             response = self._outward(context, server, response)
         except McpError as error:
             response = mcp_error_response(request.id, error)

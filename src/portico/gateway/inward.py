@@ -9,8 +9,9 @@ from portico.gateway.shown import parameters
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
-from portico.protocol.eras import members
+from portico.protocol.eras import CAPABILITIES_KEY, members
 from portico.protocol.exact import exact
+from portico.protocol.tasks import without_tasks_raw
 
 _MAX_SHAPE = 1_500
 
@@ -51,8 +52,24 @@ def called(request: Request, tool: str) -> Request:
         arguments = _plain(request.params).arguments
         params = b'{"name":%b,"arguments":%b}' % (name, bytes(arguments))
     except msgspec.DecodeError:  # there is more to it, or less
-        params = encode({**exact(request.params), "name": Raw(name)})
+        fields = exact(request.params)
+        fields.pop("task", None)
+        params = encode({**fields, "name": Raw(name)})
     return replace(request, params=params, name=tool)
+
+
+def withheld(request: Request) -> Request:
+    """The same from a client that follows no tasks: at this door nobody could ask about them."""
+    declared = request.meta.client_capabilities
+    kept = without_tasks_raw(declared)
+    if kept is declared:
+        return request
+    fields = members(request.params)
+    meta = members(fields.get("_meta", b""))
+    meta[CAPABILITIES_KEY] = Raw(kept)
+    fields["_meta"] = Raw(encode(meta))
+    said = replace(request.meta, client_capabilities=kept)
+    return replace(request, params=encode(fields), meta=said)
 
 
 def at(request: Request, uri: str) -> Request:
@@ -80,6 +97,7 @@ def executed(request: Request, union: Union) -> tuple[Place, Request]:
     except msgspec.DecodeError:
         # Whatever else came with the call (progress token, answers of an earlier round) goes along.
         more = exact(request.params)
+        more.pop("task", None)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")

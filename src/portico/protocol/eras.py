@@ -66,6 +66,7 @@ def same_era_params(request: Request, token: bytes) -> bytes:
 def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
     """A legacy client's params for a modern server, which is told about the client each time."""
     fields = members(params)
+    fields.pop("task", None)  # the modern server decides what becomes a task
     meta = members(fields.get("_meta", b""))
     meta[VERSION_KEY] = Raw(encode(sender.version.text))
     meta[INFO_KEY] = Raw(sender.info)
@@ -82,7 +83,7 @@ def legacy_params(params: bytes, token: bytes) -> bytes:
     fields = members(params)
     raw = bytes(fields.get("_meta", b""))
     meta = _known_meta(raw) if len(raw) <= _SHORT and not token else _legacy_meta(raw, token)
-    for key in ("inputResponses", "requestState"):
+    for key in ("inputResponses", "requestState", "task"):
         fields.pop(key, None)
     if meta:
         fields["_meta"] = Raw(meta)

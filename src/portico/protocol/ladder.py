@@ -30,6 +30,8 @@ from portico.protocol.codec import (
     params_of,
 )
 from portico.protocol.methods import KNOWN, MODERN_ONLY, TABLE
+from portico.protocol.tasks import MIRRORED as TASK_NAMES
+from portico.protocol.tasks import task_id
 
 VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
@@ -202,7 +204,9 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
     if header != request.method:
         return _mismatch(METHOD_HEADER, header, request.method)
     meaning = TABLE.get((request.method, request.version))
-    if meaning is None or not meaning.mirrored:
+    if meaning is None:
+        return _check_task(request, headers)
+    if not meaning.mirrored:
         return None
     # A resource may be read by its name where no URI is given; then that is mirrored.
     body = request.uri or request.name if meaning.mirrored == "uri" else request.name
@@ -210,6 +214,15 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
     if header is None or decode_header(header) != body:
         return _mismatch(NAME_HEADER, header, body)
     return None
+
+
+def _check_task(request: Request, headers: Mapping[str, str]) -> Rejection | None:
+    """Hold `Mcp-Name` against the task of a request that follows one up (tasks extension)."""
+    header = headers.get(NAME_HEADER)
+    if request.method not in TASK_NAMES or header is None:
+        return None
+    body = task_id(request.params)
+    return None if decode_header(header) == body else _mismatch(NAME_HEADER, header, body)
 
 
 def check_header_params(

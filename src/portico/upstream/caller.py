@@ -16,6 +16,7 @@ from portico.model.session import Session
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
+from portico.protocol.tasks import without_tasks
 
 _TALKS_BACK = ("roots", "sampling", "elicitation")
 _SHORT = 1024
@@ -48,8 +49,10 @@ class Caller:
         """True if it can be asked: then its answers must not reach anybody else's child."""
 
     def sender(self, version: Version) -> Sender:
-        """How a modern server is told of it."""
-        return Sender(version, encode(self.capabilities), encode(self.info), self.level)
+        """How a modern server is told of it, where it is legacy itself and follows no tasks of
+        that era."""
+        declared = without_tasks(self.capabilities)
+        return Sender(version, encode(declared), encode(self.info), self.level)
 
 
 class Callers:

@@ -20,9 +20,11 @@ from portico.model.errors import (
 )
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares, loud_enough, members, needed_capability
+from portico.protocol.tasks import task_in
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
+from portico.upstream.tasks import OpenTasks
 from portico.upstream.wire import NO_HEADERS, Address
 
 _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
@@ -57,6 +59,7 @@ class Leg:
         """The only client that ever uses it; None if it is shared."""
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
+        self.tasks = OpenTasks()
         self.told_roots = False
         self.closing = False
         """True if we are ending it ourselves."""
@@ -182,6 +185,9 @@ class Leg:
         elif method == "notifications/message":
             self._logged(method, params, about)
         elif method != "notifications/subscriptions/acknowledged":
+            task = task_in(method, params)
+            if task is not None and task.id in self.tasks:
+                self.tasks.note(task)
             self._pass_on(method, params, about)
 
     def _logged(self, method: str, params: bytes, about: bytes) -> None:

@@ -93,6 +93,12 @@ class Line:
         return leg if leg is not None and leg.exchange.failure is None else None
 
     @property
+    def has_tasks(self) -> bool:
+        """True if results are still to come that a client has not fetched."""
+        leg = self.open_leg
+        return leg is not None and bool(leg.tasks)
+
+    @property
     def is_opening(self) -> bool:
         """True if it is being opened just now."""
         return self._opening is not None
@@ -368,6 +374,8 @@ class Line:
         if self.busy or self.plan.idle_s is None:
             return
         left = self._rested + self.plan.idle_s - monotonic()
+        if left <= _SOON_S and self.has_tasks:
+            left = self.plan.idle_s
         if left > _SOON_S:
             self._look_in(left)
         else:

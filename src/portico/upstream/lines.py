@@ -73,10 +73,10 @@ class Lines:
             return False
         return self._plan.sharing == "per-client" or caller.talks_back
 
-    def take(self, caller: Caller, modern: bool) -> Line:
-        """The way for a call; give it back when the call is over."""
+    def take(self, caller: Caller, modern: bool, task: str = "") -> Line:
+        """The way for a call, which may be about a task; give it back when the call is over."""
         if not self.is_own(caller, modern):
-            return self.shared(self.era(modern))
+            return self.shared(self.era(modern), task)
         view = self.view(caller, modern)
         if caller.session is not None:
             line = self._own.get(caller.session)
@@ -106,7 +106,7 @@ class Lines:
 
     def give_back(self, line: Line) -> None:
         """A call no longer uses this way."""
-        if line in self._surplus and not (line.busy or line.subscriptions):
+        if line in self._surplus and not (line.busy or line.subscriptions or line.has_tasks):
             self._drop(line)
         if line not in self._lent:
             return
@@ -121,9 +121,12 @@ class Lines:
             # One that still starts is kept: who gave up on a slow start comes back for it.
             self._free.append(line)
 
-    def shared(self, era: str) -> Line:
-        """The least busy of the ways that all share."""
+    def shared(self, era: str, task: str = "") -> Line:
+        """The least busy of the ways that all share; for a task, the one that has it."""
         lines = self._shared[era]
+        for line in lines if task else ():
+            if line.open_leg is not None and task in line.open_leg.tasks:
+                return line
         idle = next((line for line in lines if not line.busy), None)
         if idle is not None:
             return idle

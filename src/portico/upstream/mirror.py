@@ -13,6 +13,7 @@ from portico.protocol.ladder import (
     header_value,
 )
 from portico.protocol.methods import TABLE
+from portico.protocol.tasks import MIRRORED
 
 
 def mirrored_headers(
@@ -24,8 +25,9 @@ def mirrored_headers(
     """The headers of one request; `declared` are the arguments its tool wants mirrored."""
     headers = {VERSION_HEADER: version.text, METHOD_HEADER: method}
     meaning = TABLE.get((method, version))
-    if meaning is not None and meaning.mirrored:
-        named = params.get(meaning.mirrored) or params.get("name", "")
+    mirrored = meaning.mirrored if meaning is not None else MIRRORED.get(method, "")
+    if mirrored:
+        named = params.get(mirrored) or params.get("name", "")
         headers[NAME_HEADER] = encode_header(str(named))
     for param in declared:
         value: Any = params.get("arguments")

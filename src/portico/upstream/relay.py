@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
+from portico.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.offer import Item
 from portico.protocol.codec import encode
@@ -20,6 +20,7 @@ from portico.protocol.eras import (
     same_era_params,
 )
 from portico.protocol.methods import TABLE
+from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
 from portico.upstream.bridge import as_it_is, from_legacy, in_rounds, other_error
 from portico.upstream.caller import Call, Caller
 from portico.upstream.express import Express, Reply
@@ -139,6 +140,8 @@ class Relay:
             return None
         if params.find(_TIMEOUT) >= 0 or self._breaker.failures:
             return None
+        if may_create(params, meta.client_capabilities):
+            return None  # its task, if there will be one, is to be noted
         back = as_it_is
         if route.is_bridged:
             if meta.log_level and not route.line.logs(meta.log_level):
@@ -210,12 +213,14 @@ class Relay:
                 self._breaker.withdrawn()
 
     async def _try(self, call: Call, timeout: float) -> bytes:
-        line = self._lines.take(call.caller, call.request.version.modern)
+        request = call.request
+        task = task_id(request.params) if is_about_task(request.method) else ""
+        line = self._lines.take(call.caller, request.version.modern, task)
         line.begin()
         answered = False
         try:
             leg = await line.leg()
-            level = call.request.meta.log_level
+            level = request.meta.log_level
             if level and not leg.modern and not line.logs(level):
                 with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
                     await line.set_level(level)
@@ -228,14 +233,28 @@ class Relay:
                     self._breaker.failed_call(error, failures)
                 raise
             answered = True
-        except McpError:
+            self._note_task(leg, request, result)
+        except McpError as error:
             answered = True
+            if task and error.code == INVALID_PARAMS:
+                leg.tasks.forget(task)
             raise
         else:
             return result
         finally:
             line.end(answered)
             self._lines.give_back(line)
+
+    def _note_task(self, leg: Leg, request: Request, result: bytes) -> None:
+        """Follow what becomes of tasks: as long as one is open, its upstream is not idle."""
+        method, params = request.method, request.params
+        if leg.modern != request.version.modern:
+            return  # none are begun across eras
+        if is_about_task(method) or may_create(params, request.meta.client_capabilities):
+            task = task_of(method, params, result)
+            # A request may name any task; only those that were begun here count.
+            if task is not None and (task.id in leg.tasks or not is_about_task(method)):
+                leg.tasks.note(task)
 
     async def _over(self, leg: Leg, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
@@ -306,6 +325,8 @@ class Relay:
         params: dict[str, Any] = {}
         if meaning is not None and meaning.mirrored:
             params[meaning.mirrored] = getattr(request, meaning.mirrored)
+        if request.method in MIRRORED:
+            params[MIRRORED[request.method]] = task_id(request.params)
         given = call.context.headers
         if given is not None and request.version.modern:
             headers = mirrored_headers(request.method, params, leg.server.version)

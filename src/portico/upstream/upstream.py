@@ -320,8 +320,8 @@ class Upstream:
 
     @property
     def is_busy(self) -> bool:
-        """True as long as calls are under way, or wait for a client's answers."""
-        return bool(self._relay.held) or any(line.busy for line in self._lines)
+        """True as long as calls or tasks are under way, or calls wait for a client's answers."""
+        return bool(self._relay.held) or any(line.busy or line.has_tasks for line in self._lines)
 
     def status(self) -> dict[str, Any]:
         """How it is, for people."""

@@ -1,0 +1,45 @@
+"""The tasks that are open at an upstream, as far as results and notifications tell."""
+
+from collections.abc import Callable
+from time import monotonic
+
+from portico.protocol.tasks import Task
+
+MOST_TASKS = 1000
+"""So many are followed on one connection; past that, the oldest is forgotten."""
+LONGEST_S = 24 * 3600.0
+"""How long a task counts as open if its server never says that it is over."""
+
+
+class OpenTasks:
+    """By id, until when each task counts as open."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        now = self._clock()
+        for id, until in tuple(self._until.items()):
+            if until <= now:
+                del self._until[id]
+        return bool(self._until)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._until
+
+    def note(self, task: Task) -> None:
+        """Take in what the upstream says of a task."""
+        if task.is_over:
+            self.forget(task.id)
+        elif task.ttl_s is None:
+            self._until[task.id] = self._clock() + LONGEST_S
+        else:
+            # The time to live counts from the creation of a task, which is when it is first seen.
+            self._until.setdefault(task.id, self._clock() + min(task.ttl_s, LONGEST_S))
+        if len(self._until) > MOST_TASKS:
+            del self._until[next(iter(self._until))]
+
+    def forget(self, id: str) -> None:
+        """The task is over, or not known to the upstream."""
+        self._until.pop(id, None)
