@@ -17,6 +17,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
     "status": ("portico.cli.status", "show how gateways fare, and each server behind them"),
     "logs": ("portico.cli.logs", "show what the gateway wrote down: calls, stderr, events"),
+    "completion": ("portico.cli.completion", "print a script that completes words in your shell"),
+    "version": ("portico.cli.version", "show the version of Portico"),
 }
 """Each command's module, which has a `main(argv) -> int`, and what it is for."""
 

@@ -21,6 +21,16 @@ class Parser(argparse.ArgumentParser):
         # A short form that works today would be another option's, or nobody's, tomorrow.
         super().__init__(allow_abbrev=False, **about)
 
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """Every spelling of an option, and what it does."""
+        return self._option_string_actions
+
+    @property
+    def positionals(self) -> list[argparse.Action]:
+        """The words that are not options."""
+        return self._get_positional_actions()
+
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """What the words say; wrong usage ends the command."""
         words = list(args or ())
@@ -41,7 +51,7 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 return
             given = _OPTION.match(word)
-            if given is not None and given[0] not in self._option_string_actions:
+            if given is not None and given[0] not in self.options:
                 self.error(f"there is no option {given[0][:40]}; {self._hint(given[0])}")
 
     def split_command(
@@ -58,7 +68,7 @@ class Parser(argparse.ArgumentParser):
                 return argv[:at], argv[at + 1 :]
             if word.startswith("-"):
                 self.check_options((word,))
-                action = self._option_string_actions.get(word)
+                action = self.options.get(word)
                 if action is not None and action.nargs is None and argv[at + 1 : at + 2] != ["--"]:
                     next(words, None)  # its value
             elif after:
@@ -84,6 +94,6 @@ class Parser(argparse.ArgumentParser):
     def _hint(self, given: str) -> str:
         from difflib import get_close_matches
 
-        known = [name for name in self._option_string_actions if name.startswith("--")]
+        known = [name for name in self.options if name.startswith("--")]
         near = get_close_matches(given, known, 1)
         return f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists all"

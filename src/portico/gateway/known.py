@@ -16,7 +16,19 @@ from portico.model.errors import PorticoError
 
 def known(config: Config, version: str) -> dict[str, Any]:
     """The status of a gateway that does not run: what its servers offered when last asked."""
-    house = House(
+    told = _house(config, version).status()
+    del told["gateway"]["uptime_s"]
+    return told
+
+
+def known_tools(config: Config, version: str) -> list[str]:
+    """The names of the tools that its servers offered when last asked."""
+    shares = _house(config, version).union.shares.values()
+    return [name for share in shares for name in share.tools.values()]
+
+
+def _house(config: Config, version: str) -> House:
+    return House(
         config,
         version=version,
         searcher=_no_searcher,
@@ -29,9 +41,6 @@ def known(config: Config, version: str) -> dict[str, Any]:
         id=Serving(config, version).key(),
         history=histories(config.path, _unheard),
     )
-    told = house.status()
-    del told["gateway"]["uptime_s"]
-    return told
 
 
 def _no_searcher() -> Searcher:

@@ -1,0 +1,198 @@
+"""What could follow on a command line that is being typed, for the scripts of `completion`.
+
+A line is a word, with a tab and what it is for if that is known. `:files`, `:folders` and
+`:commands` have the shell complete those itself.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+
+from portico.cli.main import COMMANDS
+from portico.cli.usage import URLS, Parser
+from portico.model.errors import PorticoError
+
+FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"
+_OF_SHELL = (FILES, FOLDERS, PROGRAMS)
+_MOST_HELP = 70
+
+Source = Callable[[str], Iterable[str]]
+"""Suggestions, with the path of the config at hand."""
+
+
+def suggestions(words: Sequence[str]) -> Iterator[str]:
+    """The lines for what was typed after `portico`; the last word is the one under the cursor."""
+    *before, current = _joined(words) or [""]
+    name, equals, value = current.partition("=")
+    prefix = f"{name}=" if equals and name.startswith("--") else ""
+    if prefix:
+        before, current = [*before, name], value
+    # Where the shell parts words at `=`, what it replaces is only what stands after it.
+    shown = prefix if words and words[-1].startswith(prefix) else ""
+    for line in _following(before, current):
+        if line in _OF_SHELL:
+            yield line
+        elif line.startswith(current):
+            yield f"{shown}{line}"
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words, with `--option`, `=` and `value` as the one word that they are."""
+    whole: list[str] = []
+    for word in words:
+        after_equals = len(whole) > 0 and whole[-1].startswith("--") and whole[-1].endswith("=")
+        if whole and ((word == "=" and whole[-1].startswith("--")) or after_equals):
+            whole[-1] += word
+        else:
+            whole.append(word)
+    return whole
+
+
+def _following(before: Sequence[str], current: str) -> Iterator[str]:
+    if not before or before == ["help"]:
+        yield from (f"{name}\t{purpose}" for name, (_, purpose) in COMMANDS.items())
+        if not before:
+            yield from ("help\texplain a command", "--help", "--version")
+        return
+    command, *typed = before
+    if command not in COMMANDS:
+        return
+    parser: Parser = import_module(COMMANDS[command][0])._parser()
+    plain, waiting = _walk(parser, typed)
+    config = _config(typed)
+    if _is_foreign(command, plain, typed):
+        yield FILES
+    elif waiting is not None:
+        yield from _values(waiting, config)
+    elif current.startswith("-"):
+        yield from _options(parser, typed)
+    else:
+        yield from _plain(parser, command, plain, config)
+
+
+def _walk(parser: Parser, typed: Sequence[str]) -> tuple[list[str], argparse.Action | None]:
+    """The plain words, and the option whose value is being typed."""
+    plain: list[str] = []
+    waiting: argparse.Action | None = None
+    for word in typed:
+        if waiting is not None:
+            waiting = None
+        elif word in parser.options:
+            action = parser.options[word]
+            waiting = action if action.nargs is None else None
+        elif not word.startswith("-"):
+            plain.append(word)
+    return plain, waiting
+
+
+def _is_foreign(command: str, plain: Sequence[str], typed: Sequence[str]) -> bool:
+    """Whether the words belong to another program's command line by now."""
+    if "--" in typed:
+        return True
+    before = {"wrap": 0, "servers": 2}.get(command)
+    if before is None or len(plain) <= before or (before and plain[0] != "add"):
+        return False
+    return not plain[before].startswith(URLS)
+
+
+def _options(parser: Parser, typed: Sequence[str]) -> Iterator[str]:
+    """The options that may still be given."""
+    used = {id(parser.options[word]) for word in typed if word in parser.options}
+    for name, action in parser.options.items():
+        repeats = isinstance(action.default, list) or type(action).__name__ == "_AppendAction"
+        if name.startswith("--") and (id(action) not in used or repeats):
+            help = " ".join((action.help or "").replace("%%", "%").split())
+            yield f"{name}\t{help[:_MOST_HELP]}"
+
+
+def _values(action: argparse.Action, config: str) -> Iterable[str]:
+    if action.choices is not None:
+        return action.choices
+    if action.metavar in ("FILE", "FOLDER", "DIR"):
+        return (FILES if action.metavar == "FILE" else FOLDERS,)
+    source = {"server": _servers, "group": _groups}.get(action.dest)
+    return source(config) if source is not None else ()
+
+
+def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> Iterable[str]:
+    first = next((action for action in parser.positionals if action.choices), None)
+    if first is not None:
+        if not plain:
+            return first.choices or ()
+        if command != "servers":
+            return ()
+        if plain[0] == "add":
+            return (PROGRAMS,) if len(plain) == 2 else ()
+        return _servers(config) if len(plain) == 1 else ()
+    several, source = _NEXT.get(command, (False, _nothing))
+    return source(config) if several or not plain else ()
+
+
+def _config(typed: Sequence[str]) -> str:
+    """The config that is named, else the usual one."""
+    from portico.config.paths import config_file
+
+    for at, word in enumerate(typed):
+        if word == "--config" and typed[at + 1 :]:
+            return os.path.expanduser(typed[at + 1])
+        if word.startswith("--config="):
+            return os.path.expanduser(word.removeprefix("--config="))
+    return config_file()
+
+
+def _servers(config: str) -> Iterable[str]:
+    from portico.config.read import read
+
+    try:
+        return list(read(config, only=()).servers)
+    except PorticoError:
+        return ()
+
+
+def _groups(config: str) -> Iterable[str]:
+    from portico.config.read import read
+
+    try:
+        return list(read(config, only=()).groups)
+    except PorticoError:
+        return ()
+
+
+def _tools(config: str) -> Iterable[str]:
+    """The tools that the configured servers offered when they were last asked."""
+    from portico import __version__
+    from portico.config.read import read
+    from portico.gateway.known import known_tools
+
+    try:
+        return known_tools(read(config), __version__)
+    except (PorticoError, OSError):
+        return ()
+
+
+def _tools_and_files(config: str) -> Iterable[str]:
+    return (*_tools(config), FILES)
+
+
+def _files(config: str) -> Iterable[str]:
+    return (FILES,)
+
+
+def _programs(config: str) -> Iterable[str]:
+    return (PROGRAMS,)
+
+
+def _nothing(config: str) -> Iterable[str]:
+    return ()
+
+
+_NEXT: dict[str, tuple[bool, Source]] = {
+    "wrap": (False, _programs),
+    "run": (True, _files),
+    "call": (False, _tools_and_files),
+    "describe": (True, _tools),
+    "inspect": (False, _files),
+    "logs": (False, _servers),
+}
+"""What each command's plain words are, and whether it takes more than one."""

@@ -1,0 +1,18 @@
+"""`portico version`: which release this is."""
+
+from portico import __version__
+from portico.cli.usage import Parser
+
+
+def main(argv: list[str]) -> int:
+    """Print it."""
+    _parser().parse_args(argv)
+    print(f"portico {__version__}")
+    return 0
+
+
+def _parser() -> Parser:
+    return Parser(
+        prog="portico version",
+        description="Show the version of Portico; `portico --version` is the same.",
+    )
