@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from portico.model.errors import McpError, TargetError
-from portico.upstream.exchange import MAX_ASKED, Exchange
+from portico.protocol.codec import MAX_BATCH
+from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
 from portico.upstream.wire import Failure, Outgoing
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
@@ -308,6 +309,43 @@ async def test_a_log_line_that_quotes_an_id_fails_nothing() -> None:
     exchange = await opened(wire)
     assert await asked(exchange) == b'"fine"'
     assert exchange.garbage == 1
+
+
+GOOD = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+TOO_DEEP = b'{"jsonrpc":"2.0","method":"x","params":[%s]}' % (b"[" * 500_000 + b"]" * 500_000)
+
+
+async def test_broken_messages_count_by_bytes_whatever_comes_between() -> None:
+    wire = FakeWire(lambda _: None)
+    exchange = await opened(wire)
+    call = asked(exchange)
+    await wire.until("work")
+    for _ in range(MAX_GARBAGE_BYTES // len(TOO_DEEP) + 20):
+        exchange.received(TOO_DEEP)
+        exchange.received(GOOD)
+    with pytest.raises(TargetError, match="fake sent more than 10485760 bytes of broken messages"):
+        await call
+    await until(lambda: wire.closed)
+
+
+async def test_stray_lines_between_messages_never_add_up() -> None:
+    exchange = await opened(FakeWire(echo))
+    now = 0.0
+    exchange._now = lambda: now
+    for _ in range(50):  # 25 MB, over 50 s
+        now += 1.0
+        exchange.received(b"x" * 500_000)
+        exchange.received(GOOD)
+    assert not exchange.is_over()
+
+
+async def test_a_batch_past_the_limit_is_broken() -> None:
+    wire, heard = FakeWire(lambda _: None), Heard()
+    exchange = await opened(wire, heard=heard)
+    exchange.received(b"[%s]" % b",".join([GOOD] * MAX_BATCH))
+    assert (len(heard.notices), exchange.garbage) == (MAX_BATCH, 0)
+    exchange.received(b"[%s]" % b",".join([GOOD] * 100_000))
+    assert (len(heard.notices), exchange.garbage) == (MAX_BATCH, 1)
 
 
 async def test_a_closed_exchange_fails_who_still_waits() -> None:

@@ -11,6 +11,7 @@ from portico.model.version import Version
 from portico.protocol.depth import MAX_NESTING, is_too_deep
 
 NO_RAW = Raw(b"")  # `Raw | None` cannot hold an object, so "absent" is an empty Raw.
+MAX_BATCH = 100
 _SHORT = 64 * 1024
 """Up to this size a broken message is searched whole for its id."""
 
@@ -69,7 +70,14 @@ class ErrorBody(Struct, gc=False, omit_defaults=True):
 
 
 _envelope = msgspec.json.Decoder(Envelope).decode
-_members = msgspec.json.Decoder(list[Raw]).decode
+# A struct takes no more members of an array than it has fields, and passes over the rest unread.
+_members = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Batch",
+        [(f"member_{at}", Raw, NO_RAW) for at in range(MAX_BATCH + 1)],
+        array_like=True,
+    )
+).decode
 _unread = msgspec.json.Decoder(Raw).decode
 _salvage = msgspec.json.Decoder(_Salvage).decode
 params_of = msgspec.json.Decoder(WireParams).decode
@@ -87,7 +95,7 @@ class Malformed(Exception):
 
 
 def read_message(data: bytes) -> Envelope | list[bytes]:
-    """One envelope, or the raw members of a batch; raises Malformed."""
+    """One envelope, or the first raw members of a batch, one past the limit; raises Malformed."""
     if not data.isascii():
         _check_text(data)
     # Counting is far cheaper than walking, and an honest message seldom comes near.
@@ -113,7 +121,7 @@ def id_at_an_end(data: bytes) -> bytes:
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
     if data.lstrip(b" \t\r\n").startswith(b"["):
-        return [bytes(member) for member in _members(data)]
+        return [raw for raw in map(bytes, msgspec.structs.astuple(_members(data))) if raw]
     return _envelope(data)
 
 

@@ -7,10 +7,15 @@ from msgspec import Struct
 from portico.model.errors import INVALID_REQUEST
 from portico.model.message import Request, Response
 from portico.model.version import LATEST_LEGACY, Version
-from portico.protocol.codec import Envelope, Malformed, error_response, is_id, read_message
+from portico.protocol.codec import (
+    MAX_BATCH,
+    Envelope,
+    Malformed,
+    error_response,
+    is_id,
+    read_message,
+)
 from portico.protocol.ladder import Rejection, admit
-
-MAX_BATCH = 100
 
 
 class Answer(Struct, frozen=True):

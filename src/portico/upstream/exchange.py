@@ -12,14 +12,25 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
-from portico.protocol.codec import Envelope, Malformed, encode, error_response, is_id, read_message
+from portico.protocol.codec import (
+    MAX_BATCH,
+    Envelope,
+    Malformed,
+    encode,
+    error_response,
+    is_id,
+    read_message,
+)
 from portico.upstream.pending import FOREVER, Asked, Pending, Progress
 from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import NO_HEADERS, Failure, Outgoing, Wire
 
 MAX_GARBAGE_LINES = 1000
+"""Lines in a row that an upstream may write that are not messages."""
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
-"""What an upstream may write that is no message, between two that are."""
+"""Bytes of them that an upstream may write at once, whatever comes between."""
+GARBAGE_BYTES_A_SECOND = 1024 * 1024
+"""Bytes of them that are forgotten each second, so that a stray line now and then never adds up."""
 
 MAX_ASKED = 1000
 """How many of its own requests an upstream may have open."""
@@ -57,6 +68,8 @@ class Exchange:
         """True once the modern era is settled: its servers ask nothing by themselves."""
         self.garbage = 0
         """Lines that were no messages."""
+        self.answered = 0
+        """Answers that somebody waited for."""
         self.strays = 0
         """Answers that nobody waited for."""
         self.when_lost: Callable[[Failure], None] | None = None
@@ -76,7 +89,8 @@ class Exchange:
         self._background: set[asyncio.Task[None]] = set()
         self._numbers = 0
         self._garbage_lines = 0
-        self._garbage_bytes = 0
+        self._garbage_bytes = 0.0
+        self._garbage_at = 0.0
 
     async def open(self) -> None:
         """Open the wire."""
@@ -187,12 +201,14 @@ class Exchange:
         except Malformed as bad:
             self._spoil(bad.id, message, f"sent a broken message: {bad.message}")
             return
-        self._garbage_lines = self._garbage_bytes = 0
+        self._garbage_lines = 0
         if isinstance(found, Envelope):
             if found.method:
                 self._sort(found, about)
             else:
                 self._answered(found)
+        elif len(found) > MAX_BATCH:
+            self._spoil(b"", message, f"sent a batch of more than {MAX_BATCH} messages")
         else:
             for member in found:  # a batch, which 2025-03-26 allows
                 self.received(member, about)
@@ -239,7 +255,9 @@ class Exchange:
         pending = self._pending.pop(bytes(envelope.id), None)
         if pending is None or pending.is_done:
             self.strays += 1  # a wrong id, or a second answer: the first one stands
-        elif envelope.error and bytes(envelope.error) != b"null":
+            return
+        self.answered += 1
+        if envelope.error and bytes(envelope.error) != b"null":
             pending.settle(error_of(bytes(envelope.error)))
         elif envelope.result:
             pending.settle(bytes(envelope.result))
@@ -292,14 +310,21 @@ class Exchange:
         """Count it, and fail the call it would have answered, if that can be told."""
         self.garbage += 1
         self._garbage_lines += 1
-        self._garbage_bytes += len(message)
+        now = self._now()
+        forgotten = (now - self._garbage_at) * GARBAGE_BYTES_A_SECOND
+        self._garbage_bytes = max(0.0, self._garbage_bytes - forgotten) + len(message)
+        self._garbage_at = now
         pending = self._pending.pop(id or self._salvage(message), None)
         if pending is not None:
             pending.settle(TargetError(f"{self.server} {why}", kind="garbage", server=self.server))
-        if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
-            why = f"wrote {self._garbage_lines} lines in a row that are no messages"
-            self.lost(Failure(server=self.server, why=why, kind="garbage"))
-            self._spawn(self.wire.close())
+        if self._garbage_lines > MAX_GARBAGE_LINES:
+            self._cut_off(f"wrote {self._garbage_lines} lines in a row that are no messages")
+        elif self._garbage_bytes > MAX_GARBAGE_BYTES:
+            self._cut_off(f"sent more than {MAX_GARBAGE_BYTES} bytes of broken messages")
+
+    def _cut_off(self, why: str) -> None:
+        self.lost(Failure(server=self.server, why=why, kind="garbage"))
+        self._spawn(self.wire.close())
 
     def _salvage(self, message: bytes) -> bytes:
         """The one id of ours in a broken message; none in what only quotes one, like a log line."""
