@@ -1,7 +1,12 @@
 """What results say of resources: shown under the right name, and all else as it was."""
 
+import json
+from typing import Any
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portico.catalog.ownership import Owned, Ownership
 from portico.gateway.mentions import Mentions
@@ -18,8 +23,6 @@ def test_numbers_stay_as_they_are_where_a_resource_is_shown_otherwise(number: st
     result = f'{{"uri":"note://a","n":[{number}]}}'.encode()
     shown = Mentions().noted(Response(id=b"1", result=result), "second", OWNERS, Context())
     escaped = b"portico://second/note%3A%2F%2Fa"
-    if number == "-0":  # which is an integer, and none has it
-        number = "0"
     assert shown.result == b'{"uri":"%b","n":[%b]}' % (escaped, number.encode())
 
 
@@ -35,6 +38,45 @@ def test_what_a_float_cannot_hold_hides_no_mention() -> None:
     response = Response(id=b"1", result=b'{"n":1e400,"uri":"note://b"}')
     assert mentions.noted(response, "first", OWNERS, context) is response
     assert mentions.owner("note://b", context) == "first"
+
+
+def test_of_very_many_links_the_first_thousand_are_noted() -> None:
+    mentions, context = Mentions(), Context()
+    links = [{"type": "resource_link", "name": "n", "uri": f"link://{n}"} for n in range(5000)]
+    response = Response(id=b"1", result=json.dumps({"content": links}).encode())
+    assert mentions.noted(response, "first", OWNERS, context) is response
+    found = [n for n in range(5000) if mentions.owner(f"link://{n}", context) == "first"]
+    assert found == list(range(1000))
+
+
+_TEXTS = st.sampled_from(["note://a", 'x"uri', '{"uri":"note://a"}', "\\", "\u20ac", "uri"])
+_RESULTS = st.recursive(
+    _TEXTS | st.none() | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["uri", "resourceUri", "x", "curi"]), inner, max_size=3)
+    ),
+)
+
+
+def _shown(value: Any) -> Any:
+    """The same with every URI under its own server's name, by a walk over all of it."""
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    if isinstance(value, dict):
+        keys = ("uri", "resourceUri")
+        return {
+            key: OWNERS.shown("second", of) if key in keys and isinstance(of, str) else _shown(of)
+            for key, of in value.items()
+        }
+    return value
+
+
+@given(_RESULTS, st.sampled_from([None, 1]))
+def test_uris_are_found_where_a_parser_finds_them(value: Any, indent: int | None) -> None:
+    response = Response(id=b"1", result=json.dumps({"r": value}, indent=indent).encode())
+    noted = Mentions().noted(response, "second", OWNERS, Context())
+    assert json.loads(noted.result) == _shown({"r": value})
 
 
 def _mention(mentions: Mentions, server: str, context: Context, *uris: str) -> list[str]:

@@ -1,11 +1,11 @@
 """Which server told a client of which resource: what a result mentions can be read afterwards."""
 
+import re
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import Raw
 
 from portico.catalog.ownership import Ownership, under
 from portico.catalog.uris import canonical
@@ -14,11 +14,18 @@ from portico.model.message import Response
 from portico.model.session import Session
 
 _MOST = 1000
-"""URIs looked at in one result, and kept for each client and server, the newest."""
+"""URIs looked at in one result, the first, and kept for each client and server, the newest."""
+_MOST_MARKS = 10 * _MOST
+"""Marks looked at in one result: a text may be full of them."""
+_LONGEST = 8 * 1024
+"""A longer URI is passed on as it is."""
 _MOST_PRINCIPALS = 100
-_KEYS = ("uri", "resourceUri", "ui/resourceUri")
 MARK = b'ri"'
-"""How each of these ends in JSON: a result without it mentions nothing."""
+"""How each key ends in JSON that has a URI: a result without it mentions nothing."""
+_KEYS = (b'"uri"', b'"resourceUri"', b'"ui/resourceUri"')
+_VALUE = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
+
+_text = msgspec.json.Decoder(str).decode
 
 
 class _Known:
@@ -44,10 +51,6 @@ class _Known:
                 del self._owners[oldest]
 
 
-# Slower, so only for what is written again: no float holds all that numbers may say.
-_as_written = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
-
-
 class Mentions:
     """By client, the URIs that results mentioned, and whose they are."""
 
@@ -66,17 +69,18 @@ class Mentions:
         under its own server's name."""
         known = self._of(context)
         result = response.result
-        try:
-            if not _walk(msgspec.json.decode(result), server, owners, known):
-                return response
-        except msgspec.ValidationError:
-            pass  # a number past all floats
-        except (msgspec.DecodeError, RecursionError):
+        parts: list[bytes] = []
+        done = 0
+        for begin, end, uri in _uris(result):
+            shown = owners.shown(server, uri)
+            if shown == uri and owners.owner(uri) is None:
+                shown = _noted(uri, server, owners, known)
+            if shown != uri:
+                parts += (result[done:begin], msgspec.json.encode(shown))
+                done = end
+        if not parts:
             return response
-        value = _as_written(result)
-        if not _walk(value, server, owners, known):
-            return response
-        return Response(id=response.id, result=msgspec.json.encode(value))
+        return Response(id=response.id, result=b"".join((*parts, result[done:])))
 
     def _of(self, context: Context) -> _Known:
         if context.session is not None:
@@ -90,28 +94,32 @@ class Mentions:
         return found
 
 
-def _walk(value: Any, server: str, owners: Ownership, known: _Known) -> bool:
-    """Note every URI, and show it as it must be; True if anything is shown differently."""
-    changed = False
-    seen = 0
-    waiting = [value]
-    while waiting:
-        at = waiting.pop()
-        if isinstance(at, list):
-            waiting += at
-        elif isinstance(at, dict):
-            for key, of in at.items():
-                if isinstance(of, dict | list):
-                    waiting.append(of)
-                elif key in _KEYS and isinstance(of, str) and seen < _MOST:
-                    seen += 1
-                    shown = owners.shown(server, of)
-                    if shown == of and owners.owner(of) is None:
-                        shown = _noted(of, server, owners, known)
-                    if shown != of:
-                        at[key] = shown
-                        changed = True
-    return changed
+def _uris(result: bytes) -> Iterator[tuple[int, int, str]]:
+    """The first URIs of a result, and where each of them stands.
+
+    A result may be large, and to make objects of it takes far longer than to pass it on. Quotes
+    within texts are escaped, so a key in its quotes followed by a colon is a key.
+    """
+    at = found = 0
+    for _ in range(_MOST_MARKS):
+        at = result.find(MARK, at)
+        if at < 0 or found == _MOST:
+            return
+        at += len(MARK)
+        value = _VALUE.match(result, at)
+        if value is None or not _is_key(result, at):
+            continue
+        begin, end = value.span(1)
+        if end - begin <= _LONGEST:
+            found += 1
+            yield begin, end, _text(value[1])
+        at = end
+
+
+def _is_key(result: bytes, end: int) -> bool:
+    """True if one of our keys ends here."""
+    key = next((key for key in _KEYS if result.endswith(key, 0, end)), None)
+    return key is not None and result[end - len(key) - 1 : end - len(key)] != b"\\"
 
 
 def _noted(uri: str, server: str, owners: Ownership, known: _Known) -> str:
