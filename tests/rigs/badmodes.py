@@ -100,6 +100,50 @@ def storm(call: Call, number: str = "10000") -> None:
     call.text("after the storm")
 
 
+# Work for the one who reads it.
+
+
+def nested(call: Call, size: str = "14000000") -> None:
+    """Answer with 14 MB of lists in lists, none of them too deep."""
+    piece = b"[" * 100 + b"]" * 100
+    call.emit(holding(call, b"[%s]" % b",".join([piece] * (int(size) // 201))))
+
+
+def links(call: Call, number: str = "150000") -> None:
+    """Answer with 150,000 links."""
+    link = b'{"type":"resource_link","name":"n","uri":"linked://host/%d"}'
+    blocks = b",".join([link % at for at in range(int(number))])
+    call.raw_result(b'{"content":[%s]}' % blocks)
+
+
+def batch(call: Call, size: str = "14000000") -> None:
+    """Send millions of members of one batch, then the answer."""
+    call.emit(b"[%s1]" % (b"1," * (int(size) // 2)))
+    call.text("after the batch")
+
+
+def chatter(call: Call) -> None:
+    """Send log messages without end, and no answer."""
+    _for_ever(call, [_log(b'"all is well"')] * 1000)
+
+
+def too_deep(call: Call, size: str = "1000000") -> None:
+    """Send messages that nest too deeply and good ones in turn, without end, and no answer."""
+    deep = b"[" * 200 + b"]" * 200
+    bad = _log(b"[%s]" % b",".join([deep] * (int(size) // 401)))
+    _for_ever(call, [bad, _log(b'"all is well"')])
+
+
+def _log(data: bytes) -> bytes:
+    head = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":'
+    return head + data + b"}}"
+
+
+def _for_ever(call: Call, messages: list[bytes]) -> None:
+    while True:
+        call.burst(messages)
+
+
 # JSON that is none, or that parsers disagree on.
 
 
@@ -299,6 +343,11 @@ MODES: dict[str, Callable[..., None]] = {
     "exits": plain,  # U11; at the start, in badserver.py
     "exits-until": plain,
     "storm": storm,  # U12
+    "nested": nested,
+    "links": links,
+    "batch": batch,
+    "chatter": chatter,
+    "too-deep": too_deep,
     "status": status,  # U13
     "reset": reset,
     "gzip-bomb": gzip_bomb,

@@ -24,6 +24,8 @@ from tests.upstream.web_talks import FINE, QUICK, Writer, legacy_server, refuse
 class Failing:
     """A receiver that fails with each message, and keeps what else it is told."""
 
+    answered = 0
+
     def __init__(self) -> None:
         self.told: asyncio.Queue[tuple[bytes, Failure]] = asyncio.Queue()
 

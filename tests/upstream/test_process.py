@@ -28,6 +28,8 @@ for line in sys.stdin.buffer:
 class Inbox:
     """Keeps what comes in."""
 
+    answered = 0
+
     def __init__(self) -> None:
         self.messages: asyncio.Queue[bytes] = asyncio.Queue()
         self.end: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()

@@ -114,7 +114,8 @@ class Stream:
         exchange = self.exchange
         if exchange is None:
             return
-        for number, frame in [kept for kept in self._events if kept[0] > self._sent]:
+        unsent = min(self._number - self._sent, len(self._events))
+        for number, frame in [self._events[at] for at in range(-unsent, 0)]:
             if not await exchange.event(frame) or self.exchange is not exchange:
                 return
             self._sent = number

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
+from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks
+from portico.upstream.pace import SLICE_S, Turns
 
 _TALKS_BACK = ("roots", "sampling", "elicitation")
 _SHORT = 1024
@@ -121,6 +123,7 @@ class Outbox:
         self._waiting: deque[bytes] = deque()  # an empty one hangs up
         self._size = 0
         self._sending: asyncio.Task[None] | None = None
+        self._turns = Turns()
 
     @property
     def is_empty(self) -> bool:
@@ -149,8 +152,13 @@ class Outbox:
             await asyncio.wait({self._sending})
 
     async def _pump(self, peer: Peer) -> None:
+        began = perf_counter()
         try:
             while self._waiting:
+                if perf_counter() - began > SLICE_S:
+                    # A peer that never has us wait for it must not keep the loop.
+                    await asyncio.sleep(self._turns.rest_s(SLICE_S))
+                    began = perf_counter()
                 message = self._waiting.popleft()
                 self._size -= len(message)
                 if message:

@@ -171,11 +171,13 @@ class ChildProcess:
                 source.close()
             stdin.abort()  # what it never read is not waited for
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> bool:
+        """Hand on the messages that these bytes complete; True if one was waited for."""
         if self._closing or self._failure is not None:
-            return
+            return False
         receiver = self._receiver
         assert receiver is not None
+        answered = receiver.answered
         lines = self._lines.feed(data)
         ahead = self._ahead - len(lines)
         self._ahead = max(0, ahead)
@@ -190,6 +192,7 @@ class ChildProcess:
             self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
             assert self._process is not None
             self._process.signal(signal.SIGKILL)
+        return receiver.answered > answered
 
     async def _watch(self, process: Process, stdin: Sink, out: Source, err: Source) -> None:
         """Report the child's end, or that it is deaf or dumb, as soon as its last words are in."""

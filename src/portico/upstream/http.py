@@ -10,6 +10,7 @@ from portico.model.version import Version
 from portico.upstream.http_sse import HttpSse
 from portico.upstream.listener import Listener, delay_s
 from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
+from portico.upstream.pace import Pace
 from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
 from portico.upstream.trouble import Trouble
@@ -218,12 +219,14 @@ class StreamableHttp:
             receiver.failed(message.id, web.failure(f"could not be asked: {error!r}"))
             raise
 
-    def _take(self, reader: EventReader, chunk: bytes, id: bytes) -> None:
-        """Take in what came on a stream."""
+    def _take(self, reader: EventReader, chunk: bytes, id: bytes) -> bool:
+        """Take in what came on a stream; True if any of it was waited for."""
         _, receiver = self._open_parts()
+        answered = receiver.answered
         for event in reader.feed(chunk):
             if event.kind == "message":
                 receiver.received(event.data, id)
+        return receiver.answered > answered
 
     def _forgotten(self, id: bytes) -> None:
         """The server has forgotten the session: this request has not run."""
@@ -255,10 +258,11 @@ class StreamableHttp:
         web, receiver = self._open_parts()
         web.check_plain(response)
         reader.begin()
+        pace = Pace()
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in response:
-                    self._take(reader, chunk, id)
+                    await pace.spread(chunk, lambda piece: self._take(reader, piece, id))
                     if id and limit.when() is None and not receiver.waits(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
         except TimeoutError:

@@ -5,6 +5,7 @@ from typing import Any
 
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
+from portico.upstream.pace import Pace
 from portico.upstream.sse import Event, EventReader
 from portico.upstream.trouble import Unfit
 from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
@@ -93,10 +94,9 @@ class HttpSse:
                 if not is_stream(response):
                     raise Broken(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
-                reader = EventReader(self._site.max_message)
+                reader, pace = EventReader(self._site.max_message), Pace()
                 async for chunk in response:
-                    for event in reader.feed(chunk):
-                        self._take(event)
+                    await pace.spread(chunk, lambda piece: self._take_all(reader.feed(piece)))
             failure = web.failure("closed its stream", "closed")
         except Broken as broken:
             failure = broken.failure
@@ -107,6 +107,14 @@ class HttpSse:
         assert self._receiver is not None
         if self._endpoint.done():
             self._receiver.lost(failure)
+
+    def _take_all(self, events: list[Event]) -> bool:
+        """Take in what came; True if any of it was waited for."""
+        assert self._receiver is not None
+        answered = self._receiver.answered
+        for event in events:
+            self._take(event)
+        return self._receiver.answered > answered
 
     def _take(self, event: Event) -> None:
         assert self._endpoint is not None

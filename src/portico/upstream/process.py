@@ -16,10 +16,10 @@ from typing import IO
 
 from portico.upstream.family import MARK, Family, start_of
 from portico.upstream.guardian import GUARDIAN
+from portico.upstream.pace import Handle, Pace
 from portico.upstream.spawn import Spawned, spawn
 from portico.upstream.sweep import SWEEPER
 
-_CHUNK = 64 * 1024
 _NEWLINE = b"\n"
 _SHORT = 4096
 _POLL_S = 0.01
@@ -190,9 +190,10 @@ def _abandoned(starting: "asyncio.Future[Process]") -> None:
 class Source:
     """One pipe out of the child, passed on as it comes."""
 
-    def __init__(self, pipe: IO[bytes], take: Callable[[bytes], None]) -> None:
+    def __init__(self, pipe: IO[bytes], take: Handle) -> None:
         self.ended = asyncio.Event()
         self._pipe, self._fd, self._take = pipe, pipe.fileno(), take
+        self._pace = Pace()
         self._loop = asyncio.get_running_loop()
         os.set_blocking(self._fd, False)
         self._loop.add_reader(self._fd, self._ready)
@@ -206,15 +207,22 @@ class Source:
 
     def _ready(self) -> None:
         try:
-            data = os.read(self._fd, _CHUNK)
+            data = os.read(self._fd, self._pace.size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""
-        if data:
-            self._take(data)
-        else:
+        if not data:
             self.close()
+            return
+        rest_s = self._pace.take(data, self._take)
+        if rest_s and not self.ended.is_set():
+            self._loop.remove_reader(self._fd)
+            self._loop.call_later(rest_s, self._rested)
+
+    def _rested(self) -> None:
+        if not self.ended.is_set():
+            self._loop.add_reader(self._fd, self._ready)
 
 
 class Sink:

@@ -30,8 +30,7 @@ class EventReader:
         """How many events came."""
         self.retry_ms: int | None = None
         self._id = ""
-        self._tail: list[bytes] = []
-        self._tail_size = 0
+        self._tail = bytearray()
         self._data: list[bytes] = []
         self._held = 0
         self._kind = ""
@@ -42,7 +41,7 @@ class EventReader:
         self._id = self.last_id
         self._tail.clear()
         self._data.clear()
-        self._tail_size = self._held = 0
+        self._held = 0
         self._kind = ""
         self._after_return = False
 
@@ -57,14 +56,13 @@ class EventReader:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, tail = chunk.split(b"\n")
         if lines:
-            lines[0] = b"".join((*self._tail, lines[0]))
+            self._tail += lines[0]
+            lines[0] = bytes(self._tail)
             self._tail.clear()
-            self._tail_size = 0
         events = [event for line in lines if (event := self._line(line)) is not None]
-        self._tail.append(tail)
-        self._tail_size += len(tail)
-        if self._held + self._tail_size > self.limit:
-            raise TooLong(self.limit, b"".join((*self._data, *self._tail))[:512])
+        self._tail += tail
+        if self._held + len(self._tail) > self.limit:
+            raise TooLong(self.limit, b"".join((*self._data, self._tail))[:512])
         return events
 
     def _line(self, line: bytes) -> Event | None:

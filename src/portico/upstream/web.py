@@ -193,17 +193,15 @@ class Web:
     async def _bounded(self, response: Response, limit: int, cut: bool = False) -> bytes:
         if not cut:
             self.check_plain(response)
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
         async for chunk in response:
-            parts.append(chunk)
-            size += len(chunk)
-            if size > limit:
+            body += chunk
+            if len(body) > limit:
                 if cut:
                     break
                 why = f"sent a message longer than {limit} bytes"
                 raise Broken(self.failure(why, "too_large", response.status))
-        return b"".join(parts)[:limit]
+        return bytes(body[:limit] if len(body) > limit else body)
 
     def check_plain(self, response: Response) -> None:
         """Refuse what is packed: we did not ask for it, and could not bound it."""

@@ -70,6 +70,9 @@ def _quoted(stderr: str) -> str:
 class Receiver(Protocol):
     """Who gets what comes in. All calls are made on the event loop, in order of arrival."""
 
+    answered: int
+    """How many answers came that somebody waited for."""
+
     def received(self, message: bytes, about: bytes = b"") -> None:
         """One message came; `about` is the request on whose own stream it came, if it did."""
         ...
