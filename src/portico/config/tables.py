@@ -45,6 +45,10 @@ SERVER: dict[str, Reader] = {
 LIMITS: dict[str, Reader] = {
     "body_bytes": whole(1),
     "body_s": number(),
+    "bodies_bytes": whole(1),
+    "unread_bytes": whole(1),
+    "connections": whole(1),
+    "half_open": whole(1),
     "header_bytes": whole(1),
     "header_count": whole(1),
     "header_s": number(),

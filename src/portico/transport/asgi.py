@@ -81,71 +81,6 @@ async def send_response(send: Send, response: Response, status: int, headers: He
     await send({"type": "http.response.body", "body": body})
 
 
-class BodyReader:
-    """Reads bodies, each within its time and size.
-
-    One timer looks after all of them: a timeout of its own would be the dearest part of a request
-    whose body is there already.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._since: dict[asyncio.Task[Any], float] = {}
-        self._late: set[asyncio.Task[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
-        """The body, or why not; None if the client left meanwhile."""
-        if GONE in scope:  # our own server bounds the time itself
-            return await self._all(receive)
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        self._since[task] = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(self._limits.body_s, self._look, loop)
-        try:
-            return await self._all(receive)
-        except asyncio.CancelledError:
-            if task not in self._late or task.uncancel():
-                raise
-            why = f"the body did not come within {self._limits.body_s:g} s"
-            return refusal(408, why, CLOSE)
-        finally:
-            del self._since[task]
-            self._late.discard(task)
-
-    async def _all(self, receive: Receive) -> bytes | Reply | None:
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            body: bytes = message.get("body", b"")
-            return body if len(body) <= self._limits.body_bytes else _too_large(self._limits)
-        parts: list[bytes] = []
-        size = 0
-        while message["type"] == "http.request":
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._limits.body_bytes:
-                return _too_large(self._limits)
-            if not message.get("more_body"):
-                return b"".join(parts)
-            message = await receive()
-        return None
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stop those that have waited too long, and look again when the next one is due."""
-        self._timer = None
-        now = loop.time()
-        for task, since in self._since.items():
-            due = since + self._limits.body_s - now
-            if due > 0:
-                self._timer = loop.call_later(due, self._look, loop)
-                break  # all others began later
-            if task not in self._late:
-                self._late.add(task)
-                task.cancel()
-
-
 class Client:
     """The one who sent a request, once its body is read: all we still hear is that it leaves.
 
@@ -189,10 +124,11 @@ def declared_too_large(length: bytes, limits: Limits) -> Reply | None:
     """A refusal by what Content-Length says, before anything is read."""
     if not length.isdigit():
         return refusal(400, "Content-Length must be a number", CLOSE)
-    return _too_large(limits) if int(length) > limits.body_bytes else None
+    return too_large(limits) if int(length) > limits.body_bytes else None
 
 
-def _too_large(limits: Limits) -> Reply:
+def too_large(limits: Limits) -> Reply:
+    """413 for a body over the limit."""
     return refusal(413, f"a body may have {limits.body_bytes} bytes", CLOSE, lingers=True)
 
 

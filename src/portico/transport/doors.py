@@ -22,6 +22,7 @@ class Doors(HttpApp):
         super().__init__(endpoint, **options)
         self._find_endpoint = find
         self._options = {key: options[key] for key in options if key != "pages"}
+        self._options["bodies"] = self.bodies
         self._doors: dict[str, tuple[Endpoint, HttpApp]] = {}
         self._main = self.target.decode()
         self._draining = False

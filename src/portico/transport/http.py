@@ -13,7 +13,6 @@ from portico.protocol.inbound import Refused, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.transport.asgi import (
     JSON_TYPE,
-    BodyReader,
     Client,
     Receive,
     Reply,
@@ -23,7 +22,10 @@ from portico.transport.asgi import (
     send_reply,
     send_response,
 )
+from portico.transport.bodies import BodyReader
+from portico.transport.budget import Budget
 from portico.transport.connection import Endpoint
+from portico.transport.crowd import Crowd
 from portico.transport.events import Pulse
 from portico.transport.guard import (
     EVENT_STREAM,
@@ -74,12 +76,14 @@ class HttpApp:
         path: str = "/mcp",
         sse: bool = True,
         pages: Mapping[str, Page] | None = None,
+        bodies: Budget | None = None,
     ) -> None:
         """Serve an endpoint.
 
         `hosts` are allowed besides loopback, None allows any; `origins` besides those of the
         hosts, None allows any. `principal` and `data` are values, or functions of the ASGI scope.
         `pages`, by path, are for who has the token, and `token_place` is where to find it.
+        `bodies` is the memory for bodies, if several apps share it.
         """
         self.limits = limits or Limits()
         self._guard = Guard(
@@ -94,7 +98,12 @@ class HttpApp:
         self.target = path.encode()
         """Where clients of `/mcp` aim, if it is not mounted below something."""
         self._probed: float | None = None  # when `/readyz` was last requested
-        self._bodies = BodyReader(self.limits)
+        self.bodies = bodies or Budget(self.limits.bodies_bytes)
+        self.unread = Budget(self.limits.unread_bytes)
+        """What waits for slow readers, where a server of ours tells."""
+        self.crowd = Crowd(self.limits)
+        """The connections of a server of ours."""
+        self._bodies = BodyReader(self.limits, self.bodies)
         self._load = Load(self.limits)
         pulse = Pulse(self.limits.quiet_s)
         self._modern = Modern(endpoint, self._load, pulse)
@@ -161,10 +170,19 @@ class HttpApp:
     def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"]
         if method == "POST":
-            return self._post(scope, head, receive, send)
+            return self._released(self._post, scope, head, receive, send)
         if method in ("GET", "DELETE"):
             return self._legacy_only(scope, head, receive, send)
         return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
+
+    async def _released(
+        self, route: _Route, scope: Scope, head: Head, receive: Receive, send: Send
+    ) -> None:
+        """Serve a request whose body takes memory until it is answered."""
+        try:
+            await route(scope, head, receive, send)
+        finally:
+            self._bodies.release(scope)
 
     async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
@@ -228,10 +246,14 @@ class HttpApp:
             url = f"{scope.get('root_path', '')}/messages"
             await self._sse.get(url, self._principal_of(scope), Client(scope, receive), send)
 
-    async def _sse_message(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    def _sse_message(
+        self, scope: Scope, head: Head, receive: Receive, send: Send
+    ) -> Awaitable[None]:
         if scope["method"] != "POST":
-            await send_reply(send, _not_allowed(b"POST"))
-            return
+            return send_reply(send, _not_allowed(b"POST"))
+        return self._released(self._sse_post, scope, head, receive, send)
+
+    async def _sse_post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import GONE, Scope
+from portico.transport.budget import GRACE_S, Share
 from portico.transport.http import HttpApp
 
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -45,6 +46,9 @@ class WatchedHttp(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(config.app, HttpApp)
         self.limits = config.app.limits
+        self._crowd = config.app.crowd
+        self._unread = config.app.unread
+        self._share: Share | None = None  # of what waits for slow readers
         self.stage = Stage.NEW
         self.requests = 0
         """How many have come."""
@@ -63,9 +67,12 @@ class WatchedHttp(HttpToolsProtocol):
         """A client has connected; it does not have for ever."""
         super().connection_made(transport)
         self._arm(self.limits.header_s)
+        self._crowd.join(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
+        self._crowd.leave(self)
+        self._give_back()
         for timer in (self._timer, self._stall):
             if timer is not None:
                 timer.cancel()
@@ -132,15 +139,46 @@ class WatchedHttp(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""
         super().pause_writing()
+        waiting = self.transport.get_write_buffer_size()
         if self._stall is None:
-            self._stall = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+            self._stall = self.loop.call_later(self.limits.stall_s, self._stalled, waiting)
+        if self._share is None:
+            self._share = self._unread.open(self.transport.abort)
+            if not self._unread.take(self._share, waiting):
+                self._unread.overdraw(self._share, waiting)
+                self.loop.call_later(GRACE_S, self._unread.trim)  # by then it is known who is slow
 
     def resume_writing(self) -> None:
         """The reader has caught up."""
         super().resume_writing()
+        self._give_back()
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+
+    def _stalled(self, before: int) -> None:
+        """Cut off a reader that has taken nothing; a slow one has more time."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting >= before:
+            self.transport.abort()
+        else:
+            self._stall = self.loop.call_later(self.limits.stall_s, self._stalled, waiting)
+
+    def _give_back(self) -> None:
+        if self._share is not None:
+            self._unread.close(self._share)
+            self._share = None
+
+    # The connection, as one of many.
+
+    @property
+    def rests(self) -> bool:
+        """True between requests."""
+        return self.stage is Stage.IDLE and not self.busy
+
+    def dismiss(self) -> None:
+        """Close it, because others need its place."""
+        self.transport.close()
 
     @property
     def busy(self) -> bool:
@@ -155,6 +193,12 @@ class WatchedHttp(HttpToolsProtocol):
 
     def watch(self, before: Stage, size: int) -> None:
         """See to it that the rest of a request comes, of which so much came now."""
+        if self.stage is Stage.HEAD:
+            self._crowd.begin_head(self)
+        else:
+            self._crowd.end_head(self)
+        if self.stage is Stage.IDLE:
+            return
         if self.stage is not before:
             in_body = self.stage is Stage.BODY
             self._arm(self.limits.body_s if in_body else self.limits.header_s)

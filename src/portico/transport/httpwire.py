@@ -75,11 +75,11 @@ class HttpWire(WatchedHttp):
         super().data_received(data)
         self._usual = False
         entry = self._held
-        if entry is not None and (self._whole or entry.length > _JOINED) and not self._begun():
+        if entry is not None and self._whole and not self._begun():
             self._release()
         if before is Stage.IDLE or before is Stage.NEW:
             self._remember(data)
-        if self.stage is not Stage.IDLE:
+        if self.stage is not before or self.stage is not Stage.IDLE:
             self.watch(before, len(data))
 
     def on_message_begin(self) -> None:
@@ -92,7 +92,9 @@ class HttpWire(WatchedHttp):
         """Hold back what may be served without the app; give the rest to it."""
         self.stage = Stage.BODY
         if self.url == self._http.target and not self._usual and self._is_ordinary():
-            self._held = self._http.plain.entry(cast(Scope, self.scope))
+            entry = self._http.plain.entry(cast(Scope, self.scope))
+            # A large body takes of the memory for all, which the app looks after.
+            self._held = entry if entry is not None and entry.length <= _JOINED else None
         if self._held is not None:
             self._whole = False
             self._asked = None
@@ -101,11 +103,13 @@ class HttpWire(WatchedHttp):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """A piece of the body; one that comes in several is for the app to put together."""
+        if self._held is not None and not self._body:
+            self._body = body
+            return
         if self._held is not None:
-            self._body = self._body + body if self._body else body
-        else:
-            super().on_body(body)
+            self._release()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The whole request is here."""

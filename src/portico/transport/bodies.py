@@ -1,0 +1,112 @@
+"""Bodies of requests, each read within its time and size, and all within one memory."""
+
+import asyncio
+from typing import Any
+
+from portico.transport.asgi import (
+    CLOSE,
+    GONE,
+    JSON_TYPE,
+    RETRY_AFTER,
+    Receive,
+    Reply,
+    Scope,
+    busy,
+    refusal,
+    too_large,
+)
+from portico.transport.budget import SMALL, Budget, Share
+from portico.transport.limits import Limits
+
+_SHARE = "portico.body"
+"""In the scope: what its body holds of the memory for all."""
+_CROWDED = Reply(
+    503,
+    busy(b"", "the bodies of other requests take all the memory for them").encode(),
+    (JSON_TYPE, RETRY_AFTER, CLOSE),
+    lingers=True,
+)
+_TOO_SLOW = refusal(408, "other requests need the memory of this body, which comes slowly", CLOSE)
+
+
+class BodyReader:
+    """Reads bodies.
+
+    One timer looks after all of them: a timeout of its own would be the dearest part of a request
+    whose body is there already.
+    """
+
+    def __init__(self, limits: Limits, budget: Budget) -> None:
+        self._limits = limits
+        self._budget = budget
+        self._since: dict[asyncio.Task[Any], float] = {}
+        self._stopped: dict[asyncio.Task[Any], Reply] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
+        """The body, or why not; None if the client left meanwhile. `release` gives back what it
+        takes of the memory for all."""
+        task = asyncio.current_task()
+        assert task is not None
+        if GONE not in scope:  # our own server bounds the time itself
+            loop = asyncio.get_running_loop()
+            self._since[task] = loop.time()
+            if self._timer is None:
+                self._timer = loop.call_later(self._limits.body_s, self._look, loop)
+        try:
+            return await self._all(scope, receive, task)
+        except asyncio.CancelledError:
+            why = self._stopped.get(task)
+            if why is None or task.uncancel():
+                raise
+            return why
+        finally:
+            self._since.pop(task, None)
+            self._stopped.pop(task, None)
+
+    def release(self, scope: Scope) -> None:
+        """The request is over."""
+        share: Share | None = scope.pop(_SHARE, None)
+        if share is not None:
+            self._budget.close(share)
+
+    async def _all(
+        self, scope: Scope, receive: Receive, task: asyncio.Task[Any]
+    ) -> bytes | Reply | None:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        first: bytes = message.get("body", b"")
+        if not message.get("more_body") and len(first) <= SMALL:
+            return first if len(first) <= self._limits.body_bytes else too_large(self._limits)
+        body = bytearray()
+        share = scope[_SHARE] = self._budget.open(lambda: self._stop(task, _TOO_SLOW))
+        while message["type"] == "http.request":
+            piece = message.get("body", b"")
+            if len(body) + len(piece) > self._limits.body_bytes:
+                return too_large(self._limits)
+            if not self._budget.take(share, len(piece)):
+                return _CROWDED
+            body += piece
+            if not message.get("more_body"):
+                share.drop = None
+                return bytes(body)
+            message = await receive()
+        return None
+
+    def _stop(self, task: asyncio.Task[Any], why: Reply) -> None:
+        if task not in self._stopped:
+            self._stopped[task] = why
+            task.cancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop those that have waited too long, and look again when the next one is due."""
+        self._timer = None
+        now = loop.time()
+        for task, since in self._since.items():
+            due = since + self._limits.body_s - now
+            if due > 0:
+                self._timer = loop.call_later(due, self._look, loop)
+                break  # all others began later
+            why = f"the body did not come within {self._limits.body_s:g} s"
+            self._stop(task, refusal(408, why, CLOSE))

@@ -1,0 +1,80 @@
+"""Memory that all connections share; past it, those that have held much of it longest go."""
+
+from collections.abc import Callable
+from time import monotonic
+
+GRACE_S = 1.0
+"""Nobody is slow within this time."""
+SMALL = 64 * 1024
+"""A share of this size is never refused: the number of connections bounds them."""
+
+
+class Share:
+    """What one sender or reader holds."""
+
+    __slots__ = ("drop", "since", "size")
+
+    def __init__(self, since: float, drop: Callable[[], None]) -> None:
+        self.since = since
+        self.size = 0
+        self.drop: Callable[[], None] | None = drop
+        """Ends it; None if it is not slow but at work."""
+
+
+class Budget:
+    """Shares of one bounded amount of memory."""
+
+    def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
+        self._limit = limit
+        self._now = clock
+        self._shares: dict[Share, None] = {}  # the oldest first
+        self.used = 0
+
+    def open(self, drop: Callable[[], None]) -> Share:
+        """A share of nothing yet."""
+        share = Share(self._now(), drop)
+        self._shares[share] = None
+        return share
+
+    def take(self, share: Share, size: int) -> bool:
+        """Add to a share; False if it has to do without, because nobody else is slow."""
+        over = self.used + size - self._limit
+        if over > 0:
+            self._drop_slow(over, share)
+            if self.used + size > self._limit and share.size + size > SMALL:
+                return False
+        if share in self._shares:
+            share.size += size
+            self.used += size
+        return True
+
+    def overdraw(self, share: Share, size: int) -> None:
+        """Add to a share what is there already, whatever the limit."""
+        share.size += size
+        self.used += size
+
+    def close(self, share: Share) -> None:
+        """Give a share back."""
+        if share in self._shares:
+            del self._shares[share]
+            self.used -= share.size
+
+    def trim(self) -> bool:
+        """Drop slow ones until the rest is within the limit; False if it is not."""
+        self._drop_slow(self.used - self._limit, None)
+        return self.used <= self._limit
+
+    def _drop_slow(self, over: int, but: Share | None) -> None:
+        """Free so many bytes, if slow ones hold them."""
+        slow = self._now() - GRACE_S
+        while over > 0:
+            held = [share for share in self._shares if share.drop is not None and share is not but]
+            # Those with little are passed over: to drop them would free nothing.
+            least = sum(share.size for share in held) / (2 * len(held)) if held else 0
+            oldest = next((share for share in held if share.size and share.size >= least), None)
+            if oldest is None or oldest.since > slow:
+                return
+            over -= oldest.size
+            self.close(oldest)
+            assert oldest.drop is not None
+            oldest.drop()
