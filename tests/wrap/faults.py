@@ -119,6 +119,8 @@ class Wrap(Child):
 class Client:
     """A legacy client over HTTP, one request at a time."""
 
+    path = "/mcp"
+
     def __init__(self, port: int, capabilities: dict[str, Any] | None = None) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT_S)
         self._port = port
@@ -133,7 +135,7 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.request("DELETE", "/mcp", headers=self.headers)
+        self._http.request("DELETE", self.path, headers=self.headers)
         self._http.getresponse().read()
         self._http.close()
 
@@ -165,7 +167,7 @@ class Client:
     def listening(self) -> Iterator[list[dict[str, Any]]]:
         """What comes on the session's own stream while the block runs."""
         stream = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2 * WAIT_S)
-        stream.request("GET", "/mcp", headers={**self.headers, "accept": "text/event-stream"})
+        stream.request("GET", self.path, headers={**self.headers, "accept": "text/event-stream"})
         response = stream.getresponse()
         assert response.status == 200
         heard: list[dict[str, Any]] = []
@@ -185,7 +187,7 @@ class Client:
             stream.close()
 
     def _post(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        self._http.request("POST", "/mcp", json.dumps(message).encode(), self.headers)
+        self._http.request("POST", self.path, json.dumps(message).encode(), self.headers)
         response = self._http.getresponse()
         body = response.read()
         session = response.headers.get("mcp-session-id")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.facts import Facts, Listed
-from portico.catalog.hidden import revealed_definition
 from portico.catalog.names import exposed_names
 from portico.model.offer import HeaderParam
 from portico.protocol.eras import members
@@ -49,10 +48,8 @@ class Share:
         return blake2b(b"\0".join((self.server.encode(), *listed.items)), digest_size=16).digest()
 
     def raw(self, kind: str, key: str) -> bytes:
-        """A definition, with nothing hidden in it, and nothing of tasks, which nobody could follow
-        up among many servers."""
-        listed = self.listed(kind)
-        return without_task_support(revealed_definition(listed.items[self._places(kind)[key]]))
+        """A definition, with nothing of tasks, which nobody could follow up among many servers."""
+        return without_task_support(self.listed(kind).items[self._places(kind)[key]])
 
     def definition(self, tool: str) -> dict[str, Any]:
         """A tool's definition; what is no JSON object is empty."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,7 +19,10 @@ from portico.protocol.lines import one_line
 from portico.protocol.methods import CAPABILITIES, LISTS
 from portico.protocol.tasks import without_task_support, without_tasks_raw
 
-_FIELDS = {
+if TYPE_CHECKING:
+    from portico.catalog.reveal import Hidden
+
+FIELDS = {
     "tools": "tools",
     "resources": "resources",
     "templates": "resourceTemplates",
@@ -44,11 +47,20 @@ class UpstreamCatalog:
         number: int = 0,
         clock: Callable[[], float] = time,
         allows: Callable[[str], bool] | None = None,
+        reveals: bool = False,
     ) -> None:
-        """`confirmed` if this process has asked the upstream itself; `allows` picks its tools."""
+        """`confirmed` if this process has asked the upstream itself; `allows` picks its tools;
+        `reveals` writes out hidden characters."""
         self.whole = facts
         """As it came, whatever is shown of it."""
-        self.facts = facts = facts if allows is None else facts.only(allows)
+        facts = facts if allows is None else facts.only(allows)
+        self.hidden: tuple[Hidden, ...] = ()
+        """The definitions that hide something, if that is looked for."""
+        if reveals:
+            from portico.catalog.reveal import reveal_facts
+
+            facts, self.hidden = reveal_facts(facts)
+        self.facts = facts
         self.number = number
         self.confirmed = confirmed
         self._clock = clock
@@ -172,7 +184,7 @@ class UpstreamCatalog:
                 rest["_meta"] = meta
         if shown and end < len(listed.items):
             rest["nextCursor"] = cursors.write(kind, end, listed.keys[end - 1])
-        opened = b'{"%s":[%s]' % (_FIELDS[kind].encode(), b",".join(shown))
+        opened = b'{"%s":[%s]' % (FIELDS[kind].encode(), b",".join(shown))
         # Ready for any transport, also one that ends a message where a line ends.
         return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
 

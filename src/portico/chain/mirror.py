@@ -5,14 +5,15 @@ from weakref import WeakKeyDictionary, ref
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from portico.catalog.upstream import UpstreamCatalog
+from portico.catalog.upstream import FIELDS, UpstreamCatalog
 from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
 from portico.model.message import NOTHING, Request, Response
 from portico.protocol.codec import error_response
 from portico.protocol.core import EMPTY_RESULT, Core, respond, static_answer
-from portico.protocol.methods import TABLE, Kind
+from portico.protocol.methods import LISTS, TABLE, Kind
 from portico.upstream.express import Express, awaited
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
@@ -97,7 +98,7 @@ class MirrorEndpoint:
         view = await self._upstream.ready(request, context)
         assert view.catalog is not None
         if request.method in view.catalog.unheard:
-            return await self._upstream.relay(request, context)
+            return await self._unheard(request, context)
         core = self._core(view)
         if request.method != "logging/setLevel":
             return await core.answer(request, context)
@@ -108,6 +109,16 @@ class MirrorEndpoint:
             level = msgspec.json.decode(request.params, type=_Level).level
             await self._upstream.set_level(level, request, context)
         return response
+
+    async def _unheard(self, request: Request, context: Context) -> Response:
+        """A list that is not in the catalog, as the upstream itself sends it."""
+        response = await self._upstream.relay(request, context)
+        if not response.result or not self._upstream.plan.reveals:
+            return response
+        from portico.catalog.reveal import reveal_page
+
+        kind = LISTS[request.method]
+        return replace(response, result=reveal_page(kind, FIELDS[kind], response.result))
 
     async def _initialize(self, request: Request, context: Context) -> Response:
         """Take in what the client says of itself, then answer with what it is offered."""

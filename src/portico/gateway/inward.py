@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from portico.catalog.hidden import revealed_json
 from portico.catalog.union import Place, Union
 from portico.gateway.shown import parameters
 from portico.model.errors import PorticoError
@@ -170,7 +171,7 @@ def _check(place: Place, name: str, raw: bytes) -> None:
         raise Mistake(f"{name}: its arguments must be a JSON object{_right(place)}")
     schema = share.schema(tool)
     if schema is not None and (problems := schema.problems(arguments, len(raw))):
-        raise Mistake(f"{name}: {schema.describe(problems)}{_right(place)}")
+        raise Mistake(f"{name}: {revealed_json(schema.describe(problems))}{_right(place)}")
 
 
 def _right(place: Place) -> str:
@@ -178,6 +179,6 @@ def _right(place: Place) -> str:
     share, tool = place
     schema = share.definition(tool).get("inputSchema")
     compact = parameters(schema)
-    whole = encode(schema).decode()
+    whole = revealed_json(encode(schema).decode())
     shown = f"; it takes {compact or 'no arguments'}"
     return f"{shown}\nschema: {whole}" if len(whole) <= _MAX_SHAPE else shown

@@ -12,6 +12,7 @@ from portico.catalog.facts import Facts
 from portico.catalog.hidden import revealed
 from portico.catalog.history import History
 from portico.catalog.identity import upstream_key
+from portico.catalog.reveal import Hidden
 from portico.catalog.share import Share
 from portico.catalog.upstream import UpstreamCatalog
 from portico.config.schema import Server
@@ -30,6 +31,8 @@ GATEWAY = "portico/gateway"
 """The capability by which a gateway says which one it is."""
 _KINDS = ("tools", "resources", "prompts")
 _WORDS = ("title", "description", "tags")
+_MOST_WARNINGS = 20
+_MOST_NAME = 100
 
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
@@ -195,6 +198,14 @@ class Member:
             return ""
         return f"{self.name} could not list its {' and '.join(missing)}; the log says why"
 
+    def warnings(self) -> list[str]:
+        """The definitions in which something is hidden, a line each."""
+        catalog = self._offered()
+        hidden = () if catalog is None else catalog.hidden
+        lines = [_warning(self.name, one) for one in hidden[:_MOST_WARNINGS]]
+        more = len(hidden) - len(lines)
+        return [*lines, f"{self.name}: {more} more have hidden characters"] if more else lines
+
     def status(self) -> dict[str, Any]:
         """How it fares, for people and programs."""
         catalog = self._offered()
@@ -225,6 +236,15 @@ class Member:
         return "failed" if self.problem else "stopped"
 
 
+def _warning(server: str, hidden: Hidden) -> str:
+    kind = hidden.kind.removesuffix("s") if hidden.key else hidden.kind
+    name = " ".join(revealed(hidden.key).split())[:_MOST_NAME]
+    words = f"{server}: hidden characters in {kind} {name}".rstrip()
+    if not hidden.in_values:
+        return f"{words}; they are shown escaped"
+    return f"{words}; those in values that go back to the server are left as they are"
+
+
 def _unlisted(catalog: UpstreamCatalog) -> list[str]:
     """The kinds that a server has, as it says, but of which there is no list."""
     facts = catalog.facts
@@ -246,6 +266,7 @@ def _plan(entry: Server, info: dict[str, Any], max_tools: int) -> Plan:
         era=entry.era,
         max_items=entry.max_tools or max_tools,
         info=info,
+        reveals=True,
         allows=entry.tools.allows if entry.tools.allow or entry.tools.deny else None,
     )
 

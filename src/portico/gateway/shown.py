@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from portico.catalog.hidden import FLAG, revealed
+from portico.catalog.hidden import revealed, revealed_json
+from portico.catalog.reveal import FLAG
 from portico.catalog.share import Share
 
 MAX_LINE = 240
@@ -47,7 +48,7 @@ def full(share: Share, tool: str, name: str) -> dict[str, Any]:
     return {**shown, "definition": definition}
 
 
-_WARNING = "hidden characters in this definition are shown escaped"
+_WARNING = "hidden characters in this definition: texts show them escaped, values have them"
 
 
 def is_flagged(definition: Mapping[str, Any]) -> bool:
@@ -74,7 +75,7 @@ def full_text(tool: Mapping[str, Any]) -> str:
         value = definition.pop(key, "")
         if isinstance(value, str) and value:
             lines.append(value)
-    lines.append(revealed(msgspec.json.encode(definition).decode()))
+    lines.append(revealed_json(msgspec.json.encode(definition).decode()))
     return "\n".join(lines)
 
 
@@ -96,7 +97,7 @@ def parameters(schema: Any) -> str:
 
 
 def _said(name: str) -> str:
-    return revealed(one_line(name, 60))
+    return revealed_json(one_line(name, 60))
 
 
 def _kind(schema: Any, deep: int = 0) -> str:
@@ -104,7 +105,7 @@ def _kind(schema: Any, deep: int = 0) -> str:
         return "any"
     choices = schema.get("enum")
     if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
-        words = revealed("|".join(choices))
+        words = revealed_json("|".join(choices))
         if len(words) <= 60:
             return words
     kinds = schema.get("type")

@@ -30,5 +30,7 @@ class Plan(Struct, frozen=True):
     info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
     max_items: int = MAX_ITEMS
     """Of each list; the rest is reported and left out."""
+    reveals: bool = False
+    """Whether hidden characters are written out in what it offers."""
     allows: Callable[[str], bool] | None = None
     """Which tools clients may see and call, by name; None for all."""

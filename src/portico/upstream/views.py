@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.catalog.facts import Facts
@@ -25,6 +26,7 @@ REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
 MOST_VIEWS = 100
 """So many sorts of clients are told apart: what they may say of themselves has no end."""
+_MANY = 500
 FRESH_S = 10.0
 """What an upstream said so lately is not asked for again only because it has another client."""
 
@@ -163,7 +165,16 @@ class Views:
             number=self._numbers,
             clock=self._clock,
             allows=self._plan.allows,
+            reveals=self._plan.reveals,
         )
+
+    async def _confirmed(self, facts: Facts) -> UpstreamCatalog:
+        """The catalog of what was just asked; a large one is looked through beside the calls."""
+        many = sum(len(listed.keys) for listed in facts.lists.values()) > _MANY
+        if self._plan.reveals and many:
+            with suppress(RuntimeError):  # no thread can be had
+                return await asyncio.to_thread(self._catalog, facts, confirmed=True)
+        return self._catalog(facts, confirmed=True)
 
     def forget(self) -> None:
         """Hold nothing any more of what was offered."""
@@ -255,7 +266,7 @@ class Views:
             raise
         for why in missed:
             self._report(why)
-        catalog = self._catalog(facts, confirmed=True)
+        catalog = await self._confirmed(facts)
         view.catalog, view.missed = catalog, missed
         # A server's own announcement is passed on even if its list compares equal.
         changed = catalog.changed(before) if before is not None else []
