@@ -30,7 +30,10 @@ def main() -> None:
     lines: list[tuple[str, str]] = []
     with tempfile.TemporaryDirectory() as home:
         for command in COMMANDS:
-            said = [("said", _cut(line.replace(home, "~"))) for line in _run(command, home)]
+            shown = (
+                line.replace(f"{home}/config", "~/.config/portico") for line in _run(command, home)
+            )
+            said = [("said", _cut(line)) for line in shown]
             lines += [("command", f"$ {command}"), *said, ("said", "")]
     TARGET.write_text(_svg(lines[:-1]), encoding="utf-8")
     print(TARGET.relative_to(ROOT))

@@ -132,3 +132,30 @@ def test_damaged_bytes_are_no_index(index: ToolIndex) -> None:
     assert ToolIndex.from_bytes(msgspec.msgpack.encode(fewer_names)) is None
     fewer_servers = [*fields[:2], fields[2][:1], *fields[3:]]
     assert ToolIndex.from_bytes(msgspec.msgpack.encode(fewer_servers)) is None
+
+
+_ZONE = "An IANA timezone name (e.g., 'America/New_York', 'Asia/Tokyo')."
+CLOCK = [
+    {
+        "server": "time",
+        "name": "convert_time",
+        "description": "Convert time between timezones",
+        "inputSchema": {"properties": {"time": {}, "target_timezone": {"description": _ZONE}}},
+    },
+    {
+        "server": "time",
+        "name": "get_current_time",
+        "description": "Get current time in a specific timezone",
+        "inputSchema": {"properties": {"timezone": {"description": "An IANA timezone name."}}},
+    },
+]
+
+
+@pytest.mark.parametrize("others", [[], TOOLS])
+def test_a_question_finds_a_tool_that_looks_up_before_one_that_acts(
+    others: list[dict[str, Any]],
+) -> None:
+    index = ToolIndex.build([*CLOCK, *others])
+    assert index.search("what time is it in Tokyo")[0].name == "get_current_time"
+    assert index.search("what is the time when converted to Tokyo")[0].name == "convert_time"
+    assert index.search("convert a time to Tokyo")[0].name == "convert_time"

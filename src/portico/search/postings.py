@@ -97,6 +97,13 @@ class Postings:
         count = 0 if number is None else self._starts[number + 1] - self._starts[number]
         return _rarity(count, self._size)
 
+    def having(self, term: str) -> Sequence[int]:
+        """The places that have a term."""
+        number = self._numbers.get(term)
+        return (
+            () if number is None else self._places[self._starts[number] : self._starts[number + 1]]
+        )
+
     def add_up(self, query: Mapping[str, float]) -> dict[int, float]:
         """The worth of every place that has a term of the query."""
         total: dict[int, float] = {}

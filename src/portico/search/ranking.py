@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from heapq import nlargest
 
 from portico.search.postings import Postings
-from portico.search.synonyms import widen
+from portico.search.synonyms import acting, widen
 from portico.search.tokens import terms
 
 SYNONYM = 0.5
 """What a synonym is worth beside the word itself: half, so that the word wins where it exists."""
 NAMED = 0.5
 """What a query that covers a tool's name adds to its score: up to half of it."""
+UNASKED = 0.6
+"""What a tool keeps of its score if the query is a question and the tool acts in a way that the
+query does not mention: who asks for the time wants none converted, whatever examples say."""
 UNNAMED = 0.3
 """How much of a server's score counts where the query does not name the server."""
 TURN, TURNS = 0.95, 10
@@ -26,6 +29,12 @@ LONGEST_QUERY = 4_000
 # Where people begin another wish. A full stop inside a word, as in "report.pdf", ends nothing.
 _BREAK = re.compile(
     r"[.!?;:\n]+(?:\s|$)|,\s|\b(?:and|then|also|additionally|after|before|finally|next)\b",
+    re.IGNORECASE,
+)
+# A question for a fact. "How do I ..." asks for something to be done.
+_QUESTION = re.compile(
+    r"\s*(?:what|which|who|whose|when|where|is|are|was|were|does|did"
+    r"|how\s+(?:many|much|long|old|far|is|are))\b",
     re.IGNORECASE,
 )
 
@@ -70,7 +79,16 @@ def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]
         place: score * (1 + NAMED * named.get(place, 0.0)) + servers.get(server_of[place], 0.0)
         for place, score in scores.items()
     }
+    if _QUESTION.match(query):
+        for place in _acting_otherwise(tables.names, wide):
+            if place in scores:
+                scores[place] *= UNASKED
     return scores, clause_of
+
+
+def _acting_otherwise(names: Postings, wide: Mapping[str, float]) -> set[int]:
+    """The tools whose names say that they do something that the query does not mention."""
+    return {place for term in acting() - wide.keys() for place in names.having(term)}
 
 
 def _best_clauses(

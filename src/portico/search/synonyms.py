@@ -89,6 +89,21 @@ _GROUPS = """
     class course learn lesson
 """
 
+# Verbs of tools that make, change or send something, where others only look something up.
+_ACTING = """
+    add approve assign attach book build buy cancel change clear clone close conversion convert copy
+    create delete deliver disable drop duplicate edit enable end erase execute export generate
+    import insert launch make merge modify move new open order post remove rename replace reset run
+    save send set start stop store submit subscribe terminate transform translate update upload
+    write
+"""
+
+
+@cache
+def acting() -> frozenset[str]:
+    """The terms of names by which a tool does more than look something up."""
+    return frozenset(map(stem, _ACTING.split()))
+
 
 @cache
 def _others() -> Mapping[str, frozenset[str]]:
