@@ -85,18 +85,20 @@ def test_a_plain_variable_is_written_and_a_secret_only_referred_to(
     assert "s3cret" not in said.out + said.err
     assert said.err.count("looks like a secret") == 2
     assert "the config refers to ${API_TOKEN}" in said.err
-    assert "Set API_TOKEN in the environment in which the gateway starts" in said.err
+    assert "Set API_TOKEN in the environment of the gateway" in said.err
+    assert "portico: OTHER is not set in this shell; set it in the environment of the" in said.err
     assert "DB_PASSWORD is set in this shell; set it also for clients" in said.err
 
 
 def test_a_secret_in_a_header_is_pointed_out(
-    config: Path, capsys: pytest.CaptureFixture[str]
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add = ["servers", "add", "--header"]
     assert main([*add, "Authorization: Bearer s3cret", "a", "https://x.test/mcp"]) == 0
     said = capsys.readouterr().err
     assert said.startswith("portico: the config now holds the value of Authorization")
     assert "s3cret" not in said
+    monkeypatch.setenv("KEY", "s3cret")
     assert main([*add, "Authorization: Bearer ${KEY}", "b", "https://x.test/mcp"]) == 0
     assert main([*add, "X-Team: a", "c", "https://x.test/mcp"]) == 0
     assert capsys.readouterr().err == ""

@@ -19,7 +19,7 @@ from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
-from tests.docs.pages import DOCS, ROOT, headings, pages, prose, section, text_of
+from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
@@ -60,6 +60,16 @@ def test_every_page_can_be_reached_from_the_front() -> None:
 def test_the_front_page_leads_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in _LINK.findall(section("README.md", "Learn more"))}
     assert {str(path.relative_to(ROOT)) for path in DOCS.glob("*.md")} <= linked
+
+
+def test_the_front_page_begins_with_how_to_install_it_and_names_uv() -> None:
+    first = blocks("README.md")[0]
+    programs = [line.split()[0] for line in first.text.splitlines()]
+    assert (programs, first.line < 10) == (["uvx", "pipx", "pip"], True)
+    users = [
+        page for page in ("README.md", "docs/serve.md", "docs/wrap.md") if "uvx " in text_of(page)
+    ]
+    assert [page for page in users if "](https://docs.astral.sh/uv/)" not in text_of(page)] == []
 
 
 @pytest.mark.parametrize("page", pages())

@@ -19,6 +19,7 @@ from portico.config.problems import ConfigError, Report
 from portico.config.values import check_url
 from portico.upstream.environment import looks_secret
 
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)
 
 
@@ -87,6 +88,10 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
                 f"value.\n  {_remedy(key, value)}, or give --env {key}=file:PATH or "
                 f"{key}=keyring:NAME."
             )
+    given = (*options.target, *(value for _, value in (*options.env, *options.header)))
+    for name in dict.fromkeys(name for text in given for name in _VARIABLE.findall(text)):
+        if name not in os.environ:
+            yield f"{name} is not set in this shell; set it in the environment of the gateway"
     for name, value in options.header:
         if _SECRET_HEADER.search(name) and not is_reference(value):
             yield (
@@ -103,7 +108,7 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
 def _remedy(key: str, value: str) -> str:
     if os.environ.get(key) == value:
         return f"{key} is set in this shell; set it also for clients that start the gateway"
-    return f"Set {key} in the environment in which the gateway starts (export {key}=...)"
+    return f"Set {key} in the environment of the gateway (export {key}=... before it starts)"
 
 
 def _folder(given: str) -> str:
