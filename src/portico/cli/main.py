@@ -30,6 +30,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     _open_closed()
     _spell_out()
+    if argv is None and arguments[:1] and arguments[0] in COMMANDS:
+        from portico.cli.seclusion import seclude
+
+        seclude()  # before anything is started that could look
     try:
         code = _run(arguments)
         sys.stdout.flush()

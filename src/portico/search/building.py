@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from portico.search.index import ToolIndex
+from portico.upstream.environment import clean
 
 FEW = 500
 """So many tools are built in a tenth of a second, about what a process takes to start."""
@@ -42,6 +43,7 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=_environment(),
         ) as builder:
             assert builder.stdin is not None
             try:
@@ -55,6 +57,12 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
     except (OSError, ValueError, TypeError, subprocess.SubprocessError):
         return None
     return ToolIndex.from_bytes(data)
+
+
+def _environment() -> dict[str, str]:
+    """What Python needs: other processes of the user can read it, and ours has secrets."""
+    needed = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+    return {**clean(os.environ), **needed}
 
 
 def main() -> None:
