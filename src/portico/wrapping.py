@@ -12,6 +12,7 @@ from msgspec import Struct
 from portico.chain.mirror import MirrorEndpoint
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.state.report import failed, report
+from portico.state.watchdog import Watchdog
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Address
@@ -39,6 +40,8 @@ class Wrapping(Struct, frozen=True):
     warm: bool = False
     refresh: bool = False
     log: str | None = None
+    watchdog_ms: int = 250
+    """Report what kept all clients waiting for so long; 0 never does."""
 
 
 class Wrapped:
@@ -79,7 +82,8 @@ class Wrapped:
             self.refresh()
         control = loop.call_later(_CONTROL_AFTER_S, lambda: self._start(self._listen()))
         try:
-            yield
+            with Watchdog(self._wrapping.watchdog_ms / 1000, report):
+                yield
         finally:
             control.cancel()
             for task in tuple(self._behind):

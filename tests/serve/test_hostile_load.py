@@ -16,7 +16,7 @@ from tests.serve.gateway import Gateway, command, written
 from tests.serve.test_faults import Behind
 from tests.support.running import Child
 from tests.support.soak import times
-from tests.wrap.faults import until
+from tests.wrap.faults import Wrap, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("serve-faults")]
 
@@ -26,16 +26,19 @@ SLOWER = 4 * 2
 LATEST_S, LATEST_S_PER_MB = 4 * 0.05, 4 * 0.01
 """Likewise for the slowest of a hundred."""
 
+NAMED = "processing a message of rogue"
+
 
 @contextmanager
-def beside(folder: Path, over: str) -> Iterator[tuple[Gateway, Behind]]:
+def beside(folder: Path, over: str, **settings: Any) -> Iterator[tuple[Gateway, Behind]]:
     """A gateway with a hostile server, and a client of the healthy one beside it."""
     with ExitStack() as stack:
         rogue: dict[str, Any] = command(bad("stdio", "plain"))
         if over == "http":
             rogue = {"url": stack.enter_context(listening(bad("http", "plain")))}
         servers = {"well": command(bad("stdio", "plain")), "rogue": rogue}
-        gateway = Gateway(folder / "home", written(folder / "portico.toml", servers))
+        config = written(folder / "portico.toml", servers, gateway=settings)
+        gateway = Gateway(folder / "home", config)
         stack.enter_context(gateway)
         well = stack.enter_context(Behind(gateway.port, "well"))
         assert until(well.works)
@@ -96,3 +99,23 @@ def test_broken_messages_between_good_ones_end_the_server(tmp_path: Path) -> Non
         assert until(rogue.works)
         assert "bytes of broken messages" in rogue.failed("garbage", "bad", mode="too-deep")
         assert until(rogue.works)
+
+
+def test_the_log_names_the_server_that_keeps_everybody_waiting(tmp_path: Path) -> None:
+    with (
+        beside(tmp_path, "stdio", watchdog_ms=20) as (gateway, _),
+        active(gateway, "nested"),
+    ):
+        assert until(lambda: NAMED in gateway.stderr())
+        assert until(lambda: NAMED in logged(gateway))
+
+
+def logged(gateway: Gateway) -> str:
+    """All that its log has."""
+    return (gateway.home / "state" / "logs" / "serve.log").read_text()
+
+
+def test_wrap_names_it_too(tmp_path: Path) -> None:
+    words = ("--watchdog-ms", "20", "--name", "rogue", "--", *bad("stdio", "nested"))
+    with Wrap(tmp_path, *words) as wrap, wrap.client() as client:
+        assert until(lambda: "result" in client.call("bad") and NAMED in wrap.stderr())

@@ -24,6 +24,13 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def milliseconds(text: str) -> int:
+    """A whole number of milliseconds, or none."""
+    if not text.isdecimal() or len(text) > 7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of milliseconds")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """A time that is more than none and less than for ever."""
     try:

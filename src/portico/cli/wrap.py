@@ -53,6 +53,7 @@ class _Options:
         self.env: list[tuple[str, str]] = []
         self.header: list[tuple[str, str]] = []
         self.log: str | None = None
+        self.watchdog_ms = 250
         self.drain = 30.0
         self.drain_notice = 8.0
 
@@ -116,6 +117,7 @@ def _wrapping(options: _Options) -> "Wrapping":
         warm=options.warm,
         refresh=options.refresh,
         log=options.log,
+        watchdog_ms=options.watchdog_ms,
     )
 
 
@@ -276,7 +278,7 @@ def _add_limits(add: "Callable[..., object]") -> None:
 
 def _add_server(add: "Callable[..., object]") -> None:
     """How the server is started, remembered and spoken to."""
-    from portico.cli.words import header, pair
+    from portico.cli.words import header, milliseconds, pair
 
     add("--warm", action="store_true", help="start the server as soon as a client says hello")
     add(
@@ -306,3 +308,9 @@ def _add_server(add: "Callable[..., object]") -> None:
         help="a header to send to a URL with every request; repeatable",
     )
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
+    add(
+        "--watchdog-ms",
+        type=milliseconds,
+        metavar="MS",
+        help="report what kept all clients waiting for so long; 0 never does (default 250)",
+    )

@@ -90,6 +90,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     drain: float = 30.0
     drain_notice_s: float = 8.0
     """How long to serve on as not ready before a drain, if something probes `/readyz`."""
+    watchdog_ms: int = 250
+    """Report whose message kept all clients waiting for so long; 0 never does."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """Those of the HTTP edge that are set, by their names there."""
 

@@ -78,6 +78,7 @@ GATEWAY: dict[str, Reader] = {
     "cache_mb": whole(1, 1_000_000),
     "drain": number(or_none=True),
     "drain_notice_s": number(or_none=True),
+    "watchdog_ms": whole(0, 3_600_000),
     "limits": table(LIMITS),
 }
 

@@ -27,13 +27,23 @@ from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.state.report import failed, report
+from portico.state.watchdog import Watchdog
 from portico.upstream.family import MARK
 
 Endpoint = GatewayEndpoint | WitnessedMirror
 _DEEPEST = 8
 """So many gateways may be behind one another."""
 _FROM_START = {
-    "gateway": ("expose", "http", "auth", "log", "limits", "drain_notice_s", "cache_mb"),
+    "gateway": (
+        "expose",
+        "http",
+        "auth",
+        "log",
+        "limits",
+        "drain_notice_s",
+        "cache_mb",
+        "watchdog_ms",
+    ),
     "search": ("vectors", "model", "rerank"),
 }
 """What cannot be changed while it runs, by table."""
@@ -143,7 +153,8 @@ class Served:
         if self._serving.refresh:
             house.start()
         try:
-            yield self
+            with Watchdog(house.config.gateway.watchdog_ms / 1000, self.tell):
+                yield self
         finally:
             if watched is not None:
                 await watched.close()

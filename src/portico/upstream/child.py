@@ -87,6 +87,11 @@ class ChildProcess:
         self._failure: Failure | None = None
         self._closing = False
 
+    @property
+    def server(self) -> str:
+        """What people call it."""
+        return self._command.name
+
     async def open(self, receiver: Receiver) -> None:
         """Start the child."""
         command = self._command

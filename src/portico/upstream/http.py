@@ -64,6 +64,11 @@ class StreamableHttp:
         self._naming = Naming()
         self._closing = False
 
+    @property
+    def server(self) -> str:
+        """What people call it."""
+        return self._site.name
+
     async def open(self, receiver: Receiver) -> None:
         """Nothing is sent yet: the first request shows whether anybody is there."""
         self._receiver = receiver

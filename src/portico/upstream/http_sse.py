@@ -28,6 +28,11 @@ class HttpSse:
         self._failure: Failure | None = None
         self._version: Version | None = None
 
+    @property
+    def server(self) -> str:
+        """What people call it."""
+        return self._site.name
+
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and learn where to post."""
         self._receiver = receiver

@@ -1,0 +1,79 @@
+"""A loop that is kept busy: the line says by whom."""
+
+import asyncio
+import threading
+import time
+
+from portico.model.errors import McpError
+from portico.model.message import Request
+from portico.model.version import LATEST_LEGACY
+from portico.state.watchdog import Watchdog
+from portico.upstream.exchange import Exchange
+from tests.support.patience import until
+from tests.upstream.fakes import FakeWire
+
+THRESHOLD_S = 0.25
+BUSY_S = 4 * THRESHOLD_S
+
+
+async def no(method: str, params: bytes, about: bytes) -> bytes:
+    raise McpError("no")
+
+
+def block(*_: object) -> None:
+    """Keep the loop, as long work in one message does."""
+    time.sleep(BUSY_S)
+
+
+async def test_the_server_whose_message_is_processed_is_named_with_method_and_size() -> None:
+    lines: list[str] = []
+    exchange = Exchange(FakeWire(lambda _: None), "files", no, block)
+    await exchange.open()
+    message = b'{"jsonrpc":"2.0","method":"notifications/x","params":{}}'
+    with Watchdog(THRESHOLD_S, lines.append):
+        exchange.received(message)
+        await until(lambda: bool(lines))
+    (line,) = lines
+    assert line.startswith("all clients waited ")
+    assert f"processing a message of files ({len(message)} bytes), in upstream/" in line
+
+
+async def test_a_clients_request_is_named_by_its_method() -> None:
+    lines: list[str] = []
+
+    def serve(request: Request) -> None:
+        Exchange.next_id(Slow())  # type: ignore[arg-type]
+
+    with Watchdog(THRESHOLD_S, lines.append):
+        serve(Request(method="tools/call", version=LATEST_LEGACY))
+        await until(lambda: bool(lines))
+    assert "processing a client's message (tools/call), in upstream/exchange.py" in lines[0]
+
+
+class Slow:
+    """Takes long to count."""
+
+    @property
+    def _numbers(self) -> int:
+        block()
+        return 1
+
+    @_numbers.setter
+    def _numbers(self, number: int) -> None:
+        pass
+
+
+async def test_lines_are_told_on_the_loop_and_few_of_them() -> None:
+    threads: list[int] = []
+    with Watchdog(THRESHOLD_S, lambda _: threads.append(threading.get_ident())):
+        for _ in range(3):
+            block()
+            await asyncio.sleep(THRESHOLD_S)
+        await until(lambda: bool(threads))
+    assert threads == [threading.get_ident()]
+
+
+async def test_without_a_threshold_there_is_no_thread() -> None:
+    before = threading.active_count()
+    with Watchdog(0, lambda _: None):
+        assert threading.active_count() == before
