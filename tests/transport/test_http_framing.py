@@ -82,6 +82,42 @@ async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool)
     assert after.status_code == 200
 
 
+async def flooded(begin: bytes, more: bytes, limits: Limits) -> int:
+    """How much a server reads of what goes on and on; it must serve others afterwards."""
+    async with serving(Server("x").asgi(limits=limits)) as site:
+        reader, writer = await site.connect()
+        writer.write(begin)
+        sent = 0
+        try:
+            while not reader.at_eof() and not writer.is_closing() and sent < ENOUGH:
+                writer.write(more)
+                sent += len(more)
+                await asyncio.wait_for(writer.drain(), WAIT_S)
+        except ConnectionError:
+            pass  # cut off while we were still writing
+        writer.close()
+        assert (await site.client.get(site.url + "/healthz")).status_code == 200
+    return sent
+
+
+async def test_an_extension_of_the_first_chunk_without_end_is_cut_off() -> None:
+    head = chunked()[: chunked().index(b"\r\n\r\n") + 4]
+
+    assert await flooded(head + b"5;", b"x" * 1000, Limits(header_bytes=10_000)) < ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("coding", "status"),
+    [("chunked", b"200"), ("Chunked", b"200"), ("gzip, chunked", b"501"), ("x, chunked", b"501")],
+)
+async def test_only_chunks_are_understood(coding: str, status: bytes) -> None:
+    data = chunked(**{"transfer-encoding": coding}, **CLOSE) + b"\r\n"
+    async with serving(Server("x").asgi()) as site:
+        answer = await site.raw(data)
+
+    assert answer.split(b" ", 2)[1] == status
+
+
 @pytest.mark.parametrize(
     ("target", "host", "status"),
     [

@@ -141,6 +141,21 @@ async def test_what_a_session_keeps_is_bounded_and_its_oldest_stream_goes_first(
     assert statuses == [400, 400, 200]
 
 
+async def test_what_all_sessions_keep_is_bounded_and_the_oldest_goes_first() -> None:
+    async with staged(Limits(all_replay_bytes=1000)) as (_, site):
+        sessions = [await site.session() for _ in range(3)]
+        ids = []
+        for headers in sessions:
+            async with site.streamed(talking("talk", id=1, times=3), headers) as stream:
+                ids.append((await stream.events())[0]["id"])
+        statuses = [
+            (await site.client.get(site.url + "/mcp", headers=after(headers, id))).status_code
+            for headers, id in zip(sessions, ids, strict=True)
+        ]
+
+    assert statuses == [400, 400, 200]
+
+
 async def reconnecting() -> Server:
     server = Server("poll")
 

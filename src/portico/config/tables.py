@@ -64,6 +64,7 @@ LIMITS: dict[str, Reader] = {
     "replay_events": whole(0),
     "replay_bytes": whole(0),
     "session_replay_bytes": whole(0),
+    "all_replay_bytes": whole(0),
     "retry_ms": whole(0),
 }
 

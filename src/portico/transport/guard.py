@@ -150,6 +150,9 @@ class Guard:
             return refusal(415, "Content-Type must be application/json")
         if raw.get(b"content-encoding", b"identity") != b"identity":
             return refusal(415, "Content-Encoding is not supported")
+        coding = raw.get(b"transfer-encoding")
+        if coding is not None and coding.strip().lower() != b"chunked":
+            return refusal(501, "the only Transfer-Encoding that is supported is chunked", CLOSE)
         length = raw.get(b"content-length")
         return None if length is None else declared_too_large(length, self._limits)
 

@@ -113,6 +113,7 @@ class WatchedHttp(HttpToolsProtocol):
             return
         if not self.url.startswith(b"/"):
             self._take_host_of_target()
+        self._chunked = any(name == _BODIED[1] for name, _ in self.headers)
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         if before is None or before.response_complete:
@@ -124,7 +125,7 @@ class WatchedHttp(HttpToolsProtocol):
 
     def on_chunk_header(self) -> None:
         """A piece of a body begins, or what comes after the last one."""
-        self._chunked = self._fed = True
+        self._fed = True
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
@@ -202,6 +203,9 @@ class WatchedHttp(HttpToolsProtocol):
         if self.stage is not before:
             in_body = self.stage is Stage.BODY
             self._arm(self.limits.body_s if in_body else self.limits.header_s)
+            if in_body:
+                self._head_size = 0
+                return
         if self.stage is Stage.HEAD:
             self._head_size += size
             if self._head_size > self.limits.header_bytes:

@@ -44,6 +44,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     replay_bytes: int = 1024 * 1024
     session_replay_bytes: int = 4 * 1024 * 1024
     """The same for all streams of one session together."""
+    all_replay_bytes: int = 128 * 1024 * 1024
+    """The same for all sessions together."""
     retry_ms: int = 1000
     """How soon a legacy client may come back to a stream that we closed (SSE `retry`)."""
 

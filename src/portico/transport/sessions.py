@@ -67,8 +67,16 @@ class Notices:
 class HttpSession:
     """One legacy `Mcp-Session-Id`: its calls, its streams and what it has not been told."""
 
-    def __init__(self, id: str, principal: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        id: str,
+        principal: str,
+        limits: Limits,
+        kept: "Callable[[HttpSession, int], None] | None" = None,
+    ) -> None:
+        """`kept` is told how many bytes are kept for a client that comes back."""
         self.id = id
+        self._kept = kept
         self.principal = principal
         self._limits = limits
         self._numbers = 0
@@ -141,8 +149,11 @@ class HttpSession:
 
     def close_stream(self, stream: Stream) -> None:
         """Forget a stream that nobody can or may come back to."""
+        had = stream.size
         stream.drop()
         self.streams.pop(stream.key, None)
+        if had and self._kept is not None:
+            self._kept(self, self._size)
 
     def tidy(self, stream: Stream) -> None:
         """Forget a stream that is over, unless its client may come back for it."""
@@ -201,9 +212,18 @@ class HttpSession:
 
     def _trim(self) -> None:
         """Stay within what a session may keep: the oldest stream that nobody reads goes first."""
-        size = sum(stream.size for stream in self.streams.values())
+        self.forget(self._size - self._limits.session_replay_bytes)
+        if self._kept is not None:
+            self._kept(self, self._size)
+
+    @property
+    def _size(self) -> int:
+        return sum(stream.size for stream in self.streams.values())
+
+    def forget(self, size: int) -> None:
+        """Keep so much less, of streams that nobody reads, the oldest first."""
         for stream in tuple(self.streams.values()):
-            if size <= self._limits.session_replay_bytes:
+            if size <= 0:
                 return
             if stream.exchange is None:
                 size -= stream.size
@@ -230,6 +250,9 @@ class Sessions:
         self._now = clock or monotonic
         self._sessions: dict[bytes, HttpSession] = {}
         self._used: dict[bytes, float] = {}
+        self._keeping: dict[HttpSession, int] = {}
+        """Bytes kept for clients that may come back."""
+        self._kept = 0
         self._greeted: dict[bytes, HttpSession] = {}
         """Those that were not used yet when it was last looked, the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
@@ -242,7 +265,7 @@ class Sessions:
 
     def make(self, principal: str) -> HttpSession:
         """A session, found from now on by an id that nobody can guess."""
-        session = HttpSession(secrets.token_urlsafe(24), principal, self._limits)
+        session = HttpSession(secrets.token_urlsafe(24), principal, self._limits, self._keep)
         key = session.id.encode()
         self._sessions[key] = session
         self._used[key] = self._now()
@@ -280,6 +303,7 @@ class Sessions:
         if self._sessions.pop(key, None) is not None:
             del self._used[key]
         self._greeted.pop(key, None)
+        self._keep(session, 0)
         session.close()
 
     def expire(self) -> None:
@@ -293,6 +317,15 @@ class Sessions:
                 self.find(key, session.principal)  # somebody is connected: that is use, too
             else:
                 self.end(session)
+
+    def _keep(self, session: HttpSession, size: int) -> None:
+        """A session keeps so much now; past what all may keep, the oldest ones forget."""
+        self._kept += size - self._keeping.pop(session, 0)
+        if size:
+            self._keeping[session] = size
+        if self._kept > self._limits.all_replay_bytes:
+            for other in tuple(self._keeping):
+                other.forget(self._kept - self._limits.all_replay_bytes)
 
     def drain(self) -> None:
         """End the streams that would never end by themselves."""
