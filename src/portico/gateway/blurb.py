@@ -1,4 +1,8 @@
-"""What is behind the gateway, in few words: so that a model knows what to search for."""
+"""What is behind the gateway, in few words: so that a model knows what to search for.
+
+A model takes these words for ours. So no text of a server is in them: only single words of the
+names of its tools.
+"""
 
 import re
 from collections import Counter
@@ -14,6 +18,10 @@ _MAX_ABOUT = 70
 _MOST_READ = 60
 """Tool names looked at, of a server that has thousands."""
 _MOST_TOPICS = 4
+_LONGEST_TOPIC = 20
+"""Letters of a word; a longer one may be a sentence without spaces."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""The names that the specification allows; others are not read."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SAYING_LITTLE = """
     a add all and apply ask at batch begin bulk by call cancel change check clear close compare
@@ -31,6 +39,7 @@ class Behind(Struct, frozen=True):
 
     name: str
     about: str
+    """By the config."""
     share: Share | None
     """None if it has not said yet what it offers."""
 
@@ -73,19 +82,21 @@ def _counted(behind: Behind) -> str:
 
 
 def topics(server: str, share: Share) -> list[str]:
-    """The things that most of its tools are about, by their names."""
+    """The things that most of its tools are about, by their names; in order of the alphabet, so
+    that the server cannot make a sentence of them."""
     seen: Counter[str] = Counter()
     own = {word.lower() for word in _WORDS.findall(server)}
     for name in share.listed("tools").keys[:_MOST_READ]:
-        seen.update(_things(name, own))
+        if _PLAIN.fullmatch(name):
+            seen.update(_things(name, own))
     for plural in [word for word in seen if word.endswith("s") and word[:-1] in seen]:
         seen[plural[:-1]] += seen.pop(plural)
-    return [word for word, _ in seen.most_common(_MOST_TOPICS)]
+    return sorted(word for word, _ in seen.most_common(_MOST_TOPICS))
 
 
 def _things(name: str, own: set[str]) -> Iterable[str]:
     words = {word.lower() for word in _WORDS.findall(name)}
-    return sorted(word for word in words - _VERBS - own if len(word) > 2)
+    return sorted(word for word in words - _VERBS - own if 2 < len(word) <= _LONGEST_TOPIC)
 
 
 def _short(about: str) -> str:

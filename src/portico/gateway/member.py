@@ -154,18 +154,8 @@ class Member:
 
     @property
     def about(self) -> str:
-        """What it is for, in the words of the config or its own."""
-        if self.entry.description:
-            return self.entry.description
-        catalog = self._offered()
-        if catalog is None:
-            return self.entry.title
-        said = members(catalog.facts.introduction)
-        for raw, key in ((catalog.identity, "description"), (catalog.identity, "title")):
-            words = _text(members(raw).get(key, b""))
-            if words:
-                return words
-        return _text(said.get("instructions", b"")).partition("\n")[0]
+        """What it is for, in the words of the config: those of the server are not ours."""
+        return self.entry.description or self.entry.title
 
     async def survey(self) -> None:
         """Ask it for all it offers; what goes wrong is kept as its problem."""
