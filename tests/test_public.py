@@ -8,10 +8,10 @@ import pytest
 import portico
 
 NAMES = """
-    AskError Audio BlockingContext Contents Context DefinitionError Elicited Embedded Image
-    InvalidParams McpError Message MissingCapability Only PorticoError ROOTS RegistrationError
-    Request ResourceLink Response Server Text ToolError ToolResult Version __version__ elicitation
-    sampling url_elicitation
+    Answer AskError Audio BlockingContext Contents Context DefinitionError Elicited Embedded Handler
+    Image InvalidParams Link McpError Message MissingCapability Only PorticoError ROOTS
+    RegistrationError Request ResourceLink Response Server Text ToolError ToolResult Version
+    __version__ after elicitation sampling url_elicitation
 """
 
 

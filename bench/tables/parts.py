@@ -12,7 +12,7 @@ import msgspec
 from bench import workload
 from bench.report import Section, Table
 from bench.scale import Scale
-from portico import Context, Server
+from portico import Context, Response, Server
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import read_message
@@ -49,8 +49,8 @@ def _parts() -> dict[str, Part]:
     server, context = _server(), Context()
     endpoint = server.endpoint()
     request = _admitted(_MODERN, _HEADERS)
-    response = endpoint.quick(request, context)
-    assert response is not None
+    response = endpoint.handle(request, context)
+    assert isinstance(response, Response)
     workload.check_list(response.encode(), 1, workload.tools(50))
     lines = LineReader(1 << 20)
     return {
@@ -64,7 +64,7 @@ def _parts() -> dict[str, Part]:
         "codec + ladder: legacy list": lambda: read(_LEGACY, LATEST_LEGACY),
         "codec + ladder: modern call over HTTP": lambda: read(_CALL, None, _CALL_HEADERS),
         "context made": lambda: Context(session=Session(_ignore)),
-        "core: quick answer of a list": lambda: endpoint.quick(request, context),
+        "core: answer of a list": lambda: endpoint.handle(request, context),
         "response: its parts": lambda: response.parts,
         "response: joined": response.encode,
         "start: 50 tools loaded": _server,

@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
+    from portico.model.types import Answer as Answer
+    from portico.model.types import Handler as Handler
+    from portico.model.types import Link as Link
     from portico.model.version import Version as Version
     from portico.providers.blocking import BlockingContext as BlockingContext
     from portico.server import Server as Server
+    from portico.state.pending import after as after
 
 __version__ = "0.1.0"
 
@@ -69,9 +73,11 @@ _HOMES = {
         "ToolError",
     ),
     "portico.model.message": ("Request", "Response"),
+    "portico.model.types": ("Answer", "Handler", "Link"),
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.server": ("Server",),
+    "portico.state.pending": ("after",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -171,7 +171,7 @@ class Server(Registration):
                     else NOTHING
                 )
             request = inbound
-        return endpoint.quick(request, context) or await endpoint.handle(request, context)
+        return await endpoint.handle(request, context)
 
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
         """This server as an ASGI app, to mount in any web framework; see `HttpApp`."""

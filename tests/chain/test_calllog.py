@@ -24,9 +24,6 @@ class Answers:
     def __init__(self, response: Response) -> None:
         self.response = response
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        return None
-
     async def handle(self, request: Request, context: Context) -> Response:
         return self.response
 
@@ -107,7 +104,7 @@ async def test_a_call_that_is_cancelled_is_told_too(tmp_path: Path) -> None:
             return self.response
 
     log = CallLog(Never(OK), str(tmp_path / "log"), "upstream", pytest.fail)
-    task = asyncio.create_task(log.handle(call(), Context()))
+    task = asyncio.ensure_future(log.handle(call(), Context()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -12,7 +12,7 @@ from portico.gateway.exposition import STATES
 from portico.gateway.house import SEARCH_FROM
 from portico.gateway.metrics import Metrics
 from portico.model import errors
-from portico.protocol.methods import KNOWN
+from portico.model.methods import KNOWN
 from portico.transport.attach import MOST_GUESTS
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits

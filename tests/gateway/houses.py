@@ -17,7 +17,7 @@ from portico.gateway.finding import Tools
 from portico.gateway.house import House
 from portico.model.context import Context
 from portico.model.errors import TargetError
-from portico.model.message import Request, Response
+from portico.model.message import Request
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
@@ -202,8 +202,7 @@ class Client:
         request = read(msgspec.json.encode(message), assumed, None)
         assert isinstance(request, Request), request
         context = Context(session=self.session, peer=self)
-        quick: Response | None = self.endpoint.quick(request, context)
-        response = quick or await self.endpoint.handle(request, context)
+        response = await self.endpoint.handle(request, context)
         return response.decode()
 
     async def result(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico import Context, RegistrationError, Request, Response, Server
+from portico import Context, RegistrationError, Request, Server
 from portico.model.offer import Item, Offer
 from portico.model.session import Session
 from portico.model.types import Change
@@ -161,7 +161,7 @@ class Meddled:
             self.changed(Change("tools"))
         return known
 
-    async def provide(self, request: Request, context: Context) -> Response | None:
+    def provide(self, request: Request, context: Context) -> None:
         return None
 
     def watch(self, changed: Callable[[Change], None]) -> None:

@@ -77,6 +77,24 @@ def server() -> Server:
 CALL = {"name": "wait"}
 
 
+async def test_all_answers_to_one_read_are_written_at_once(server: Server) -> None:
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    writes: list[bytes] = []
+    client = StdioServer(server.endpoint(), lambda parts: writes.append(b"".join(parts)))
+    calls = [
+        request("tools/call", {"name": "echo", "arguments": {"text": "x"}}, id=n) for n in range(9)
+    ]
+    messages = [initialize("2025-11-25"), *calls[:4], request("tools/list", id=20), *calls[4:]]
+    client.received(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+    assert len(writes) == 1, "before the read is over, and in one write"
+    answers = [json.loads(line) for line in writes[0].splitlines()]
+    assert [answer["id"] for answer in answers[1:]] == [0, 1, 2, 3, 20, 4, 5, 6, 7, 8]
+    client.ended()
+
+
 async def test_other_requests_are_answered_while_a_call_runs(server: Server) -> None:
     wire = Wire(server)
     wire.send(initialize(), request("tools/call", CALL, 1), request("ping", id=2))

@@ -2,27 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.types import Answer
+from portico.state.pending import Pending, Reply
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from tests.support.messages import modern
 from tests.support.web import HEADERS, mirrored, serving
 
-Reply = Callable[[Response], None]
 
-
-class Begun:
+class Begun(Pending):
     """A call that the test ends."""
 
-    def __init__(self, request: Request, context: Context, reply: Reply) -> None:
+    def __init__(self, request: Request, context: Context) -> None:
         self.request = request
         self.context = context
-        self._reply = reply
         self.cancelled = asyncio.Event()
+
+    def then(self, reply: Reply) -> None:
+        self._reply = reply
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -32,27 +33,24 @@ class Begun:
 
 
 class Endpoint:
-    """Begins every call, and answers what it is told to handle with the word `slow`."""
+    """Begins every call, or answers it from a coroutine with the word `slow`."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Begun] = asyncio.Queue()
         self.refuses = False
         self.fails = False
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        return None
-
-    async def handle(self, request: Request, context: Context) -> Response:
-        return Response(id=request.id, result=b'{"said":"slow"}')
-
-    def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+    def handle(self, request: Request, context: Context) -> Answer:
         if self.fails:
             raise ValueError("oh no")
         if self.refuses:
-            return None
-        call = Begun(request, context, reply)
+            return self._slow(request)
+        call = Begun(request, context)
         self.begun.put_nowait(call)
         return call
+
+    async def _slow(self, request: Request) -> Response:
+        return Response(id=request.id, result=b'{"said":"slow"}')
 
 
 def call(id: int) -> dict[str, Any]:

@@ -12,24 +12,28 @@ import pytest
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.types import Answer
+from portico.state.pending import Pending, Reply
 from portico.transport.http import HttpApp
+from portico.transport.legacy import LegacyPeer
 from portico.transport.limits import Limits
 from tests.support.messages import initialize
 from tests.support.web import WAIT_S, Site, post_bytes, serving, soon, tool_call
 
-Reply = Callable[[Response], None]
 NOTICE = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1}}'
 
 
-class Begun:
+class Begun(Pending):
     """A call that the test ends."""
 
-    def __init__(self, request: Request, context: Context, reply: Reply) -> None:
+    def __init__(self, request: Request, context: Context) -> None:
         self.request = request
         assert context.peer is not None
         self.peer: Any = context.peer
-        self._reply = reply
         self.cancelled = asyncio.Event()
+
+    def then(self, reply: Reply) -> None:
+        self._reply = reply
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -43,42 +47,33 @@ class Begun:
 
 
 class Endpoint:
-    """Begins every call, also one that it is told to handle."""
+    """Begins every call: one with a progress token as a coroutine, all others without a task."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Begun] = asyncio.Queue()
-        self.handled = 0
+        self.usual = 0
+        """How many calls came through ASGI."""
         self.fails = False
         self.version: Any = None
 
-    def quick(self, request: Request, context: Context) -> Response | None:
+    def handle(self, request: Request, context: Context) -> Answer:
         if request.method == "initialize":
             assert context.session is not None
             context.session.version = self.version
             return Response(id=request.id, result=b"{}")
         if request.method == "tools/list":
             return Response(id=request.id, result=b'{"tools":[]}')
-        return Response() if not request.id else None
-
-    def express(self, request: Request, context: Context, reply: Reply) -> Begun | None:
+        if not request.id:
+            return Response()
         if self.fails:
             raise ValueError("oh no")
-        if request.meta.progress_token:
-            return None
-        call = Begun(request, context, reply)
+        self.usual += isinstance(context.peer, LegacyPeer)
+        call = Begun(request, context)
         self.begun.put_nowait(call)
-        return call
+        return self._awaited(call) if request.meta.progress_token else call
 
-    async def handle(self, request: Request, context: Context) -> Response:
-        self.handled += 1
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        call = Begun(request, context, answer.set_result)
-        self.begun.put_nowait(call)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+    async def _awaited(self, call: Begun) -> Response:
+        return await call
 
 
 class Wire:
@@ -141,7 +136,7 @@ async def talking(
             yield wire
         finally:
             wire.writer.close()
-        assert usual or not endpoint.handled
+        assert usual or not endpoint.usual
 
 
 def call(id: Any = 1) -> dict[str, Any]:
@@ -186,7 +181,7 @@ async def is_cancelled(wire: Wire, begun: Begun) -> None:
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
     assert (await wire.site.post(notice, wire.headers)).status_code == 202
     await soon(begun.cancelled)
-    begun.answer("too late") if not wire.endpoint.handled else None
+    begun.answer("too late")
 
 
 async def talks_and_is_cancelled(wire: Wire, begun: Begun) -> None:
@@ -352,7 +347,7 @@ async def test_known_headers_in_pieces_and_several_at_once_are_answered_in_order
             assert b'"id":%d' % id in await wire.response()
             if id < 5:
                 (await asyncio.wait_for(wire.endpoint.begun.get(), WAIT_S)).answer(str(id + 1))
-        wire.endpoint.handled = 0  # two at once may go the usual way
+        wire.endpoint.usual = 0  # two at once may go the usual way
 
 
 async def test_other_headers_are_looked_at_anew() -> None:
@@ -396,7 +391,7 @@ async def test_a_list_in_a_session_needs_no_task_either() -> None:
     assert b"already in flight" in found[2]
 
 
-async def test_a_call_that_wants_progress_goes_the_usual_way_under_the_same_ids() -> None:
+async def test_a_call_that_is_a_coroutine_has_the_same_stream_and_ids() -> None:
     found = []
     wanting = call(2)
     wanting["params"]["_meta"] = {"progressToken": 1}
@@ -408,8 +403,6 @@ async def test_a_call_that_wants_progress_goes_the_usual_way_under_the_same_ids(
                 begun = await wire.begin(wanting)
                 await talks(wire, begun)
                 found.append(await wire.response())
-            assert wire.endpoint.handled == (3 if usual else 2)
-            wire.endpoint.handled = 0
     assert found[:2] == found[2:]
     assert b"id: 2-1\n" in found[0]
 
@@ -428,7 +421,7 @@ async def test_a_large_body_goes_the_usual_way() -> None:
         assert len(begun.request.params) > 300_000
         begun.answer()
         assert b'"said": "hello"' in await wire.response()
-        wire.endpoint.handled = 0
+        wire.endpoint.usual = 0
 
 
 async def test_a_call_that_fails_to_begin_takes_no_place() -> None:

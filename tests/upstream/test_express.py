@@ -56,8 +56,9 @@ async def begun(
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
-    call = upstream.express("tools", request, Context(session=session), answered.set_result)
+    call = upstream.express("tools", request, Context(session=session))
     assert call is not None
+    call.then(answered.set_result)
     return upstream, first, call
 
 

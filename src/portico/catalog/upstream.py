@@ -11,12 +11,12 @@ from portico.catalog import cursor as cursors
 from portico.catalog.facts import Facts, Listed
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
+from portico.model.methods import CAPABILITIES, LISTS
 from portico.model.offer import Item
 from portico.model.version import MODERN, Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.lines import one_line
-from portico.protocol.methods import CAPABILITIES, LISTS
 from portico.protocol.tasks import without_task_support, without_tasks_raw
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ from portico.chain import callwords
 from portico.chain.logfile import append
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.protocol.methods import TABLE, Kind
+from portico.model.methods import Kind
+from portico.model.types import Answer
+from portico.state.pending import observed
+
+_CALL = Kind.CALL  # members of an enum are slow to look up
 
 
 class Inner(Protocol):
     """What is logged."""
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting."""
-        ...
-
-    async def handle(self, request: Request, context: Context) -> Response:
+    def handle(self, request: Request, context: Context) -> Answer:
         """The answer."""
         ...
 
@@ -50,23 +50,18 @@ class CallLog:
         self._failed = False
         append(path, b"")
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting: no call does that."""
-        return self._inner.quick(request, context)
-
-    async def handle(self, request: Request, context: Context) -> Response:
+    def handle(self, request: Request, context: Context) -> Answer:
         """The answer; a call leaves a line."""
-        meaning = TABLE.get((request.method, request.version))
-        if meaning is None or meaning.kind is not Kind.CALL:
-            return await self._inner.handle(request, context)
+        meaning = request.meaning
+        if meaning is None or meaning.kind is not _CALL:
+            return self._inner.handle(request, context)
         started = time.perf_counter()
-        outcome = callwords.CANCELLED
-        try:
-            response = await self._inner.handle(request, context)
+
+        def over(response: Response | None) -> None:
             outcome = callwords.outcome(request, response)
-        finally:
             self._write(request, context, outcome, time.perf_counter() - started)
-        return response
+
+        return observed(self._inner.handle(request, context), over)
 
     def _write(self, request: Request, context: Context, outcome: str, took_s: float) -> None:
         name = callwords.plain(request.uri) if request.uri else request.name

@@ -4,15 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from portico.catalog.snapshot import Catalog, Identity
+from portico.chain.core import Core, Hub, respond
 from portico.chain.fold import first_owner, fold
 from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR
-from portico.model.message import NOTHING, Request, Response
+from portico.model.message import Request
 from portico.model.offer import Offer
-from portico.model.types import Link, Provider
-from portico.protocol.codec import error_response
-from portico.protocol.core import Core, Hub, respond
-from portico.providers.ending import ends_call
+from portico.model.types import Answer, Link, Provider
 
 Report = Callable[[Request, BaseException], None]
 
@@ -50,7 +47,6 @@ class ChainEndpoint:
         self._seen: tuple[Catalog, Catalog] | None = None
         self._core = Core(self.catalog, first_owner(providers), hub)
         self._handler = self._core.door = fold(links, self._core.answer)
-        self._guarded = bool(links)
 
     def catalog(self) -> Catalog:
         """The snapshot of now, as it is seen through the links."""
@@ -64,20 +60,9 @@ class ChainEndpoint:
             self._seen = (current, Catalog(self._shelf.identity, offer, current.number))
         return self._seen[1]
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting; links are never passed by."""
-        return None if self._guarded else self._core.quick(request, context)
-
-    async def handle(self, request: Request, context: Context) -> Response:
+    def handle(self, request: Request, context: Context) -> Answer:
         """The answer; whatever goes wrong is the answer to this request only."""
         if request.method == "resources/read" and not request.uri and request.name:
             # Known by its URI from here on, so that every link guards the same thing.
             request.uri = self.catalog().uri_of(request.name)
-        try:
-            return await respond(self._handler, request, context, self._report)
-        except BaseException as error:
-            if ends_call(error):
-                raise
-            self._report(request, error)
-            failed = error_response(request.id, INTERNAL_ERROR, "internal error")
-            return failed if request.id else NOTHING
+        return respond(self._handler, request, context, self._report)

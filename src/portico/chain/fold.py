@@ -9,7 +9,7 @@ from portico.model.errors import (
     RESOURCE_NOT_FOUND,
 )
 from portico.model.message import Request, Response
-from portico.model.types import Handler, Link, Provider
+from portico.model.types import Answer, Handler, Link, Provider
 from portico.protocol.codec import error_response
 
 
@@ -25,11 +25,11 @@ def first_owner(providers: Sequence[Provider]) -> Handler:
     """A handler that asks each provider in turn, and ends in the terminus."""
     frozen = tuple(providers)
 
-    async def ask_each(request: Request, context: Context) -> Response:
+    def ask_each(request: Request, context: Context) -> Answer:
         for provider in frozen:
-            response = await provider.provide(request, context)
-            if response is not None:
-                return response
+            answer = provider.provide(request, context)
+            if answer is not None:
+                return answer
         return terminus(request)
 
     return ask_each

@@ -8,13 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.catalog.upstream import FIELDS, UpstreamCatalog
+from portico.chain.core import Core, respond, static_answer
 from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
 from portico.model.message import NOTHING, Request, Response
+from portico.model.methods import LISTS, Kind
+from portico.model.types import Answer
 from portico.protocol.codec import error_response
-from portico.protocol.core import EMPTY_RESULT, Core, respond, static_answer
-from portico.protocol.methods import LISTS, TABLE, Kind
-from portico.upstream.express import Express, awaited
+from portico.protocol.results import EMPTY_RESULT
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import View
 
@@ -50,19 +51,27 @@ class MirrorEndpoint:
         """True if it is this upstream that it serves."""
         return self._upstream is upstream
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting: what is static, once the catalog is known."""
+    def handle(self, request: Request, context: Context) -> Answer:
+        """The answer; whatever goes wrong is the answer to this request only."""
         if not request.id:
             if request.method not in _OURS:
                 self._upstream.notice(request, context)
             return NOTHING
-        meaning = TABLE.get((request.method, request.version))
-        if meaning is None:
-            return None
-        if meaning.kind is not _STATIC:
-            # Not `initialize`: what a client is offered may depend on what it says there.
-            is_ping = request.method == "ping"
-            return Response(id=request.id, result=EMPTY_RESULT) if is_ping else None
+        meaning = request.meaning
+        if meaning is not None:
+            kind = meaning.kind
+            if kind is _STATIC:
+                response = self._static(request, context, meaning.capability)
+                if response is not None:
+                    return response
+            elif kind is _CALL:
+                return respond(self._call, request, context, self._report)
+            elif request.method == "ping":
+                return Response(id=request.id, result=EMPTY_RESULT)
+        return respond(self._answer, request, context, self._report)
+
+    def _static(self, request: Request, context: Context, capability: str) -> Response | None:
+        """The answer to what is static; None as long as the catalog is not known."""
         catalog = self._upstream.view(request, context).catalog
         if catalog is None or request.method in catalog.unheard:
             return None
@@ -71,26 +80,15 @@ class MirrorEndpoint:
         ready = None if request.cursor else catalog.settled.get(asked)
         if ready is not None:
             return Response(id=request.id, result=ready)
-        response = static_answer(catalog, request, meaning.capability)
+        response = static_answer(catalog, request, capability)
         if response.result and not request.cursor and not request.version.modern:
             catalog.settled[asked] = response.result
         return response
 
-    def express(
-        self, request: Request, context: Context, reply: Callable[[Response], None]
-    ) -> Express | None:
-        """Begin a call that only needs to be passed on; None if it has to be handled."""
-        meaning = TABLE.get((request.method, request.version))
-        if meaning is None or meaning.kind is not _CALL:
-            return None
-        return self._upstream.express(meaning.capability, request, context, reply)
-
-    async def handle(self, request: Request, context: Context) -> Response:
-        """The answer; whatever goes wrong is the answer to this request only."""
-        response = await awaited(self.express, request, context)
-        if response is None:
-            response = await respond(self._answer, request, context, self._report)
-        return response
+    def _call(self, request: Request, context: Context) -> Answer:
+        assert request.meaning is not None
+        express = self._upstream.express(request.meaning.capability, request, context)
+        return self._answer(request, context) if express is None else express
 
     async def _answer(self, request: Request, context: Context) -> Response:
         if request.method == "initialize":
@@ -158,7 +156,7 @@ class MirrorEndpoint:
 
     async def _follow(self, ask: Request, asker: Context) -> Response:
         """Follow a resource for a modern listener, in its own era where the upstream has that."""
-        ask.version = asker.version or ask.version
+        ask.at(asker.version or ask.version)
         return await self._upstream.relay(ask, asker)
 
 

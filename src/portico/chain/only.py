@@ -6,9 +6,9 @@ from typing import Any
 
 from portico.chain.fold import terminus
 from portico.model.context import Context
-from portico.model.message import Request, Response
+from portico.model.message import Request
 from portico.model.offer import Item, Offer
-from portico.model.types import Handler
+from portico.model.types import Answer, Handler
 
 
 class Only:
@@ -28,8 +28,8 @@ class Only:
     def __call__(self, next: Handler) -> Handler:
         """The next handler, reached only for what matches."""
 
-        async def guard(request: Request, context: Context) -> Response:
-            return await next(request, context) if self._passes(request) else terminus(request)
+        def guard(request: Request, context: Context) -> Answer:
+            return next(request, context) if self._passes(request) else terminus(request)
 
         return guard
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 
 from portico.catalog.snapshot import Identity
 from portico.catalog.union import Place, Union
+from portico.chain.core import Core, respond
 from portico.chain.fold import terminus
 from portico.gateway import metatools
 from portico.gateway.answers import failed, own_failure, said
@@ -32,10 +32,10 @@ from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, InvalidParams, McpError
 from portico.model.message import NOTHING, Request, Response
-from portico.protocol.codec import error_response
-from portico.protocol.core import Core, decode_params, mcp_error_response, respond
+from portico.model.types import Answer
+from portico.protocol.codec import decode_params, error_response, mcp_error_response
 from portico.protocol.tasks import without_tasks
-from portico.upstream.express import awaited
+from portico.state.pending import Pending
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _LEVEL_S = 2.0
@@ -89,65 +89,37 @@ class GatewayEndpoint:
         self.desk = Desk(house, lambda: front.union, front.servers)
         self._core = Core(front.catalog, self._beyond, front.hub)
         self._core.door = self._follow
-        self._searches = searches
-        self._quick = self._core.quick if searches else self._quick_once_known
+        self._waits_for_lists = not searches
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting: what is static."""
+    def handle(self, request: Request, context: Context) -> Answer:
+        """The answer; whatever goes wrong is the answer to this request only."""
         if request.id:
-            response = self._quick(request, context)
-            if request.method == "initialize" and context.session is not None:
-                declared = context.session.capabilities
-                context.session.capabilities = without_tasks(declared)
-            return response
+            return respond(self._answer, request, context, self._house.failed)
         if request.method not in _OURS:
             for name in self.front.servers():
                 self._house.members[name].upstream.notice(request, context)
         return NOTHING
 
-    def _quick_once_known(self, request: Request, context: Context) -> Response | None:
-        """The same, but as long as nothing is known, lists wait: many clients ask for them once."""
-        if self.front.union.shares:
-            self._quick = self._core.quick
-        elif request.method in _LISTS:
-            return None
-        return self._core.quick(request, context)
+    def _answer(self, request: Request, context: Context) -> Answer:
+        if self._waits_for_lists and request.method in _LISTS:
+            if not self.front.union.shares:
+                return self._first_list(request, context)
+            self._waits_for_lists = False
+        if request.method == "logging/setLevel":
+            return self._level(request, context)
+        answer = self._core.answer(request, context)
+        if request.method == "initialize" and context.session is not None:
+            context.session.capabilities = without_tasks(context.session.capabilities)
+        return answer
 
-    def express(
-        self, request: Request, context: Context, reply: Callable[[Response], None]
-    ) -> Passing | None:
-        """Begin a call that only needs to be passed on; None if it has to be handled."""
-        if request.method != "tools/call":
-            return None
-        try:
-            found = self._inner(request)
-        except (Mistake, InvalidParams, msgspec.DecodeError):
-            return None  # it is put into words the long way
-        if found is None:
-            return None
-        (share, tool), inner = found
-        if context.headers is not None and share.header_params(tool):
-            return None  # the headers are to be held against the arguments
-        member = self._house.members.get(share.server)
-        if member is None:
-            return None
-        passing = Passing(self._witness, request, context, share.server, tool, reply, self._shown)
-        inner, inward = withheld(inner), _plain(context)
-        passing.express = member.upstream.express("tools", inner, inward, passing.answered)
-        return None if passing.express is None else passing
+    async def _first_list(self, request: Request, context: Context) -> Response:
+        """As long as nothing is known, lists wait: many clients ask for them once."""
+        await self._first_words()
+        return await self._core.answer(request, context)
 
-    async def handle(self, request: Request, context: Context) -> Response:
-        """The answer; whatever goes wrong is the answer to this request only."""
-        response = await awaited(self.express, request, context)
-        if response is None:
-            response = await respond(self._answer, request, context, self._house.failed)
-        return response
-
-    async def _answer(self, request: Request, context: Context) -> Response:
-        if request.method in _LISTS and not self._searches and not self.front.union.shares:
-            await self._first_words()
+    async def _level(self, request: Request, context: Context) -> Response:
         response = await self._core.answer(request, context)
-        if request.method == "logging/setLevel" and response.result:
+        if response.result:
             await self._set_level(decode_params(request, _Level).level, request, context)
         return response
 
@@ -170,52 +142,87 @@ class GatewayEndpoint:
         if telling:
             await asyncio.wait(telling, timeout=_LEVEL_S)
 
-    async def _beyond(self, request: Request, context: Context) -> Response:
+    def _beyond(self, request: Request, context: Context) -> Answer:
         if request.method == "tools/call":
-            return await self._call(request, context)
+            return self._call(request, context)
         found = self._find(request, context)
         if found is None:
             return terminus(request)
         server, inner = found
-        return await self._pass_on(request, context, server, inner)
+        return self._pass_on(request, context, server, inner)
 
-    async def _follow(self, ask: Request, asker: Context) -> Response:
+    def _follow(self, ask: Request, asker: Context) -> Answer:
         """Follow a resource for a modern listener, in its own era where its server has that."""
-        ask.version = asker.version or ask.version
-        return await self._beyond(ask, asker)
+        ask.at(asker.version or ask.version)
+        return self._beyond(ask, asker)
 
-    async def _call(self, request: Request, context: Context) -> Response:
+    def _call(self, request: Request, context: Context) -> Answer:
         if request.name in metatools.NAMES and request.name != metatools.EXECUTE:
-            began = perf_counter()
-            try:
-                result = await self.desk.answer(request, context)
-            except Mistake as error:
-                result = mistaken(error)
-            response = said(request, context, result)
-            self._witness(request, context, "", request.name, response, began)
-            return response
+            return self._meta_call(request, context)
         began = perf_counter()
         try:
-            found = await self._found(request)
+            found = self._inner(request)
+        except UnknownTool as error:
+            return self._late_call(request, context, error.name, began)
         except Mistake as error:
-            if isinstance(error, UnknownTool):
-                error = self.desk.unknown(error.name)
-            response = said(request, context, mistaken(error))
-            server, tool = _meant(request, error)
-            self._witness(request, context, server, tool, response, began)
-            return response
+            return self._mistaken(request, context, error, began)
         except InvalidParams as error:
             response = mcp_error_response(request.id, error)
             self._witness(request, context, "", request.name, response, began)
             return response
         if found is None:
-            return self._nobodys(request)
-        (share, _), inner = found
+            return self._late_call(request, context, request.name, began)
+        return self._found_call(request, context, found)
+
+    async def _meta_call(self, request: Request, context: Context) -> Response:
+        began = perf_counter()
         try:
-            return await self._pass_on(request, context, share.server, inner)
+            result = await self.desk.answer(request, context)
+        except Mistake as error:
+            result = mistaken(error)
+        response = said(request, context, result)
+        self._witness(request, context, "", request.name, response, began)
+        return response
+
+    async def _late_call(
+        self, request: Request, context: Context, name: str, began: float
+    ) -> Response:
+        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        knows = await self.desk.knows(name)
+        try:
+            found = self._inner(request) if knows else None
+        except Mistake as error:
+            return self._mistaken(request, context, error, began)
+        if found is not None:
+            return await self._found_call(request, context, found)
+        if request.name != metatools.EXECUTE:
+            return self._nobodys(request)
+        return self._mistaken(request, context, UnknownTool(name), began)
+
+    def _mistaken(
+        self, request: Request, context: Context, error: Mistake, began: float
+    ) -> Response:
+        if isinstance(error, UnknownTool):
+            error = self.desk.unknown(error.name)
+        response = said(request, context, mistaken(error))
+        server, tool = _meant(request, error)
+        self._witness(request, context, server, tool, response, began)
+        return response
+
+    def _found_call(
+        self, request: Request, context: Context, found: tuple[Place, Request]
+    ) -> Answer:
+        (share, _), inner = found
+        answer = self._pass_on(request, context, share.server, inner)
+        if request.name == metatools.EXECUTE and not isinstance(answer, Pending):
+            return self._in_words(request, context, answer)
+        return answer
+
+    async def _in_words(self, request: Request, context: Context, answer: Answer) -> Response:
+        """The answer to `execute_tool`: a failure of ours is a result that a model reads."""
+        try:
+            return await answer
         except McpError as error:
-            if request.name != metatools.EXECUTE:
-                raise
             return failed(request, context, error)
 
     def _nobodys(self, request: Request) -> Response:
@@ -226,18 +233,23 @@ class GatewayEndpoint:
         words = f"unknown tool: {request.name[:200]}; {untold}"
         return error_response(request.id, INVALID_PARAMS, words)
 
-    async def _pass_on(
-        self, request: Request, context: Context, server: str, inner: Request
-    ) -> Response:
+    def _pass_on(self, request: Request, context: Context, server: str, inner: Request) -> Answer:
         member = self._house.members.get(server)
         if member is None:
             return terminus(request)
+        name = inner.name or inner.uri
+        answer = member.upstream.answer(withheld(inner), _plain(context))
+        if isinstance(answer, Pending):
+            return Passing(answer, self._witness, request, context, server, name, self._shown)
+        return self._passed_on(request, context, server, name, answer)
+
+    async def _passed_on(
+        self, request: Request, context: Context, server: str, name: str, answer: Answer
+    ) -> Response:
         began = perf_counter()
         response: Response | None = None
-        name = inner.name or inner.uri
         try:
-            response = await member.upstream.relay(withheld(inner), _plain(context))
-            response = self._outward(context, server, response)
+            response = self._outward(context, server, await answer)
         except McpError as error:
             response = mcp_error_response(request.id, error)
             raise
@@ -246,38 +258,11 @@ class GatewayEndpoint:
         return response
 
     def _inner(self, request: Request) -> tuple[Place, Request] | None:
-        """Whose tool is called, and the call as its server gets it; raises Mistake.
-
-        Checking arguments takes time, so each request is checked once for each union.
-        """
-        union = self.front.union
-        if request.found is None or request.found[0] is not union:
-            request.found = (union, self._checked(request, union))
-        outcome: tuple[Place, Request] | Mistake | None = request.found[1]
-        if isinstance(outcome, Mistake):
-            raise outcome
-        return outcome
-
-    def _checked(self, request: Request, union: Union) -> tuple[Place, Request] | Mistake | None:
-        if request.name != metatools.EXECUTE:
-            place = union.tool(request.name)
-            return None if place is None else (place, called(request, place[1]))
-        try:
-            return executed(request, union)
-        except Mistake as mistake:
-            return mistake
-
-    async def _found(self, request: Request) -> tuple[Place, Request] | None:
-        """The same; a server that has not said yet which tools it has is waited for."""
-        try:
-            found = self._inner(request)
-        except UnknownTool as error:
-            if not await self.desk.knows(error.name):
-                raise
-            return self._inner(request)
-        if found is None and await self.desk.knows(request.name):
-            found = self._inner(request)
-        return found
+        """Whose tool is called, and the call as its server gets it; raises Mistake."""
+        if request.name == metatools.EXECUTE:
+            return executed(request, self.front.union)
+        place = self.front.union.tool(request.name)
+        return None if place is None else (place, called(request, place[1]))
 
     def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Whose prompt or resource is asked for, and the request as its server gets it."""

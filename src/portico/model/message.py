@@ -1,10 +1,12 @@
 """One JSON-RPC message, decoded only as far as needed: ids, params and results stay raw bytes."""
 
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from portico.model.methods import TABLE, Kind, Meaning
 from portico.model.version import LATEST_LEGACY, Version
 
 
@@ -18,6 +20,7 @@ class Meta(Struct, frozen=True, gc=False):
 
 
 NO_META = Meta()
+_STATIC = Kind.STATIC  # members of an enum are slow to look up
 
 
 class Request(Struct, kw_only=True, gc=False):
@@ -37,8 +40,23 @@ class Request(Struct, kw_only=True, gc=False):
     cursor: str = ""
     timeout_s: float = 0.0
     """How long this call may take; 0 for as long as its upstream allows."""
-    found: Any = None
-    """The outcome of an endpoint's lookup and check, so that no later stage repeats them."""
+    meaning: Meaning | None = None
+    """What the method means at this version; None for a method that the version does not have."""
+
+    def __post_init__(self) -> None:
+        self.meaning = TABLE.get((self.method, self.version))
+
+    def at(self, version: Version) -> None:
+        """Take this for a request of another version."""
+        if version is not self.version:
+            self.version = version
+            self.meaning = TABLE.get((self.method, version))
+
+    @property
+    def is_static(self) -> bool:
+        """True if the catalog's ready bytes answer it."""
+        meaning = self.meaning
+        return meaning is not None and meaning.kind is _STATIC
 
     def decode(self) -> dict[str, Any]:
         """The params as plain Python objects."""
@@ -58,6 +76,11 @@ class Response(Struct, kw_only=True, frozen=True, gc=False):
     """The raw JSON of the error object."""
     code: int = 0
     """The error's code, so that a transport need not decode it to choose its status."""
+
+    def __await__(self) -> Generator[Any, None, "Response"]:
+        """Itself, so that every answer of a handler can be awaited."""
+        yield from ()
+        return self
 
     @property
     def is_nothing(self) -> bool:

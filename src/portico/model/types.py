@@ -7,7 +7,10 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 
-Handler = Callable[[Request, Context], Awaitable[Response]]
+Answer = Response | Awaitable[Response]
+"""What a handler returns. Any answer can be awaited; a `Response` is ready to be written."""
+
+Handler = Callable[[Request, Context], Answer]
 """Answers one request. The core, every link and the whole chain have this signature."""
 
 Link = Callable[[Handler], Handler]
@@ -35,8 +38,8 @@ class Provider(Protocol):
         """All it offers now, as an immutable snapshot."""
         ...
 
-    async def provide(self, request: Request, context: Context) -> Response | None:
-        """Answer a request for something it owns; None says "not mine"."""
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """Answer a request for something it owns; None, without waiting, says "not mine"."""
         ...
 
     def watch(self, changed: Callable[[Change], None]) -> None:

@@ -4,9 +4,9 @@ once: clients ask for the same few lists again and again."""
 from msgspec.structs import replace
 
 from portico.model.message import Request
+from portico.model.methods import Kind
 from portico.model.version import Version
 from portico.protocol.inbound import Inbound, read
-from portico.protocol.methods import TABLE, Kind
 
 _MOST = 16
 _LONGEST = 2048
@@ -44,7 +44,7 @@ class Again:
 
 def _is_safe(request: Request, id: bytes, before: bytes, after: bytes) -> bool:
     """True if another number in the place of this id changes the id and nothing else."""
-    meaning = TABLE.get((request.method, request.version))
+    meaning = request.meaning
     if meaning is None or meaning.kind is not Kind.STATIC or request.id != id:
         return False
     # One key of this name in all the line, and none in disguise: then it is the message's own.

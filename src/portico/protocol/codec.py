@@ -1,12 +1,12 @@
 """Bytes to envelopes and back. An envelope's id, params, result and error stay raw."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
-from portico.model.message import Response
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParams, McpError
+from portico.model.message import Request, Response
 from portico.model.version import Version
 from portico.protocol.depth import MAX_NESTING, is_too_deep
 
@@ -16,6 +16,7 @@ _SHORT = 64 * 1024
 """Up to this size a broken message is searched whole for its id."""
 
 encode = msgspec.json.Encoder().encode
+T = TypeVar("T")
 
 
 class Envelope(Struct, gc=False):
@@ -154,6 +155,12 @@ def error_response(
     return Response(id=id, error=encode_whole(ErrorBody(code, message, data)), code=code)
 
 
+def mcp_error_response(id: bytes, error: McpError) -> Response:
+    """An error as the answer to send."""
+    data = msgspec.UNSET if error.data is None else error.data
+    return error_response(id, error.code, error.message, data)
+
+
 def encode_whole(value: Any) -> bytes:
     """The same of what may hold half a character, as a file's name can: that is spelled out."""
     try:
@@ -170,6 +177,14 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_spelled(one) for one in value]
     return value
+
+
+def decode_params(request: Request, type: type[T]) -> T:
+    """The params as a type, or InvalidParams that names the field."""
+    try:
+        return msgspec.json.decode(request.params or b"{}", type=type)
+    except msgspec.DecodeError as error:
+        raise InvalidParams(f"params of {request.method}: {error}") from None
 
 
 def notification(method: str, params: dict[str, Any] | None = None) -> bytes:

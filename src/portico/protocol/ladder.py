@@ -18,6 +18,7 @@ from portico.model.errors import (
     UNSUPPORTED_VERSION,
 )
 from portico.model.message import Meta, Request
+from portico.model.methods import KNOWN, MODERN_ONLY
 from portico.model.offer import HeaderParam
 from portico.model.session import LOG_LEVELS
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
@@ -29,7 +30,6 @@ from portico.protocol.codec import (
     is_id,
     params_of,
 )
-from portico.protocol.methods import KNOWN, MODERN_ONLY, TABLE
 from portico.protocol.tasks import MIRRORED as TASK_NAMES
 from portico.protocol.tasks import task_id
 
@@ -129,7 +129,7 @@ def _legacy(
             f"{request.method} before initialize: open with initialize, or send the "
             f"per-request _meta of {MODERN[-1].text}",
         )
-    request.version = assumed
+    request.at(assumed)
     if params.meta is not UNSET and (token := _token(params.meta)):
         request.meta = Meta(progress_token=token)
     return request
@@ -138,7 +138,7 @@ def _legacy(
 def _modern(
     request: Request, params: WireParams, headers: Mapping[str, str] | None
 ) -> Request | Rejection:
-    request.version = MODERN[-1]
+    request.at(MODERN[-1])
     meta = params.meta
     if not request.id and headers is not None:
         return request  # header rules for notifications are not defined (2026-07-28)
@@ -163,7 +163,7 @@ def _modern(
             {"supported": [v.text for v in MODERN], "requested": stated},
             version=MODERN[-1],
         )
-    request.version = version
+    request.at(version)
 
     # 6M. The other required metadata.
     if request.id and not meta.client_capabilities:
@@ -203,7 +203,7 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
     header = headers.get(METHOD_HEADER)
     if header != request.method:
         return _mismatch(METHOD_HEADER, header, request.method)
-    meaning = TABLE.get((request.method, request.version))
+    meaning = request.meaning
     if meaning is None:
         return _check_task(request, headers)
     if not meaning.mirrored:

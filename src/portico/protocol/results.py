@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Raw
 
+EMPTY_RESULT = b"{}"
+
 
 def error_result(message: str) -> dict[str, Any]:
     """A tool's failure, for the model to read."""

@@ -19,11 +19,10 @@ from portico.model.errors import (
 )
 from portico.model.message import Request, Response
 from portico.model.offer import Item, Offer
-from portico.model.types import Change
+from portico.model.types import Answer, Change
 from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.core import EMPTY_RESULT, decode_params
-from portico.protocol.results import error_result, identified
+from portico.protocol.codec import decode_params, encode
+from portico.protocol.results import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.ending import leaves
 from portico.providers.entries import Prompt, Resource, Template, Tool
@@ -38,6 +37,8 @@ from portico.providers.rounds import Replay, Rounds, Suspended
 Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
 
 Report = Callable[[Request, BaseException], None]
+_Found = tuple[Resource | Template, str, dict[str, str]]
+"""A resource or template, the URI that was asked for, and the template's variables in it."""
 
 
 class _ToolParams(Struct):
@@ -123,16 +124,17 @@ class FunctionProvider:
 
     # What it answers.
 
-    async def provide(self, request: Request, context: Context) -> Response | None:
+    def provide(self, request: Request, context: Context) -> Answer | None:
         """Answer for what is registered; None for everything else."""
         answer = _ANSWERS.get(request.method)
-        return None if answer is None else await answer(self, request, context)
+        return None if answer is None else answer(self, request, context)
 
-    async def call_tool(self, request: Request, context: Context) -> Response | None:
+    def call_tool(self, request: Request, context: Context) -> Answer | None:
         """Run a tool, its arguments checked before and its structured answer after."""
         tool = self.tools.get(request.name)
-        if tool is None:
-            return None
+        return None if tool is None else self._call(tool, request, context)
+
+    async def _call(self, tool: Tool, request: Request, context: Context) -> Response:
         params = decode_params(request, _ToolParams)
         invoke = tool.invoke
         if invoke is None:
@@ -168,13 +170,14 @@ class FunctionProvider:
         except McpError as error:  # what the tool returned is the tool's failure
             return self._result(request, context, error_result(f"{tool.name}: {error}"))
 
-    async def read_resource(self, request: Request, context: Context) -> Response | None:
+    def read_resource(self, request: Request, context: Context) -> Answer | None:
         """Read a resource by its URI, or what a template makes of it."""
         if not request.uri and not request.name:
             raise InvalidParams("resources/read needs a uri (or a name)")
         found = self._find_resource(request.uri)
-        if found is None:
-            return None
+        return None if found is None else self._read(found, request, context)
+
+    async def _read(self, found: _Found, request: Request, context: Context) -> Response:
         entry, uri, variables = found
         invoke = entry.invoke
         if invoke is None:
@@ -190,11 +193,12 @@ class FunctionProvider:
             result = {"ttlMs": ttl_ms, "cacheScope": scope, **result}
         return self._result(request, context, result)
 
-    async def get_prompt(self, request: Request, context: Context) -> Response | None:
+    def get_prompt(self, request: Request, context: Context) -> Answer | None:
         """Fill in a prompt."""
         prompt = self.prompts.get(request.name)
-        if prompt is None:
-            return None
+        return None if prompt is None else self._fill_in(prompt, request, context)
+
+    async def _fill_in(self, prompt: Prompt, request: Request, context: Context) -> Response:
         arguments = decode_params(request, _PromptParams).arguments or {}
         missing = [a["name"] for a in prompt.arguments if a.get("required")]
         missing = [name for name in missing if name not in arguments]
@@ -217,16 +221,19 @@ class FunctionProvider:
         result = await self._guarded(request, context, run, f"prompt {prompt.name}")
         return self._result(request, context, result)
 
-    async def complete(self, request: Request, context: Context) -> Response | None:
+    def complete(self, request: Request, context: Context) -> Answer | None:
         """Complete one argument of a prompt or one variable of a template."""
         params = decode_params(request, _CompleteParams)
         reference = params.ref.name if params.ref.type == "ref/prompt" else params.ref.uri
-        if reference not in self.prompts and reference not in self.templates:
-            return (
-                None
-                if reference not in self.resources
-                else self._result(request, context, completion_result([]))
-            )
+        if reference in self.prompts or reference in self.templates:
+            return self._complete(reference, params, request, context)
+        if reference in self.resources:
+            return self._result(request, context, completion_result([]))
+        return None
+
+    async def _complete(
+        self, reference: str, params: _CompleteParams, request: Request, context: Context
+    ) -> Response:
         completer = self.completers.get((reference, params.argument.name))
 
         async def run(bound: Context) -> dict[str, Any]:
@@ -239,13 +246,13 @@ class FunctionProvider:
         result = await self._guarded(request, context, run, f"completing {reference[:200]}")
         return self._result(request, context, result)
 
-    async def subscribe(self, request: Request, context: Context) -> Response | None:
+    def subscribe(self, request: Request, context: Context) -> Answer | None:
         """Agree to tell of changes to a resource of ours."""
         if self._find_resource(request.uri) is None:
             return None
         return Response(id=request.id, result=EMPTY_RESULT)
 
-    def _find_resource(self, uri: str) -> tuple[Resource | Template, str, dict[str, str]] | None:
+    def _find_resource(self, uri: str) -> _Found | None:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, uri, {}
@@ -353,7 +360,7 @@ def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:
     return tuple(entry.item for entry in entries.values())
 
 
-_ANSWERS: dict[str, Callable[[FunctionProvider, Request, Context], Awaitable[Response | None]]] = {
+_ANSWERS: dict[str, Callable[[FunctionProvider, Request, Context], Answer | None]] = {
     "tools/call": FunctionProvider.call_tool,
     "resources/read": FunctionProvider.read_resource,
     "prompts/get": FunctionProvider.get_prompt,

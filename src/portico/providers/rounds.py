@@ -22,7 +22,6 @@ from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares
-from portico.protocol.methods import TABLE
 from portico.providers.ending import leaves
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class Rounds:
             bound = context.bound(request, None, {})
             bound._asker = direct = Direct(bound, request.version)
             return bound, direct
-        if not TABLE[request.method, request.version].rounds:
+        if request.meaning is None or not request.meaning.rounds:
             return context.bound(request, None, {}), Replay(context, {}, {})
         given, kept = self._opened(request, context)
         bound = context.bound(request, None, kept["state"])

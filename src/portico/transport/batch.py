@@ -32,7 +32,7 @@ class Batch:
                     self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:
                 connection.cancel(member)
-            elif member.id or endpoint.quick(member, context) is None:
+            else:
                 self._start(member, endpoint, connection, context)
         self._done(None)
 
@@ -43,7 +43,7 @@ class Batch:
 
         async def work() -> None:
             nonlocal response
-            response = await connection.answer(endpoint, request, context)
+            response = await connection.arrived(endpoint.handle(request, context))
 
         self._open += 1
         # A cancelled member has no answer, but is over.

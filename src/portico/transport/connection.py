@@ -1,7 +1,7 @@
 """What is under way, each way, on one stdio connection or in one legacy session."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -11,8 +11,11 @@ from portico.model.context import Context
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
+from portico.model.types import Answer
 from portico.protocol.codec import encode, error_response, is_id, notification
-from portico.protocol.inbound import Answer
+from portico.protocol.inbound import Answer as ClientAnswer
+from portico.state.eager import start_now
+from portico.state.pending import Pending, Reply
 
 _BACKSLASH = ord("\\")
 
@@ -20,12 +23,8 @@ _BACKSLASH = ord("\\")
 class Endpoint(Protocol):
     """What a transport serves."""
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer if it needs no waiting."""
-        ...
-
-    async def handle(self, request: Request, context: Context) -> Response:
-        """The answer; raises nothing but CancelledError."""
+    def handle(self, request: Request, context: Context) -> Answer:
+        """The answer; neither this nor awaiting it raises anything but CancelledError."""
         ...
 
 
@@ -35,11 +34,6 @@ class Running(Protocol):
     def cancel(self) -> object:
         """Nobody wants its answer any more."""
         ...
-
-
-Reply = Callable[[Response], None]
-Express = Callable[[Request, Context, Reply], Running | None]
-"""How some endpoints begin a call without a task; None says that it needs one."""
 
 
 class _CancelParams(Struct):
@@ -82,38 +76,47 @@ class Connection:
         request: Request,
         work: Callable[[], Coroutine[Any, Any, None]],
         over: Callable[[], None] | None = None,
+        *,
+        now: bool = False,
     ) -> Response | None:
         """Run the work for a request as a task that can be cancelled by its id.
 
         The refusal comes back instead if its id is in flight already. `over` is called when the
-        task is done, also if it was cancelled before its first step.
+        task is done, also if it was cancelled before its first step. `now` runs it up to its first
+        wait before this returns.
         """
         clash = self.clash(request)
         if clash is not None:
             return clash
         key = id_key(request.id) if request.id else self._nameless()
-        task = asyncio.create_task(work())
+        task = start_now(work()) if now else asyncio.create_task(work())
+        if task.done():
+            self._look_at(task)
+            if over is not None:
+                over()
+            return None
         self.running[key] = task
         task.add_done_callback(lambda done: self._finished(key, done))
         if over is not None:
             task.add_done_callback(lambda _: over())
         return None
 
-    def run(self, request: Request, context: Context, express: Express, reply: Reply) -> bool:
-        """Run a call that is no task of ours; False if it would rather not begin so."""
+    def hold(self, request: Request, running: Running) -> None:
+        """Let a call be cancelled by its id, until that is freed."""
+        self.running[id_key(request.id)] = running
+
+    def expect(self, request: Request, pending: Pending, reply: Reply) -> None:
+        """Reply with an answer that needs no task; until then it can be cancelled by its id."""
         key = request.id
         if _BACKSLASH in key:
             key = id_key(key)
 
-        def answered(response: Response) -> None:
+        def arrived(response: Response) -> None:
             self._done(key)
             reply(response)
 
-        running = express(request, context, answered)
-        if running is None:
-            return False
-        self.running[key] = running
-        return True
+        self.running[key] = pending
+        pending.then(arrived)
 
     def clash(self, request: Request) -> Response | None:
         """The refusal of an id already in flight: the two answers could not be told apart."""
@@ -135,10 +138,10 @@ class Connection:
                 self._unwanted.add(running)
             running.cancel()
 
-    async def answer(self, endpoint: Endpoint, request: Request, context: Context) -> Response:
+    async def arrived(self, answer: Answer) -> Response:
         """The answer to a request that `start` runs; none to one that was cancelled meanwhile,
         even if its handler took no notice."""
-        response = await endpoint.handle(request, context)
+        response = await answer
         if asyncio.current_task() in self._unwanted:
             raise asyncio.CancelledError
         return response
@@ -161,7 +164,7 @@ class Connection:
         taken_back = notification("notifications/cancelled", {"requestId": Raw(id)})
         return Question(encode(message), taken_back, answer)
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: ClientAnswer) -> None:
         """Bring a client's answer to the handler that asked; one to nothing is ignored."""
         future = self._questions.get(id_key(answer.id))
         if future is None or future.done():
@@ -223,11 +226,26 @@ class Connection:
         self._unwanted.discard(task)
         if self.running.get(key) is task:
             self._done(key)
+        self._look_at(task)
+
+    def _look_at(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.
             loop = asyncio.get_running_loop()
             if not isinstance(error, ConnectionError):
                 loop.call_exception_handler({"message": "a call failed", "exception": error})
+
+
+def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
+    """Have the answer sent when it arrives; what can be cancelled until then."""
+    if isinstance(answer, Pending):
+        answer.then(reply)
+        return answer
+    return start_now(_replied(answer, reply))
+
+
+async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
+    reply(await answer)
 
 
 def id_key(raw: bytes) -> bytes:

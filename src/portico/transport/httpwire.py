@@ -121,10 +121,10 @@ class HttpWire(WatchedHttp):
             return
         self._whole = True
         asked = self._asked = self._http.plain.read(entry, self._body)
-        parts = None if asked is None else self._http.plain.answer(asked, entry)
-        if parts is not None:
+        response = None if asked is None else self._http.plain.answer(asked)
+        if asked is not None and response is not None:
             self._held, self._served = None, entry
-            self.answer(200, parts)
+            self.answer(asked.status(response), response.parts)
 
     # The connection, as a swift call sees it.
 
@@ -206,13 +206,12 @@ class HttpWire(WatchedHttp):
         plain = self._http.plain
         asked = plain.read(entry, data[end:])
         if asked is not None:
-            parts = plain.answer(asked, entry)
-            if parts is not None:
+            response = plain.answer(asked)
+            if response is not None:
                 self.requests += 1
-                self.answer(200, parts)
+                self.answer(asked.status(response), response.parts)
                 return True
-            self._call = plain.begin(asked, entry, self)
-            if self._call is not None:
+            if self._begun_with(asked):
                 self.requests += 1
                 return True
         self._usual = True
@@ -223,10 +222,17 @@ class HttpWire(WatchedHttp):
         entry, asked = self._held, self._asked
         if entry is None or asked is None:
             return False
-        self._call = self._http.plain.begin(asked, entry, self)
-        if self._call is None:
+        if not self._begun_with(asked):
             return False
         self._served, self._held, self._asked = entry, None, None
+        return True
+
+    def _begun_with(self, asked: Asked) -> bool:
+        call = self._http.plain.admit(asked, self)
+        if call is None:
+            return False
+        self._call = call  # before it runs: it may be over at once
+        self._http.plain.run(asked, call)
         return True
 
     def _remember(self, data: bytes) -> None:

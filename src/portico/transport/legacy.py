@@ -6,8 +6,11 @@ from collections.abc import Callable
 from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request, Response
+from portico.model.types import Answer
 from portico.model.version import Version
-from portico.protocol.inbound import Answer, Refused
+from portico.protocol.inbound import Answer as ClientAnswer
+from portico.protocol.inbound import Refused
+from portico.state.pending import discard
 from portico.transport.asgi import (
     Client,
     Receive,
@@ -21,7 +24,7 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Endpoint, Express, stopped
+from portico.transport.connection import Endpoint, stopped
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
 from portico.transport.replay import Stream, parse_event_id
@@ -89,9 +92,7 @@ class Legacy:
         context.session = session.session
         response: Response | None = None
         try:
-            response = self._endpoint.quick(request, context)
-            if response is None:
-                response = await self._endpoint.handle(request, context)
+            response = await self._endpoint.handle(request, context)
         finally:
             if response is None or not response.result:
                 self.sessions.end(session)  # a server may have been started for it
@@ -105,7 +106,7 @@ class Legacy:
     async def post(
         self,
         session: HttpSession,
-        inbound: Request | Answer | list[Request | Answer | Refused],
+        inbound: Request | ClientAnswer | list[Request | ClientAnswer | Refused],
         context: Context,
         client: Client,
         send: Send,
@@ -115,7 +116,7 @@ class Legacy:
         context.session = session.session
         if not isinstance(inbound, Request) or inbound.method != INITIALIZED:
             session.is_used = True
-        if isinstance(inbound, Answer):
+        if isinstance(inbound, ClientAnswer):
             session.connection.settle(inbound)
             await send_reply(send, _ACCEPTED)
         elif isinstance(inbound, list):
@@ -127,30 +128,27 @@ class Legacy:
             await send_reply(send, shutting_down(inbound.id))
         elif (clash := session.connection.clash(inbound)) is not None:
             await send_response(send, clash, 400)
-        elif (response := self._endpoint.quick(inbound, context)) is None:
+        elif not inbound.is_static:
             await self._call(session, inbound, context, client, send, streams)
-        elif streams and response.result and (stream := session.open_stream()) is not None:
-            await self._respond(session, stream, client, send, streams, response.encode())
         else:
-            await send_response(send, response, status(response))
+            answer = self._endpoint.handle(inbound, context)
+            if type(answer) is not Response:
+                await self._call(session, inbound, context, client, send, streams, answer)
+            elif streams and answer.result and (stream := session.open_stream()) is not None:
+                await self._respond(session, stream, client, send, streams, answer.encode())
+            else:
+                await send_response(send, answer, status(answer))
 
-    def begin(
-        self,
-        session: HttpSession,
-        request: Request,
-        context: Context,
-        line: Line,
-        express: Express,
-    ) -> SessionCall | None:
-        """Begin a call that only waits for its answer; None if it has to go the usual way."""
+    def begin(self, session: HttpSession, request: Request, line: Line) -> SessionCall | None:
+        """Make room for a call; None if there is none."""
         if not self._load.begin_call():
             return None
         number = session.reserve()
         if not number:
             self._load.end_call()
             return None
-        call = SessionCall(session, number, request, line, self._load, self._pulse, self._take_over)
-        return call if call.begin(express, context) else None
+        load, pulse = self._load, self._pulse
+        return SessionCall(session, number, request, line, load, pulse, self._take_over)
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
@@ -203,7 +201,7 @@ class Legacy:
     async def _notice(self, session: HttpSession, notice: Request, context: Context) -> None:
         if notice.method == "notifications/cancelled":
             session.connection.cancel(notice)
-        elif self._endpoint.quick(notice, context) is None:
+        else:
             await self._endpoint.handle(notice, context)
 
     async def _call(
@@ -214,25 +212,29 @@ class Legacy:
         client: Client,
         send: Send,
         streams: bool,
+        answer: Answer | None = None,
     ) -> None:
         stream = self._begin(session, context)
         if stream is None:
+            discard(answer)
             await send_reply(send, overloaded("too many calls are running", request.id))
             return
         response: Response | None = None
 
         async def work() -> None:
             nonlocal response
-            response = await session.connection.answer(self._endpoint, request, context)
+            begun = answer or self._endpoint.handle(request, context)
+            response = await session.connection.arrived(begun)
 
         def over() -> None:
-            answer = response
-            if answer is None and self._load.gave_up:
-                answer = stopped(request.id)
-            if answer is None or answer.is_nothing:
+            discard(answer)
+            last = response
+            if last is None and self._load.gave_up:
+                last = stopped(request.id)
+            if last is None or last.is_nothing:
                 stream.complete()  # cancelled: it gets no answer (cancellation)
             else:
-                stream.complete(answer.encode(), status(answer))
+                stream.complete(last.encode(), status(last))
             session.tidy(stream)
             self._load.end_call()
 
@@ -247,7 +249,7 @@ class Legacy:
     async def _batch(
         self,
         session: HttpSession,
-        members: list[Request | Answer | Refused],
+        members: list[Request | ClientAnswer | Refused],
         context: Context,
         client: Client,
         send: Send,

@@ -14,6 +14,8 @@ from portico.model.errors import (
     AskError,
 )
 from portico.model.message import Request, Response
+from portico.model.types import Answer
+from portico.state.pending import discard
 from portico.transport.asgi import (
     Client,
     Send,
@@ -80,14 +82,12 @@ class Modern:
         if self._load.draining and request.id:
             await send_reply(send, shutting_down(request.id))
             return
-        response = self._endpoint.quick(request, context)
-        if response is None and not request.id:
-            response = await self._endpoint.handle(request, context)
-        if response is not None and streams and response.result:
-            await self._stream(response, send)
+        if not request.id:
+            await send_response(send, await self._endpoint.handle(request, context), 200)
             return
-        if response is not None:
-            await send_response(send, response, STATUS.get(response.code, 200))
+        answer = self._endpoint.handle(request, context) if request.is_static else None
+        if type(answer) is Response:
+            await self._answer_now(answer, send, streams)
             return
         listens = request.method == LISTEN
         begin, end = (
@@ -96,17 +96,27 @@ class Modern:
             else (self._load.begin_call, self._load.end_call)
         )
         if not begin():
+            discard(answer)
             why = "too many streams are open" if listens else "too many calls are running"
             await send_reply(send, overloaded(why, request.id))
             return
         exchange = Exchange(send, self._pulse)
+        context.peer = ModernPeer(exchange, self._load)
         try:
             if streams:
                 await exchange.open()
-            await self._call(request, context, exchange, client)
+            answer = answer or self._endpoint.handle(request, context)
+            await self._call(request, answer, exchange, client)
         finally:
+            discard(answer)
             exchange.close()
             end()
+
+    async def _answer_now(self, response: Response, send: Send, streams: bool) -> None:
+        if streams and response.result:
+            await self._stream(response, send)
+        else:
+            await send_response(send, response, STATUS.get(response.code, 200))
 
     async def _stream(self, response: Response, send: Send) -> None:
         exchange = Exchange(send, self._pulse)
@@ -117,9 +127,8 @@ class Modern:
             exchange.close()
 
     async def _call(
-        self, request: Request, context: Context, exchange: Exchange, client: Client
+        self, request: Request, answer: Answer, exchange: Exchange, client: Client
     ) -> None:
-        context.peer = ModernPeer(exchange, self._load)
         task = asyncio.current_task()
         assert task is not None
         self._load.tasks.add(task)
@@ -131,7 +140,7 @@ class Modern:
 
         client.when_gone(leave)
         try:
-            response = await self._endpoint.handle(request, context)
+            response = await answer
         except asyncio.CancelledError:
             if exchange.closed:
                 task.uncancel()

@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from portico.model.methods import TABLE, Kind
 from portico.model.types import Change
 from portico.model.version import BY_TEXT, Version
 from portico.protocol.codec import NO_RAW, Envelope, Malformed, encode, read_message
 from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
-from portico.protocol.methods import TABLE, Kind
 
 T = TypeVar("T")
 

@@ -9,22 +9,26 @@ from typing import Any
 from msgspec import Struct
 
 from portico.model.context import Context
-from portico.model.message import Request
+from portico.model.message import Request, Response
+from portico.model.methods import TABLE, Kind
+from portico.model.types import Answer
 from portico.protocol.inbound import read
 from portico.protocol.ladder import METHOD_HEADER
-from portico.protocol.methods import TABLE, Kind
+from portico.state.pending import discard
 from portico.transport.asgi import Reply, Scope
-from portico.transport.connection import Endpoint, Express
+from portico.transport.connection import Endpoint
 from portico.transport.events import Pulse
 from portico.transport.guard import JSON, Guard, Head, answer_type
 from portico.transport.legacy import SESSION_HEADER, Legacy
 from portico.transport.limits import Load
+from portico.transport.modern import STATUS
 from portico.transport.sessioncall import SessionCall
+from portico.transport.sessioncall import status as legacy_status
 from portico.transport.sessions import HttpSession
 from portico.transport.swift import Line, Swift
 
 _METHOD = METHOD_HEADER.encode()
-_LIST = b'/list"'
+_STATIC, _CALL = Kind.STATIC, Kind.CALL  # members of an enum are slow to look up
 
 
 class Entry(Struct, frozen=True):
@@ -37,8 +41,24 @@ class Entry(Struct, frozen=True):
     """The id of its session; empty if it names none."""
 
 
-Asked = tuple[Request, HttpSession | None]
-"""A request, and its session if it is a legacy one."""
+class Asked:
+    """A plain request, and what has come of it so far."""
+
+    __slots__ = ("answer", "context", "request", "session")
+
+    def __init__(self, request: Request, session: HttpSession | None, context: Context) -> None:
+        self.request = request
+        self.session = session
+        """Its session, if it is a legacy one."""
+        self.context = context
+        self.answer: Answer | None = None
+        """The answer to what is static, if that has to be waited for."""
+
+    def status(self, response: Response) -> int:
+        """The HTTP status of its answer."""
+        if self.session is not None:
+            return legacy_status(response)
+        return STATUS.get(response.code, 200)
 
 
 class Plain:
@@ -55,7 +75,6 @@ class Plain:
         data: Any,
     ) -> None:
         self._endpoint = endpoint
-        self._express: Express | None = getattr(endpoint, "express", None)
         self._guard = guard
         self._load = load
         self._pulse = pulse
@@ -63,11 +82,10 @@ class Plain:
         # A function of the scope is for the app to call, which can say that it failed.
         self._principal = principal if isinstance(principal, str) and not callable(data) else None
         self._data = data
-        kinds = (Kind.STATIC,) if self._express is None else (Kind.STATIC, Kind.CALL)
         self._methods = frozenset(
             method.encode()
             for (method, version), meaning in TABLE.items()
-            if version.modern and meaning.kind in kinds
+            if version.modern and meaning.kind in (Kind.STATIC, Kind.CALL)
         )
 
     def entry(self, scope: Scope) -> Entry | None:
@@ -89,8 +107,6 @@ class Plain:
         session = None
         version = None
         if entry.session:
-            if self._express is None and body.find(_LIST) < 0:
-                return None
             assert self._principal is not None
             session = self._legacy.sessions.find(entry.session, self._principal)
             if session is None:
@@ -100,46 +116,53 @@ class Plain:
         if not isinstance(request, Request) or not request.id or self._load.draining:
             return None
         if request.version.modern:
-            return request, None
-        if session is None or session.connection.clash(request) is not None:
+            session = None
+        elif session is None or session.connection.clash(request) is not None:
             return None
-        session.is_used = True
-        return request, session
-
-    def answer(self, asked: Asked, entry: Entry) -> tuple[bytes, ...] | None:
-        """The answer to what is static, in pieces, ready to be sent; None for anything else."""
-        request = asked[0]
-        meaning = TABLE.get((request.method, request.version))
-        if meaning is None or meaning.kind is not Kind.STATIC:
-            return None
-        response = self._endpoint.quick(request, self._context(asked, entry))
-        return None if response is None or not response.result else response.parts
-
-    def begin(self, asked: Asked, entry: Entry, line: Line) -> Swift | SessionCall | None:
-        """Begin a call that needs no task of its own; its answer goes to the line."""
-        express = self._express
-        if express is None:
-            return None
-        request, session = asked
-        context = self._context(asked, entry)
         if session is not None:
-            return self._legacy.begin(session, request, context, line, express)
-        if not self._load.begin_call():
+            session.is_used = True
+        meaning = request.meaning
+        if meaning is None or meaning.kind not in (_STATIC, _CALL):
             return None
-        swift = Swift(line, request.id, self._load, self._pulse)
-        context.peer = swift
-        try:
-            swift.running = express(request, context, swift.reply)
-        finally:
-            if swift.running is None:
-                swift.gone()  # also if that failed: it takes no place any more
-        if swift.running is None:
-            return None
-        self._load.tasks.add(swift)
-        return swift
+        return Asked(request, session, self._context(session, entry))
 
-    def _context(self, asked: Asked, entry: Entry) -> Context:
-        session = asked[1]
+    def answer(self, asked: Asked) -> Response | None:
+        """The answer to what is static, unless it has to be waited for; None for anything else."""
+        if not asked.request.is_static:
+            return None
+        answer = self._endpoint.handle(asked.request, asked.context)
+        if type(answer) is Response:
+            return answer
+        asked.answer = answer
+        return None
+
+    def admit(self, asked: Asked, line: Line) -> Swift | SessionCall | None:
+        """Make room for a call whose answer goes to the line; None if there is no room."""
+        request, session = asked.request, asked.session
+        call: Swift | SessionCall | None
+        if session is not None:
+            call = self._legacy.begin(session, request, line)
+        else:
+            has_room = self._load.begin_call()
+            call = Swift(line, request.id, self._load, self._pulse) if has_room else None
+        if call is None:
+            discard(asked.answer)
+        asked.context.peer = call
+        return call
+
+    def run(self, asked: Asked, call: Swift | SessionCall) -> None:
+        """Begin a call that there is room for."""
+        try:
+            answer = asked.answer or self._endpoint.handle(asked.request, asked.context)
+        except BaseException:
+            call.drop()
+            raise
+        if type(answer) is Response:
+            call.reply(answer)
+        else:
+            call.run(answer)
+
+    def _context(self, session: HttpSession | None, entry: Entry) -> Context:
         assert self._principal is not None
         return Context(
             principal=self._principal,

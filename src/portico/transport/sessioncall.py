@@ -1,13 +1,12 @@
 """A legacy call answered straight from and to its connection, as long as it is plain."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.version import Version
-from portico.transport.connection import Express, Reply, Running, stopped
+from portico.transport.connection import Running, reply_with, stopped
 from portico.transport.events import Pulse
 from portico.transport.limits import Load
 from portico.transport.replay import Stream
@@ -41,25 +40,25 @@ class SessionCall:
         self._running: Running | None = None
         self._stream: Stream | None = None
         self._quiet = False
+        self._unwanted = False
         self._over = False
         self._slot = pulse.add(self)
         session.exchanges += 1
 
-    def begin(self, express: Express, context: Context) -> bool:
-        """Begin it; False if it needs a task."""
-        context.peer = self
+    def run(self, answer: Awaitable[Response]) -> None:
+        """Reply with this answer when it arrives."""
+        self._session.connection.hold(self._request, self)
+        running = reply_with(answer, self._arrived)
+        self._running = None if self._over else running
 
-        def begun(request: Request, context: Context, reply: Reply) -> Running | None:
-            self._running = express(request, context, reply)
-            return None if self._running is None else self
+    def _arrived(self, response: Response) -> None:
+        if not self._unwanted:  # else it was cancelled, and its handler took no notice
+            self._session.connection.free(self._request.id)
+            self.reply(response)
 
-        runs = False
-        try:
-            runs = self._session.connection.run(self._request, context, begun, self.reply)
-        finally:
-            if not runs:
-                self._end(used=False)  # also if that failed: it takes no place any more
-        return runs
+    def drop(self) -> None:
+        """It is answered already, or cannot be: take no place any more."""
+        self._end(used=False)
 
     # The peer, as an endpoint knows it.
 
@@ -115,8 +114,16 @@ class SessionCall:
 
     def cancel(self) -> None:
         """Nobody wants the answer any more, or the server stops."""
-        if self._running is not None:
-            self._running.cancel()
+        self._unwanted = True
+        running = self._running
+        if running is not None:
+            running.cancel()
+        if isinstance(running, asyncio.Task):
+            running.add_done_callback(lambda _: self._stopped())  # it may have last words
+        else:
+            self._stopped()
+
+    def _stopped(self) -> None:
         self.reply(stopped(self._request.id) if self._load.gave_up else NOTHING)
 
     def beat(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -154,7 +154,7 @@ class OldSse:
                 await peer.notify(refused.encode())
         elif inbound.method == "notifications/cancelled":
             peer.connection.cancel(inbound)
-        elif self._endpoint.quick(inbound, context) is None:
+        else:
             await self._endpoint.handle(inbound, context)
 
     def cancel_all(self) -> None:
@@ -188,9 +188,7 @@ class OldSse:
 
         async def work() -> None:
             nonlocal answered
-            response = self._endpoint.quick(request, context)
-            if response is None:
-                response = await peer.connection.answer(self._endpoint, request, context)
+            response = await peer.connection.arrived(self._endpoint.handle(request, context))
             answered = True
             await peer.notify(response.encode())
 

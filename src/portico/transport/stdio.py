@@ -1,23 +1,26 @@
 """MCP over standard input and output: one message a line."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from portico.model.context import LOCAL, Context
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
-from portico.model.message import Request, Response
+from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.again import Again
 from portico.protocol.codec import error_response, id_at_an_end
 from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.state.pending import Pending
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint, Express, stopped
+from portico.transport.connection import Connection, Endpoint, stopped
 
 _OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
 _SHORT = 4096
+_MOST_PARTS = 64
+"""So many are written at once; the system takes 1,024, and few of them may be large."""
 MAX_LINE = 4 * 1024 * 1024
 MOST_RUNNING = 1000
 _TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
@@ -35,8 +38,7 @@ class StdioServer:
         data: Any = None,
     ) -> None:
         self._endpoint = endpoint
-        self._express: Express | None = getattr(endpoint, "express", None)
-        self._write = write
+        self._out = write
         self._lines = LineReader(max_line)
         self._again = Again()
         self._data = data
@@ -45,19 +47,41 @@ class StdioServer:
         self._draining = False
         self._early: list[bytes] | None = None
         """While `initialize` is under way, what can only be read once it is answered."""
+        self._unwritten: list[bytes] | None = None
+        """While what was read is taken in, the answers to it so far."""
         self._over = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self.session = Session(self._send, principal=LOCAL)
         self.session.ask = self.ask
         self.connection = Connection(self.session)
-        self._at_once = self._context()
-        """For what is answered at once or only passed on: nothing is kept in it."""
 
     def received(self, data: bytes) -> None:
-        """Take in what was read, and answer at once what can be."""
+        """Take in what was read, and answer in one write all that can be answered at once."""
+        if self._unwritten is not None:  # what a handler does may lead here again
+            self._take_lines(data)
+            return
+        self._unwritten = []
+        try:
+            self._take_lines(data)
+        finally:
+            parts, self._unwritten = self._unwritten, None
+            if parts:
+                self._out(tuple(parts))
+
+    def _take_lines(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             self.take_line(line)
+
+    def _write(self, parts: tuple[bytes, ...]) -> None:
+        unwritten = self._unwritten
+        if unwritten is None:
+            self._out(parts)
+            return
+        unwritten += parts
+        if len(unwritten) >= _MOST_PARTS:
+            self._unwritten = []
+            self._out(tuple(unwritten))
 
     def take_line(self, line: bytes | None) -> None:
         """Take in one line; None stands for one that was too long."""
@@ -146,27 +170,27 @@ class StdioServer:
         if self._draining and request.id:
             self._reply(stopped(request.id))
             return
-        response = self.connection.clash(request) if self.connection.running else None
-        if response is None:
-            response = self._endpoint.quick(request, self._at_once)
-        if response is None:
-            response = self._begin(request)
-        if response is not None:
-            self._reply(response)
-
-    def _begin(self, request: Request) -> Response | None:
-        """Begin a call, without a task of its own where it needs none; or refuse it."""
-        if len(self.connection.running) >= MOST_RUNNING:
-            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else None
-        express = self._express
-        if express is not None and self.connection.run(
-            request, self._at_once, express, self._pass_on
-        ):
-            return None
-        if request.method == "initialize":
+        connection = self.connection
+        if connection.running and (refusal := self._refusal(request)) is not None:
+            self._reply(refusal)
+            return
+        answer = self._endpoint.handle(request, self._context())
+        if type(answer) is Response:
+            self._pass_on(answer)
+        elif isinstance(answer, Pending):
+            connection.expect(request, answer, self._pass_on)
+        elif request.method == "initialize":
             self._early = self._early or []
-            return self.connection.start(request, lambda: self._answer(request), self._catch_up)
-        return self.connection.start(request, lambda: self._answer(request))
+            over = self._catch_up
+            connection.start(request, lambda: self._answer(request, answer), over, now=True)
+        else:
+            connection.start(request, lambda: self._answer(request, answer), now=True)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Why a request cannot be served beside those that are running, if it cannot."""
+        if len(self.connection.running) >= MOST_RUNNING and not _is_light(request):
+            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else NOTHING
+        return self.connection.clash(request)
 
     def _may_wait(self, early: list[bytes], inbound: Inbound) -> bool:
         """True for what came before `initialize` was answered, as all of a shell's pipe does."""
@@ -181,8 +205,8 @@ class StdioServer:
             self.take_line(line)
         self._draining = draining
 
-    async def _answer(self, request: Request) -> None:
-        response = await self.connection.answer(self._endpoint, request, self._context())
+    async def _answer(self, request: Request, answer: Awaitable[Response]) -> None:
+        response = await self.connection.arrived(answer)
         self.connection.free(request.id)  # the client may use it as soon as it reads the answer
         self._pass_on(response)
 
@@ -212,6 +236,11 @@ class StdioServer:
     def _send(self, message: bytes) -> None:
         if not self._left:
             self._write((one_line(message), b"\n"))
+
+
+def _is_light(request: Request) -> bool:
+    """True for a request that runs nothing."""
+    return request.is_static or request.method == "ping"
 
 
 def too_long(lines: LineReader, version: Version | None) -> Response:

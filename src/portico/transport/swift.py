@@ -7,7 +7,7 @@ from typing import Protocol
 from portico.model.errors import AskError
 from portico.model.message import Response
 from portico.transport.asgi import Receive, Scope, Send
-from portico.transport.connection import Running, stopped
+from portico.transport.connection import Running, reply_with, stopped
 from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
 
@@ -45,7 +45,7 @@ class Swift:
     """One call under way, and the way back to its asker."""
 
     def __init__(self, line: Line, id: bytes, load: Load, pulse: Pulse) -> None:
-        self.running: Running | None = None
+        self._running: Running | None = None
         self._line = line
         self._id = id
         self._load = load
@@ -53,6 +53,16 @@ class Swift:
         self._streams = False
         self._quiet = False
         self._over = False
+
+    def run(self, answer: Awaitable[Response]) -> None:
+        """Reply with this answer when it arrives."""
+        self._load.tasks.add(self)
+        running = reply_with(answer, self.reply)
+        self._running = None if self._over else running
+
+    def drop(self) -> None:
+        """It is answered already, or cannot be: take no place any more."""
+        self._end()
 
     # The peer, as an endpoint knows it.
 
@@ -84,15 +94,15 @@ class Swift:
     def gone(self) -> None:
         """The client has left, which cancels the call."""
         if not self._over:
-            running = self.running
+            running = self._running
             self._end()
             if running is not None:
                 running.cancel()
 
     def cancel(self) -> None:
         """The server stops, and cannot wait any longer."""
-        if self.running is not None:
-            self.running.cancel()
+        if self._running is not None:
+            self._running.cancel()
         self.reply(stopped(self._id))
 
     def beat(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -112,7 +122,7 @@ class Swift:
 
     def _end(self) -> None:
         self._over = True
-        self.running = None  # else the two would hold each other
+        self._running = None  # else the two would hold each other
         self._slot.discard(self)
         self._load.tasks.discard(self)
         self._load.end_call()

@@ -9,8 +9,7 @@ from msgspec import Raw
 
 from portico.model.errors import AskError, McpError, MissingCapability, TargetError
 from portico.model.message import Response
-from portico.protocol.codec import encode
-from portico.protocol.core import mcp_error_response
+from portico.protocol.codec import encode, mcp_error_response
 from portico.protocol.eras import (
     URL_REQUIRED,
     declares,

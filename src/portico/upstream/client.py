@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Raw
 
 from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
+from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
 from portico.protocol.eras import LEVEL_KEY, wants_input
-from portico.protocol.methods import TABLE
 from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.exchange import Exchange
 from portico.upstream.listing import Listing, list_all

@@ -21,7 +21,7 @@ from portico.protocol.codec import (
     is_id,
     read_message,
 )
-from portico.upstream.pending import FOREVER, Asked, Pending, Progress
+from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import NO_HEADERS, Failure, Outgoing, Wire
 
@@ -84,7 +84,7 @@ class Exchange:
         self._rings_at = FOREVER
         self._serve = serve
         self._notice = notice
-        self._pending: dict[bytes, Pending] = {}
+        self._pending: dict[bytes, Expected] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._numbers = 0
@@ -157,7 +157,7 @@ class Exchange:
             ending = self._loop.call_later(_LINGER_S, sending.cancel)
             sending.add_done_callback(lambda _: ending.cancel())
 
-    def begin(self, params: bytes, pending: Pending) -> bytes:
+    def begin(self, params: bytes, pending: Expected) -> bytes:
         """Send a request if that needs no waiting, and return its id, else nothing; it is told of
         its outcome, unless it is taken back first."""
         if self.failure is not None:
@@ -265,7 +265,7 @@ class Exchange:
             why = f"{self.server} sent an answer with neither result nor error"
             pending.settle(TargetError(why, kind="garbage", server=self.server))
 
-    def _expect(self, id: bytes, pending: Pending) -> None:
+    def _expect(self, id: bytes, pending: Expected) -> None:
         self._pending[id] = pending
         # One timer for all: it is set anew only for a request that ends before it rings.
         if pending.begins(self._now()) < self._rings_at:

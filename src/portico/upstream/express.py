@@ -7,38 +7,27 @@ through `Relay.answer`, and so does a call that may be begun again after its ups
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-from portico.model.context import Context
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
-from portico.model.message import Request, Response
-from portico.protocol.codec import error_response
-from portico.protocol.core import mcp_error_response
+from portico.model.message import Response
+from portico.protocol.codec import error_response, mcp_error_response
+from portico.state.pending import Pending, Reply
 from portico.upstream.caller import Call
 from portico.upstream.gate import Gate
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker
-from portico.upstream.pending import Pending
+from portico.upstream.pending import Expected
 from portico.upstream.servererror import ServerError
 
 _ANSWERS = (bytes, ServerError)
-Reply = Callable[[Response], None]
 Back = Callable[[Call, Leg, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
 Again = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
 """How to begin a failed call again the long way, if that can do no harm."""
 
 
-class Begun(Protocol):
-    """A call on its short way."""
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        ...
-
-
-class Express(Pending):
+class Express(Expected, Pending):
     """One call under way; it is answered once, or cancelled."""
 
     __slots__ = (
@@ -48,9 +37,11 @@ class Express(Pending):
         "_call",
         "_gate",
         "_id",
+        "_is_over",
         "_leg",
         "_line",
         "_reply",
+        "_response",
         "_task",
     )
 
@@ -77,38 +68,43 @@ class Express(Pending):
         self._breaker = breaker
         self._again = again
         self._id = b""
+        self._is_over = False
         self._reply: Reply | None = None
+        self._response: Response | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, params: bytes, reply: Reply) -> bool:
+    def begin(self, params: bytes) -> bool:
         """Send the call; False if it must go the long way."""
         leg, call = self._leg, self._call
         id = leg.exchange.begin(params, self)
         if not id:
             return False
         self._id = id
-        self._reply = reply
         leg.calls[id] = call
         if call.caller is not leg.latest:
             leg.attach(call.caller)
         self._line.begin()
         return True
 
+    def then(self, reply: Reply) -> None:
+        """Call this with the answer: at once, if it has arrived already."""
+        if self._response is not None:
+            reply(self._response)
+        else:
+            self._reply = reply
+
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Drop the answer, and tell the upstream so if it has not come yet."""
         if self._task is not None:
             self._task.cancel()
-        if self._reply is not None:
-            self._reply = None
+        if not self._is_over:
             self._over(answered=False)
             self._leg.exchange.take_back(self._id)
 
     def finished(self, outcome: bytes | Exception) -> None:
         """Reply with what came of it."""
-        reply = self._reply
-        if reply is None:
+        if self._is_over:
             return
-        self._reply = None
         call = self._call
         if isinstance(outcome, _ANSWERS):
             self._over(answered=True)
@@ -121,24 +117,31 @@ class Express(Pending):
             self._over(answered=False)
             again = self._again(call, outcome)
             if again is not None:
-                self._task = asyncio.create_task(self._repeat(again, reply))
+                self._task = asyncio.create_task(self._repeat(again))
                 return
             response = mcp_error_response(call.request.id, failed(outcome))
         if call.is_quiet():
-            reply(response)
+            self._arrived(response)
         else:
-            self._task = asyncio.create_task(self._flushed(response, reply))
+            self._task = asyncio.create_task(self._flushed(response))
+
+    def _arrived(self, response: Response) -> None:
+        if self._reply is None:
+            self._response = response
+        else:
+            self._reply(response)
 
     def _over(self, answered: bool) -> None:
+        self._is_over = True
         self._leg.calls.pop(self._id, None)
         self._gate.leave()
         self._line.end(answered)
 
-    async def _flushed(self, response: Response, reply: Reply) -> None:
+    async def _flushed(self, response: Response) -> None:
         await self._call.outbox.flush()
-        reply(response)
+        self._arrived(response)
 
-    async def _repeat(self, again: Callable[[], Awaitable[Response]], reply: Reply) -> None:
+    async def _repeat(self, again: Callable[[], Awaitable[Response]]) -> None:
         try:
             response = await again()
         except McpError as error:
@@ -146,29 +149,9 @@ class Express(Pending):
         except TargetError as error:
             response = mcp_error_response(self._call.request.id, failed(error))
         except Exception:  # one of ours: whoever asked need not wait for ever
-            reply(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
+            self._arrived(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
             raise
-        reply(response)
-
-
-async def awaited(
-    begin: Callable[[Request, Context, Reply], "Begun | None"], request: Request, context: Context
-) -> Response | None:
-    """The answer to a call by its short way; None if it has to go the long one."""
-    answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-
-    def reply(response: Response) -> None:
-        if not answer.done():  # it may be cancelled, and not know it yet
-            answer.set_result(response)
-
-    begun = begin(request, context, reply)
-    if begun is None:
-        return None
-    try:
-        return await answer
-    except asyncio.CancelledError:
-        begun.cancel()
-        raise
+        self._arrived(response)
 
 
 def failed(error: TargetError) -> McpError:

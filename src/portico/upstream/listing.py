@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
+from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
-from portico.protocol.methods import TABLE
 from portico.upstream.servererror import told
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
 from portico.model.version import Version
 from portico.protocol.ladder import (
@@ -12,7 +13,6 @@ from portico.protocol.ladder import (
     encode_header,
     header_value,
 )
-from portico.protocol.methods import TABLE
 from portico.protocol.tasks import MIRRORED
 
 

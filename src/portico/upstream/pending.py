@@ -13,7 +13,7 @@ Progress = Callable[[bytes], None]
 """Takes the raw params of a progress notification."""
 
 
-class Pending(ABC):
+class Expected(ABC):
     """A request that waits for its answer."""
 
     __slots__ = ("_begun", "deadline", "is_done", "method", "progress", "timeout")
@@ -57,7 +57,7 @@ class Pending(ABC):
         self.deadline = latest if our_turn else min(now + self.timeout, latest)
 
 
-class Asked(Pending):
+class Asked(Expected):
     """A request that a task waits for."""
 
     __slots__ = ("answer",)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.model.message import Request, Response
+from portico.model.methods import TABLE
 from portico.model.offer import Item
 from portico.protocol.codec import encode
 from portico.protocol.eras import (
@@ -19,11 +20,10 @@ from portico.protocol.eras import (
     modern_result,
     same_era_params,
 )
-from portico.protocol.methods import TABLE
 from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
 from portico.upstream.bridge import as_it_is, from_legacy, in_rounds, other_error
 from portico.upstream.caller import Call, Caller
-from portico.upstream.express import Express, Reply
+from portico.upstream.express import Express
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
 from portico.upstream.leg import Leg
@@ -132,7 +132,7 @@ class Relay:
         return Route(line, leg, modern)
 
     def express(
-        self, route: Route, caller: Caller, request: Request, context: Context, reply: Reply
+        self, route: Route, caller: Caller, request: Request, context: Context
     ) -> Express | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
         meta, params = request.meta, request.params
@@ -154,7 +154,7 @@ class Relay:
         express = Express(
             call, self._call_s, route.line, route.leg, gate, breaker, self._again, back
         )
-        if express.begin(params, reply):
+        if express.begin(params):
             return express
         self._gate.leave()
         return None

@@ -10,8 +10,8 @@ from portico.catalog.facts import Facts, Listed
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import McpError, TargetError
+from portico.model.methods import TABLE
 from portico.protocol.codec import encode
-from portico.protocol.methods import TABLE
 from portico.upstream.listing import KINDS, Ask, Kind, all_pages
 from portico.upstream.opening import Introduction
 

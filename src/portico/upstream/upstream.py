@@ -10,10 +10,11 @@ from portico.catalog.upstream import UpstreamCatalog
 from portico.model.context import Context
 from portico.model.errors import InvalidParams, McpError, TargetError
 from portico.model.message import Request, Response
+from portico.model.methods import Kind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Change
+from portico.model.types import Answer, Change
 from portico.upstream.caller import Caller, Callers
-from portico.upstream.express import Express, Reply, failed
+from portico.upstream.express import Express, failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
 from portico.upstream.lines import LEGACY, MODERN, Lines
@@ -26,6 +27,8 @@ from portico.upstream.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
+
+_CALL = Kind.CALL  # members of an enum are slow to look up
 
 
 class Upstream:
@@ -189,11 +192,17 @@ class Upstream:
 
     # What clients ask of it.
 
-    def express(
-        self, capability: str, request: Request, context: Context, reply: Reply
-    ) -> Express | None:
-        """Begin a call that only needs to be passed on; `reply` gets its answer, unless it is
-        cancelled. None if it needs more than that."""
+    def answer(self, request: Request, context: Context) -> Answer:
+        """The upstream's answer to a request; awaiting it raises McpError if there is none."""
+        meaning = request.meaning
+        if meaning is not None and meaning.kind is _CALL:
+            express = self.express(meaning.capability, request, context)
+            if express is not None:
+                return express
+        return self.relay(request, context)
+
+    def express(self, capability: str, request: Request, context: Context) -> Express | None:
+        """Begin a call that only needs to be passed on; None if it needs more than that."""
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
         if route is None or (self.plan.allows is not None and self._is_denied(request)):
@@ -205,10 +214,10 @@ class Upstream:
             tool = catalog.tool(request.name)
             if tool is None or tool.header_params:
                 return None  # the headers are to be held against the arguments
-        return self._relay.express(route, caller, request, context, reply)
+        return self._relay.express(route, caller, request, context)
 
     async def relay(self, request: Request, context: Context) -> Response:
-        """The upstream's answer to a request; raises McpError if there is none."""
+        """The same for any request, by the long way."""
         if self._is_denied(request):
             raise InvalidParams(f"unknown tool: {request.name[:200]}")
         caller = self._callers.of(request, context)

@@ -1,4 +1,4 @@
-"""One table from (method, version) to what it means. A missing key *is* the version gate."""
+"""One table from (method, version) to its meaning. A missing key *is* the version gate."""
 
 from enum import Enum
 

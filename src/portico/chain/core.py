@@ -1,7 +1,7 @@
 """The kernel: answers what is static or its own, and hands the rest to the providers."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -16,20 +16,25 @@ from portico.model.errors import (
     McpError,
 )
 from portico.model.message import NOTHING, Request, Response
+from portico.model.methods import KNOWN, LISTS, Kind
 from portico.model.offer import Item
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Handler
+from portico.model.types import Answer, Handler
 from portico.model.version import Version, negotiate
-from portico.protocol.codec import encode, error_response
+from portico.protocol.codec import decode_params, encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
-from portico.protocol.methods import KNOWN, LISTS, TABLE, Kind
+from portico.protocol.results import EMPTY_RESULT
+from portico.providers.ending import ends_call
+from portico.state.pending import Pending
 
-T = TypeVar("T")
+# Members of an enum are slow to look up.
+_STATIC, _CORE, _NOTICE = Kind.STATIC, Kind.CORE, Kind.NOTICE
 
-EMPTY_RESULT = b"{}"
-_STATIC = Kind.STATIC  # members of an enum are slow to look up
+
+Report = Callable[[Request, BaseException], None]
+"""Tells the operator what failed, and in which request."""
 
 
 class Statics(Protocol):
@@ -92,42 +97,39 @@ class Core:
         self.door: Handler = self.answer
         """The way in, links and all, for questions that the core itself asks in a client's name."""
 
-    def quick(self, request: Request, context: Context) -> Response | None:
-        """The answer to what needs no waiting: static lists, handshakes, notifications."""
-        meaning = TABLE.get((request.method, request.version))
-        if meaning is None:
-            return NOTHING if not request.id else None
-        if meaning.kind is _STATIC and request.id:
-            return static_answer(self._catalog(), request, meaning.capability)
-        if meaning.kind is Kind.NOTICE or not request.id:
-            return _not_found(request) if request.id else NOTHING
-        if request.method == "initialize":
-            return self._initialize(request, context)
-        if request.method == "ping":
-            return Response(id=request.id, result=EMPTY_RESULT)
-        return None
-
-    async def answer(self, request: Request, context: Context) -> Response:
+    def answer(self, request: Request, context: Context) -> Answer:
         """The answer to any request; what it raises is for `respond` to put into words."""
-        quick = self.quick(request, context)
-        if quick is not None:
-            return quick
-        catalog = self._catalog()
-        context.server_info = catalog.identity
-        meaning = TABLE.get((request.method, request.version))
+        meaning = request.meaning
         if meaning is None:
-            if request.method in KNOWN:
-                return _not_found(request)
-            return await self._beyond(request, context)
+            return self._unlisted(request, context)
+        kind = meaning.kind
+        if kind is _NOTICE or not request.id:
+            return _not_found(request) if request.id else NOTHING
+        catalog = self._catalog()
+        if kind is _STATIC:
+            return static_answer(catalog, request, meaning.capability)
         if meaning.capability and meaning.capability not in catalog.kinds:
             return _not_found(request)
-        if meaning.kind is Kind.CORE:
-            return await _OWN[request.method](self, request, context)
-        if request.method == "tools/call" and context.headers is not None:
+        context.server_info = catalog.identity
+        if kind is _CORE:
+            return _OWN[request.method](self, request, context)
+        if context.headers is not None and request.method == "tools/call":
             mismatch = self._check_header_params(request, context)
             if mismatch is not None:
                 return mismatch
-        return await self._beyond(request, context)
+        return self._beyond(request, context)
+
+    def _unlisted(self, request: Request, context: Context) -> Answer:
+        """Answer for a method that the table does not have at this version."""
+        if not request.id:
+            return NOTHING
+        if request.method in KNOWN:
+            return _not_found(request)
+        context.server_info = self._catalog().identity
+        return self._beyond(request, context)
+
+    def _ping(self, request: Request, context: Context) -> Response:
+        return Response(id=request.id, result=EMPTY_RESULT)
 
     def _initialize(self, request: Request, context: Context) -> Response:
         try:
@@ -145,7 +147,7 @@ class Core:
             self._hub.attach(session)
         return Response(id=request.id, result=self._catalog().handshake(version))
 
-    async def _set_level(self, request: Request, context: Context) -> Response:
+    def _set_level(self, request: Request, context: Context) -> Response:
         session = _session(request, context)
         level = decode_params(request, _LevelParams).level
         if level not in LOG_LEVELS:
@@ -204,7 +206,9 @@ class Core:
         return None if rejection is None else refuse(request.id, rejection).response
 
 
-_OWN: dict[str, Callable[[Core, Request, Context], Awaitable[Response]]] = {
+_OWN: dict[str, Callable[[Core, Request, Context], Answer]] = {
+    "initialize": Core._initialize,
+    "ping": Core._ping,
     "logging/setLevel": Core._set_level,
     "resources/subscribe": Core._subscribe,
     "resources/unsubscribe": Core._subscribe,
@@ -224,24 +228,38 @@ def static_answer(catalog: Statics, request: Request, capability: str) -> Respon
     return Response(id=request.id, result=page)
 
 
-async def respond(
-    handler: Handler,
-    request: Request,
-    context: Context,
-    report: Callable[[Request, BaseException], None],
-) -> Response:
+def respond(handler: Handler, request: Request, context: Context, report: Report) -> Answer:
     """Run a handler so that whatever it raises becomes the answer to its own request only."""
     try:
-        response = _whole(await handler(request, context), request)
-    except McpError as error:
+        answer = handler(request, context)
+        if type(answer) is Response:
+            return _whole(answer, request)
+    except BaseException as error:  # noqa: BLE001  (a link may raise anything)
+        return _failure(request, error, report)
+    if isinstance(answer, Pending):
+        return answer
+    return _responded(answer, request, report)
+
+
+async def _responded(answer: Awaitable[Response], request: Request, report: Report) -> Response:
+    try:
+        return _whole(await answer if hasattr(answer, "__await__") else answer, request)
+    except BaseException as error:  # noqa: BLE001  (a link may raise anything)
+        return _failure(request, error, report)
+
+
+def _failure(request: Request, error: BaseException, report: Report) -> Response:
+    """An exception as the answer to the request that raised it."""
+    if ends_call(error):
+        raise error
+    if isinstance(error, McpError):
         response = mcp_error_response(request.id, error)
-    except RecursionError:
+    elif isinstance(error, RecursionError):
         response = error_response(request.id, INVALID_REQUEST, "nested too deeply")
-    except msgspec.DecodeError as error:
-        response = error_response(
-            request.id, INVALID_PARAMS, f"params of {request.method}: {error}"
-        )
-    except Exception as error:  # noqa: BLE001  (a link may raise anything)
+    elif isinstance(error, msgspec.DecodeError):
+        words = f"params of {request.method}: {error}"
+        response = error_response(request.id, INVALID_PARAMS, words)
+    else:
         report(request, error)
         response = error_response(request.id, INTERNAL_ERROR, "internal error")
     return response if request.id else NOTHING
@@ -249,25 +267,13 @@ async def respond(
 
 def _whole(response: Any, request: Request) -> Response:
     """An answer, if it is one: a link may have forgotten to hand it back."""
+    if not request.id:
+        return NOTHING
     if not isinstance(response, Response):
         raise TypeError(f"a link or provider returned {type(response).__name__}, no Response")
-    if request.id and response.is_nothing:
+    if response.is_nothing:
         raise TypeError("a link or provider answered a request with nothing")
     return response
-
-
-def mcp_error_response(id: bytes, error: McpError) -> Response:
-    """An error as the answer to send."""
-    data = msgspec.UNSET if error.data is None else error.data
-    return error_response(id, error.code, error.message, data)
-
-
-def decode_params(request: Request, type: type[T]) -> T:
-    """The params as a type, or InvalidParams that names the field."""
-    try:
-        return msgspec.json.decode(request.params or b"{}", type=type)
-    except msgspec.DecodeError as error:
-        raise InvalidParams(f"params of {request.method}: {error}") from None
 
 
 def _session(request: Request, context: Context) -> Session:

@@ -1,0 +1,110 @@
+"""Answers on their way: awaited, changed, observed, cancelled."""
+
+import asyncio
+
+import pytest
+
+from portico.model.message import Response
+from portico.model.types import Answer
+from portico.state.pending import Pending, Reply, after, discard, observed
+
+OK = Response(id=b"1", result=b"{}")
+OTHER = Response(id=b"1", result=b'{"other":true}')
+
+
+class Waiting(Pending):
+    """An answer that the test has arrive."""
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.cancelled = False
+
+    def then(self, reply: Reply) -> None:
+        self.reply = reply
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def arrive(self, response: Response = OK) -> None:
+        assert self.reply is not None
+        self.reply(response)
+
+
+async def later(response: Response = OK) -> Response:
+    await asyncio.sleep(0)
+    return response
+
+
+async def test_every_kind_of_answer_can_be_awaited() -> None:
+    pending = Waiting()
+    asyncio.get_running_loop().call_soon(pending.arrive)
+    for answer in (OK, pending, later()):
+        assert await answer is OK
+
+
+async def test_a_task_that_is_cancelled_cancels_the_answer_it_waits_for() -> None:
+    pending = Waiting()
+
+    async def wait() -> Response:
+        return await pending
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert pending.cancelled
+    pending.arrive()  # too late, and harmless
+
+
+async def test_an_answer_is_changed_when_it_arrives() -> None:
+    pending = Waiting()
+    asyncio.get_running_loop().call_soon(pending.arrive)
+    for answer in (OK, pending, later()):
+        assert await after(answer, lambda _: OTHER) is OTHER
+
+
+async def test_a_change_that_fails_is_an_answer_too() -> None:
+    failures: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(str(context["exception"])))
+    pending = Waiting()
+
+    def fail(_: Response) -> Response:
+        raise ValueError("oh no")
+
+    loop.call_soon(pending.arrive)
+    response = await after(pending, fail)
+    assert response.code == -32603
+    assert response.id == b"1"
+    assert failures == ["oh no"]
+
+
+async def test_an_observer_hears_of_each_answer_once() -> None:
+    pending = Waiting()
+    asyncio.get_running_loop().call_soon(pending.arrive)
+    seen: list[Response | None] = []
+    for answer in (OK, pending, later()):
+        assert await observed(answer, seen.append) is OK
+    assert seen == [OK, OK, OK]
+
+
+async def test_an_observer_hears_that_a_call_was_cancelled() -> None:
+    seen: list[Response | None] = []
+    pending = Waiting()
+    answers: list[Answer] = [observed(pending, seen.append), observed(later(), seen.append)]
+    for answer in answers:
+        task = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen == [None, None]
+    assert pending.cancelled
+
+
+async def test_an_answer_that_nobody_wants_is_dropped_without_a_trace() -> None:
+    pending = Waiting()
+    for answer in (OK, pending, later(), None):
+        discard(answer)
+    assert pending.cancelled
