@@ -138,7 +138,7 @@ def _known(path: str) -> dict[str, Any]:
     told = known(config, __version__)
     for one in told["servers"]:
         one.update(state="not running", starts=None)
-    return {"config": config.path, "disabled": config.disabled, **told}
+    return {"config": config.path, "disabled": config.disabled, "warnings": config.warnings, **told}
 
 
 def _alone(told: dict[str, Any]) -> dict[str, Any]:

@@ -84,6 +84,8 @@ def _lines(told: list[Portico]) -> Iterator[str]:
         if one.rejected:
             yield "  config not reloaded; keeping the previous one:"
             yield from (f"    {line}" for line in one.rejected.splitlines())
+        for warning in one.told.get("warnings") or ():
+            yield f"  warning: {_in_line(str(warning))}"
         rows = [_row(server) for server in one.servers]
         if rows:
             yield from _aligned([_HEAD, *rows])

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.config.problems import ConfigError, Path
+from portico.config.trust import check_owner
 
 MAX_SIZE = 4 * 1024 * 1024
 _BOM = "\ufeff"
@@ -43,6 +44,7 @@ def read_bytes(path: str) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(f"{path}: it is no file; name a portico.toml or a client's JSON")
+            check_owner(path, status)
             data = file.read(MAX_SIZE + 1) or b""
     except FileNotFoundError:
         raise ConfigError(

@@ -91,8 +91,11 @@ class Sources(Struct, frozen=True):
             # A pipe would make us wait for its writer.
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             with os.fdopen(handle, "rb", buffering=0) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     raise Unresolved(f"{said} is no file", "name the file with the value")
+                if os.name == "posix" and status.st_mode & stat.S_IWOTH:
+                    raise Unresolved(f"every user can write to {said}", "run `chmod o-w` on it")
                 data = file.read(_MAX_SECRET + 1) or b""
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error

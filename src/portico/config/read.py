@@ -12,6 +12,7 @@ from portico.config.problems import MOST, ConfigError, Path, Problem, Report, wo
 from portico.config.schema import Config, Gateway, Group, Rerank, Search, Server
 from portico.config.sections import Section, is_codex, left_out, names_in, sections
 from portico.config.tables import GATEWAY, GROUP, KEYS_OF, LATER, SEARCH, TOP
+from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table
 
 
@@ -55,7 +56,7 @@ class _Reading:
             servers=servers,
             groups=self._groups(servers),
             later=self._later(),
-            warnings=self._worded(self._report.warnings),
+            warnings=self._warnings(),
             variables=frozenset(self._sources.looked_up),
         )
         if self._report.problems:
@@ -176,6 +177,11 @@ class _Reading:
         for key in later:
             self._report.warn((key,), "not used yet")
         return later
+
+    def _warnings(self) -> tuple[str, ...]:
+        about_file = group_warning(self._document.path)
+        worded = self._worded(self._report.warnings)
+        return (about_file, *worded) if about_file else worded
 
     def _worded(self, problems: list[Problem]) -> tuple[str, ...]:
         """Each with its file and line; lines are looked for only here."""

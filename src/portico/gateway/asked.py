@@ -13,7 +13,7 @@ from portico.config.schema import Config
 from portico.model.errors import PorticoError
 from portico.state.report import report
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, ...]
 
 
 class Serving(Struct, frozen=True):
@@ -77,9 +77,11 @@ def _digest(*parts: str) -> str:
 
 
 def stamp(path: str) -> Stamp | None:
-    """What tells one content of a file from another, mostly; None if there is none."""
+    """What tells one content of a file from another, mostly, and who may write to it; None if there
+    is none."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+    mode, owner = status.st_mode, status.st_uid
+    return (status.st_mtime_ns, status.st_size, status.st_ino, mode, owner)

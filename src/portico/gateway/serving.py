@@ -210,6 +210,7 @@ class Served:
             "log": self._serving.config.gateway.log or log_file(),
             "url": self.url,
             "disabled": house.config.disabled,
+            "warnings": house.config.warnings,
             "tasks": len(asyncio.all_tasks()),
             **house.status(),
         }
