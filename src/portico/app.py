@@ -1,6 +1,7 @@
 """The composition root: it alone knows every room."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -241,7 +242,9 @@ class _Door:
         try:
             self._sockets = bind(self._host, self._port)
         except OSError as error:
-            why = error.strerror or error
+            why = f"{error.strerror or error}"
+            if error.errno == errno.EADDRINUSE:
+                why += "; choose another port, or 0 for any that is free"
             raise PorticoError(f"cannot serve at {self._address}: {why}") from None
         host = _ANYWHERE.get(self._host, self._host)
         shown = f"[{host}]" if ":" in host else host
@@ -303,7 +306,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """`PORT`, `HOST:PORT` or `[IPV6]:PORT`; the host is loopback unless it is named."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise UsageError(f"{text!r} is no address: give PORT, HOST:PORT or [IPV6]:PORT")
+        raise UsageError(f"{text!r} is not an address: give PORT, HOST:PORT or [IPV6]:PORT")
     return host.strip("[]") or _LOOPBACK[0], int(port)
 
 

@@ -29,15 +29,15 @@ def test_a_drain_that_is_no_time_is_refused(
     command: str, option: str, given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, option, given, "x.py"]) == 2
-    assert f"argument {option}: {given!r} is no number of seconds" in capsys.readouterr().err
+    assert f"argument {option}: {given!r} is not a number of seconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", SERVING)
 @pytest.mark.parametrize(
     ("option", "given", "says"),
     [
-        ("--http", "nope", "'nope' is no address: give PORT, HOST:PORT or [IPV6]:PORT"),
-        ("--http", "99999", "'99999' is no address"),
+        ("--http", "nope", "'nope' is not an address: give PORT, HOST:PORT or [IPV6]:PORT"),
+        ("--http", "99999", "'99999' is not an address"),
         ("--allow-host", "http://a", "'http://a' is no host: give NAME or NAME:PORT"),
     ],
 )

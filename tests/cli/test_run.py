@@ -190,7 +190,7 @@ def test_what_cannot_be_served_is_said_with_exit_1(
     [
         ((), "required"),
         (("x.py", "--nonsense"), "nonsense"),
-        (("{file}", "--http", "nowhere"), "no address"),
+        (("{file}", "--http", "nowhere"), "not an address"),
         (("{file}", "--http", "0.0.0.0:0", "--auth", "none"), "loopback only"),
         (("{file}", "--auth", "maybe"), "choose from"),
         (("{file}", "--handlers", "x.py"), "there is none"),

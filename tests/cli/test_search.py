@@ -174,9 +174,9 @@ def test_nothing_to_search_for_is_wrong_usage(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["search", "x", "--limit", "51"], "'51' is no number from 1 to 50"),
-        (["search", "x", "--limit", "9" * 5000], "' is no number from 1 to 50"),
-        (["logs", "-n", "9" * 5000], "' is no number of lines"),
+        (["search", "x", "--limit", "51"], "'51' is not a number from 1 to 50"),
+        (["search", "x", "--limit", "9" * 5000], "' is not a number from 1 to 50"),
+        (["logs", "-n", "9" * 5000], "' is not a number of lines"),
     ],
 )
 def test_a_number_that_is_too_large_is_wrong_usage(

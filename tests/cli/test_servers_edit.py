@@ -184,7 +184,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["remove", "a", "b"], "no more than one NAME"),
         (["list", "--", "x"], "no more than one NAME"),
         (["list", "--env", "A=b"], "--env is for add"),
-        (["test", "--timeout", "0"], "no number of seconds"),
+        (["test", "--timeout", "0"], "not a number of seconds"),
     ],
 )
 def test_wrong_usage_is_two_and_says_how(

@@ -71,6 +71,18 @@ def test_at_a_terminal_it_says_what_it_waits_for(folder: Path, way: str) -> None
             os.close(keeper)
 
 
+def test_a_missing_command_is_named_before_any_client_comes(folder: Path) -> None:
+    keeper, terminal = pty.openpty()
+    with started(folder, ("wrap", "./nowhere"), terminal) as process:
+        os.close(terminal)
+        try:
+            said = next(lines(process))
+            assert said == "portico: there is no command './nowhere'; clients will get an error\n"
+        finally:
+            process.kill()
+            os.close(keeper)
+
+
 @pytest.mark.parametrize("way", ["run", "wrap", "serve"])
 def test_a_client_on_a_pipe_reads_nothing_of_it(folder: Path, way: str) -> None:
     with started(folder, _WAYS[way][0], subprocess.PIPE) as process:

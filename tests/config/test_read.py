@@ -283,7 +283,7 @@ def test_what_is_no_readable_file_is_explained(tmp_path: Path) -> None:
         ("", "it is a folder"),
         ("latin", "latin:2: it is not UTF-8 text"),
         ("huge", "huge: it is larger than 4 MB"),
-        ("pipe", "pipe: it is no file"),
+        ("pipe", "pipe: it is not a file"),
         ("a\0b", "it cannot be read"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -100,10 +100,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         (["--http", "nowhere:x"], "nowhere:x"),
         (["--http", "0.0.0.0:0", "--auth", "none"], "loopback"),
         (["--expose", "some"], "auto"),
-        (["--drain", "soon"], "'soon' is no number of seconds"),
-        (["--drain", "-5"], "'-5' is no number of seconds"),
-        (["--drain", "nan"], "'nan' is no number of seconds"),
-        (["--http", ""], "no address"),
+        (["--drain", "soon"], "'soon' is not a number of seconds"),
+        (["--drain", "-5"], "'-5' is not a number of seconds"),
+        (["--drain", "nan"], "'nan' is not a number of seconds"),
+        (["--http", ""], "not an address"),
         (["--http", "8000", "--stdio"], "not allowed with"),
         (["--nonsense"], "--nonsense"),
     ],
@@ -126,5 +126,7 @@ def test_an_address_that_somebody_has_is_refused_before_any_server_is_started(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused(tmp_path / "home", config, "--http", str(port))
-    assert (code, said) == (1, f"portico: cannot serve at {port}: Address already in use\n")
+    remedy = "choose another port, or 0 for any that is free"
+    assert code == 1
+    assert said == f"portico: cannot serve at {port}: Address already in use; {remedy}\n"
     assert not book.exists()

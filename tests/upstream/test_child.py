@@ -162,8 +162,20 @@ async def test_a_server_that_does_not_start_is_quoted() -> None:
 
 
 async def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(TargetError, match="there is no command 'no-such-command'"):
+    with pytest.raises(TargetError, match=r"there is no command 'no-such-command'$"):
         await connect(Command(("no-such-command",)))
+
+
+async def test_a_launcher_that_is_not_there_is_named_with_what_brings_it(tmp_path: Path) -> None:
+    nowhere = {"PATH": str(tmp_path)}
+    with pytest.raises(TargetError, match=r"no command 'uvx'; install uv \(https://docs\.astral"):
+        await connect(Command(("uvx", "mcp-server-time"), environment=nowhere))
+
+
+async def test_a_file_that_is_not_on_the_path_is_told_with_how_to_name_it(tmp_path: Path) -> None:
+    (tmp_path / "server.py").touch()
+    with pytest.raises(TargetError, match=r"no command 'server\.py'; .* write \./server\.py"):
+        await connect(Command(("server.py",), cwd=str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,9 @@ def _given(parser: Parser, text: str | None) -> dict[str, Any]:
             text = sys.stdin.read()
         value: Any = msgspec.json.decode(text)
     except UnicodeError:
-        parser.exit(2, "portico: the arguments are no JSON: not UTF-8\n")
+        parser.exit(2, "portico: the arguments are not JSON: not UTF-8\n")
     except (msgspec.DecodeError, RecursionError) as error:
-        parser.exit(2, f"portico: the arguments are no JSON: {_where(text, str(error))}\n")
+        parser.exit(2, f"portico: the arguments are not JSON: {_where(text, str(error))}\n")
     if not isinstance(value, dict):
         parser.exit(2, 'portico: the arguments must be a JSON object, like {"city": "Rome"}\n')
     return value

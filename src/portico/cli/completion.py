@@ -109,5 +109,7 @@ def _parser() -> Parser:
   fish  echo 'portico completion fish | source' >> ~/.config/fish/config.fish""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shell", choices=tuple(_SCRIPTS), help=f"one of {', '.join(_SCRIPTS)}")
+    parser.add_argument(
+        "shell", choices=tuple(_SCRIPTS), metavar="SHELL", help=f"one of {', '.join(_SCRIPTS)}"
+    )
     return parser

@@ -74,4 +74,4 @@ def _patience(text: str) -> float:
     try:
         return 0.0 if float(text) == 0 else seconds(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None

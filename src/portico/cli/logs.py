@@ -156,7 +156,7 @@ def _running_log(config: str) -> str | None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of lines")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of lines")
     return int(text)
 
 

@@ -90,7 +90,7 @@ def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= 50:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 50")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from 1 to 50")
     return int(text)
 
 

@@ -71,7 +71,8 @@ def main(argv: list[str]) -> int:
         from portico.cli.waiting import tell_waiting
 
         wrapping = _wrapping(options)
-        tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...")
+        program = "" if options.target[0].startswith(_URLS) else options.target[0]
+        tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...", program)
         return wrap_stdio(wrapping, out=out, drain_s=options.drain)
     from portico.app import wrap_http
 

@@ -43,7 +43,9 @@ def read_bytes(path: str) -> bytes:
         with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ConfigError(f"{path}: it is no file; name a portico.toml or a client's JSON")
+                raise ConfigError(
+                    f"{path}: it is not a file; name a portico.toml or a client's JSON"
+                )
             check_owner(path, status)
             data = file.read(MAX_SIZE + 1) or b""
     except FileNotFoundError:

@@ -23,6 +23,9 @@ MOST_UNREAD = 64 * 1024 * 1024
 """How much may wait in all, before it is refused."""
 
 _NO_ENV: Mapping[str, str] = {}
+_UV, _NODE = "uv (https://docs.astral.sh/uv/)", "Node.js (https://nodejs.org/)"
+_PART_OF: Mapping[str, str] = {"uv": _UV, "uvx": _UV, "node": _NODE, "npx": _NODE}
+"""What brings a command that many servers are started with."""
 _SHORT = 4096
 _LAST_WORDS_S = 0.2
 """How long an ended child's pipes may stay open in a grandchild before we stop listening."""
@@ -247,7 +250,7 @@ def _what_is_wrong(command: Command, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         if os.path.isfile(path):  # a script, then; an end of line as of Windows is part of the name
             return f"what the first line of {program!r} names, to run it, is not there"
-        return f"there is no command {program!r}"
+        return f"there is no command {program!r}{_remedy(command)}"
     if os.path.isdir(path):
         return f"{program!r} is a folder"
     if isinstance(error, PermissionError) and os.path.isfile(path):
@@ -255,6 +258,16 @@ def _what_is_wrong(command: Command, error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f"{program!r} is no program, nor does it begin with #! and the name of one"
     return str(getattr(error, "strerror", None) or error)
+
+
+def _remedy(command: Command) -> str:
+    """What to do about a command that is not there; empty if that cannot be known."""
+    program = command.argv[0]
+    if program in _PART_OF:
+        return f"; install {_PART_OF[program]}"
+    if "/" not in program and os.path.isfile(os.path.join(command.cwd or "", program)):
+        return f"; for the file of that name write ./{program}, or name what runs it"
+    return ""
 
 
 def _how_it_ended(code: int | None, is_dumb: bool) -> tuple[str, str]:
