@@ -357,6 +357,7 @@ MODES: dict[str, Callable[..., None]] = {
     "session-lost": plain,  # in door.py
     "cursor": plain,  # U14; in the lists of badserver.py
     "many": plain,
+    "schema": plain,
     "extra": extra,
     "banner": plain,
     "plain": plain,

@@ -45,6 +45,9 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "roots": ("roots/list", {}),
 }
 
+SLOW = {"allOf": [{"not": {"contains": {"const": -1 - number}}} for number in range(1600)]}
+"""A schema that takes as long as it has parts, times the length of the list."""
+
 received: Counter[str] = Counter()
 subscribed: set[tuple[str, str]] = set()
 running: dict[tuple[str, Any], threading.Event] = {}
@@ -58,8 +61,8 @@ def echo(call: Call, text: str = "") -> None:
     call.text(text)
 
 
-def bad(call: Call, mode: str = "") -> None:
-    """Misbehave, as the mode says."""
+def bad(call: Call, mode: str = "", numbers: tuple[int, ...] = ()) -> None:
+    """Misbehave, as the mode says; the numbers are for the check of its arguments."""
     if mode and mode not in MODES:
         call.error(-32602, "no such mode")
     else:
@@ -165,7 +168,10 @@ def list_tools(call: Call) -> dict[str, Any]:
         return {"tools": [tool], "nextCursor": str(page + 1)}
     many = int(ARGUMENTS[0] if ARGUMENTS else 100_000) if MODE == "many" else 0
     names = [*TOOLS, *(f"tool-{number}" for number in range(many))]
-    return {"tools": [{"name": name, "inputSchema": schema} for name in names]}
+    tools = [{"name": name, "inputSchema": schema} for name in names]
+    if MODE == "schema":
+        tools[names.index("bad")]["inputSchema"] = {**schema, "properties": {"numbers": SLOW}}
+    return {"tools": tools}
 
 
 def subscribe(call: Call) -> dict[str, Any]:
