@@ -194,8 +194,8 @@ def test_what_cannot_be_served_is_said_with_exit_1(
         (("{file}", "--http", "0.0.0.0:0", "--auth", "none"), "loopback only"),
         (("{file}", "--auth", "maybe"), "choose from"),
         (("{file}", "--handlers", "x.py"), "there is none"),
-        (("{file}", "--drain", "nan"), "no number of seconds"),
-        (("{file}", "--drain", "-1"), "no number of seconds"),
+        (("{file}", "--drain", "nan"), "not a number of seconds"),
+        (("{file}", "--drain", "-1"), "not a number of seconds"),
     ],
 )
 def test_wrong_usage_is_said_with_exit_2(
