@@ -2,12 +2,10 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from portico.cli.inspect import parameters
 from portico.cli.main import main
 from tests.upstream.fakes import bad_server
 
@@ -95,20 +93,3 @@ def test_a_broken_component_is_quoted(tmp_path: Path, capfd: pytest.CaptureFixtu
     path.write_text("import no_such_module")
     assert main(["inspect", str(path)]) == 1
     assert "No module named 'no_such_module'" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("schema", "short"),
-    [
-        ({}, ""),
-        (None, ""),
-        ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, "a:string*"),
-        ({"properties": {"a": {"type": ["string", "null"]}}}, "a:string|null"),
-        ({"properties": {"a": {"type": "array", "items": {"type": "integer"}}}}, "a:integer[]"),
-        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, "a:string|null"),
-        ({"properties": {"a": {"enum": [1, 2]}, "b": {}, "c": True}}, "a:enum, b:any, c:any"),
-        ({"properties": {"a": {"type": "array"}}, "required": "a"}, "a:any[]"),
-    ],
-)
-def test_parameters_in_short(schema: Any, short: str) -> None:
-    assert parameters(schema) == short

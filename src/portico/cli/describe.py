@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.compact import parameters
 from portico.cli.gateway import add_options, address_of, ask, check_name, know
-from portico.cli.inspect import parameters
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
@@ -59,7 +59,8 @@ def _show(screen: Screen, tool: dict[str, Any]) -> None:
         words = definition.pop(key, None)
         if isinstance(words, str) and words.strip():
             screen.say(words.strip())
-    screen.say(f"takes {parameters(definition.get('inputSchema')) or 'no arguments'}", "bold")
+    takes = parameters(definition.get("inputSchema"), nulls=True) or "no arguments"
+    screen.say(f"takes {takes}", "bold")
     screen.data(definition)
 
 

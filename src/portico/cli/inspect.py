@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.compact import parameters
 from portico.cli.render import Screen, first_line, size
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import Parser
@@ -87,7 +88,10 @@ def _show(
     tools = lists["tools"]
     weight = f"{size(tools.size)}, about {tools.size // _BYTES_PER_TOKEN:,} tokens"
     if tools.items:
-        rows = [(t["name"], parameters(t.get("inputSchema")), _about(t)) for t in tools.items]
+        rows = [
+            (t["name"], parameters(t.get("inputSchema"), nulls=True), _about(t))
+            for t in tools.items
+        ]
         screen.table(f"Tools ({len(tools.items)}: {weight})", rows)
     for title, key, kind in (
         ("Resources", "uri", "resources"),
@@ -103,37 +107,6 @@ def _show(
         screen.table(f"Prompts ({len(prompts)})", rows)
     if not any(listing.items for listing in lists.values()):
         screen.say("\nIt lists no tools, resources or prompts.")
-
-
-def parameters(schema: Any) -> str:
-    """A tool's parameters in short: `city:string*, days:integer`, where * marks required ones."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
-        return ""
-    required = schema.get("required")
-    needed = required if isinstance(required, list) else []
-    return ", ".join(
-        f"{name}:{_type(field)}{'*' if name in needed else ''}"
-        for name, field in properties.items()
-    )
-
-
-def _type(field: Any) -> str:
-    if not isinstance(field, dict):
-        return "any"
-    kind = field.get("type")
-    if kind == "array":
-        return f"{_type(field.get('items'))}[]"
-    if isinstance(kind, str):
-        return kind
-    if isinstance(kind, list):
-        return "|".join(str(one) for one in kind)
-    for several in ("anyOf", "oneOf"):
-        if isinstance(field.get(several), list):
-            return "|".join(dict.fromkeys(_type(one) for one in field[several]))
-    if "enum" in field or "const" in field:
-        return "enum"
-    return "any"
 
 
 def _prompt_arguments(arguments: Any) -> str:

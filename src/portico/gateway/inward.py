@@ -4,9 +4,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
 from portico.catalog.union import Place, Union
-from portico.gateway.shown import parameters
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode

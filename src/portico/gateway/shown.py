@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed, revealed_json
 from portico.catalog.reveal import FLAG
 from portico.catalog.share import Share
@@ -12,8 +13,6 @@ from portico.catalog.share import Share
 MAX_LINE = 240
 MAX_TEXT = 8_000
 MAX_DEFINITION = 60_000
-_MOST_PARAMETERS = 30
-_DEEPEST = 5
 
 
 def brief(share: Share, tool: str, name: str) -> dict[str, Any]:
@@ -77,51 +76,6 @@ def full_text(tool: Mapping[str, Any]) -> str:
             lines.append(value)
     lines.append(revealed_json(msgspec.json.encode(definition).decode()))
     return "\n".join(lines)
-
-
-def parameters(schema: Any) -> str:
-    """Such as `a:string*, b:integer`; a star for what must be there."""
-    if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
-        return ""
-    required = schema.get("required")
-    listed = required if isinstance(required, list) else []
-    needed = {name for name in listed if isinstance(name, str)}
-    properties = schema["properties"]
-    names = sorted(properties, key=lambda name: name not in needed)
-    words = [
-        f"{_said(name)}:{_kind(properties[name])}{'*' if name in needed else ''}"
-        for name in names[:_MOST_PARAMETERS]
-    ]
-    more = len(names) - len(words)
-    return ", ".join([*words, f"and {more} more"] if more else words)
-
-
-def _said(name: str) -> str:
-    return revealed_json(one_line(name, 60))
-
-
-def _kind(schema: Any, deep: int = 0) -> str:
-    if not isinstance(schema, Mapping) or deep > _DEEPEST:
-        return "any"
-    choices = schema.get("enum")
-    if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
-        words = revealed_json("|".join(choices))
-        if len(words) <= 60:
-            return words
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        kinds = next((kind for kind in kinds if kind != "null"), None)
-    if kinds == "array":
-        items = schema.get("items")
-        return f"{_kind(items, deep + 1)}[]"
-    if isinstance(kinds, str):
-        return kinds
-    for key in ("anyOf", "oneOf"):
-        options = schema.get(key)
-        for one in options if isinstance(options, list) else ():
-            if isinstance(one, Mapping) and one.get("type") not in (None, "null"):
-                return _kind(one, deep + 1)
-    return "any"
 
 
 def text(definition: Mapping[str, Any], key: str) -> str:
