@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from portico.chain.only import Only as Only
     from portico.definitions.errors import DefinitionError as DefinitionError
-    from portico.model.content import Audio as Audio
     from portico.model.content import Contents as Contents
     from portico.model.content import Embedded as Embedded
-    from portico.model.content import Image as Image
     from portico.model.content import Message as Message
     from portico.model.content import ResourceLink as ResourceLink
     from portico.model.content import Text as Text
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
     from portico.model.types import Link as Link
     from portico.model.version import Version as Version
     from portico.providers.blocking import BlockingContext as BlockingContext
+    from portico.providers.media import Audio as Audio
+    from portico.providers.media import Image as Image
     from portico.server import Server as Server
     from portico.state.pending import after as after
 
@@ -46,10 +46,8 @@ _HOMES = {
     "portico.chain.only": ("Only",),
     "portico.definitions.errors": ("DefinitionError",),
     "portico.model.content": (
-        "Audio",
         "Contents",
         "Embedded",
-        "Image",
         "ResourceLink",
         "Message",
         "Text",
@@ -76,6 +74,7 @@ _HOMES = {
     "portico.model.types": ("Answer", "Handler", "Link"),
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
+    "portico.providers.media": ("Audio", "Image"),
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
 }

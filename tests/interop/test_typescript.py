@@ -41,7 +41,7 @@ def test_the_typescript_client_can_use_everything(
         },
         # Before 2025-06-18 structured content is no part of the protocol; to send it is harmless.
         "structured": structured if version >= "2025-06-18" else seen["structured"],
-        "failed": "error: fail failed: it broke",
+        "failed": "error: fail failed: RuntimeError: it broke",
         "unknownTool": -32602,
         "note": "the first note",
         "day": "1 may",

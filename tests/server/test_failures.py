@@ -41,6 +41,29 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (KeyError("city"), "find failed: KeyError: 'city'"),
+        (ZeroDivisionError(), "find failed: ZeroDivisionError"),
+        (ToolError("no such city"), "no such city"),
+    ],
+)
+async def test_a_failing_tool_names_the_type_of_its_exception(
+    raised: Exception, words: str, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    server = Server("t")
+
+    @server.tool
+    async def find() -> str:
+        """Fail."""
+        raise raised
+
+    assert (await call(server, "find", {}, version))["content"][0]["text"] == words
+
+
+@pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 @pytest.mark.parametrize("kind", [*NOT_EXCEPTIONS, Panic])
 async def test_a_handler_that_raises_no_exception_is_answered_for(
     kind: type[BaseException], version: str
@@ -102,7 +125,7 @@ async def test_what_fails_in_a_task_group_is_told_as_if_there_were_none() -> Non
     said = await call(server, "find", {"kind": "said"})
     assert said["content"][0]["text"] == "there is no such city"
     mixed = await call(server, "find", {"kind": "mixed"})
-    words = "find failed: there is no such city; the disk is full"
+    words = "find failed: there is no such city; OSError: the disk is full"
     assert mixed["content"][0]["text"] == words
     params = {"name": "find", "arguments": {"kind": "params"}}
     assert (await error(server, modern("tools/call", params)))["message"] == "no such kind"
@@ -154,7 +177,7 @@ class Mute(Exception):
 
 @pytest.mark.parametrize(
     ("raised", "words"),
-    [(Mute(), "bad failed: Mute"), (ValueError("\ud800"), "bad failed: \\ud800")],
+    [(Mute(), "bad failed: Mute"), (ValueError("\ud800"), "bad failed: ValueError: \\ud800")],
 )
 async def test_an_exception_whose_words_cannot_be_sent_is_a_result_all_the_same(
     raised: Exception, words: str, caplog: pytest.LogCaptureFixture

@@ -29,7 +29,7 @@ def from_json(signature: Signature, label: str) -> Converter:
             values = msgspec.convert(arguments, shape, dec_hook=revive)
         except msgspec.ValidationError as error:
             try:
-                values = msgspec.convert(_whole_numbers(arguments), shape, dec_hook=revive)
+                values = msgspec.convert(whole_numbers(arguments), shape, dec_hook=revive)
             except (msgspec.ValidationError, RecursionError):
                 raise ToolError(f"{label}: {_said(error)}") from None
         given = ((name, getattr(values, name)) for name in names)
@@ -50,15 +50,15 @@ def _typed(kind: Any) -> Any:
     return Any if kind is NOTHING else kind
 
 
-def _whole_numbers(value: Any) -> Any:
+def whole_numbers(value: Any) -> Any:
     """To JSON Schema `1.0` is an integer, to msgspec it is none: make it one."""
     match value:
         case float() if value.is_integer():
             return int(value)
         case list():
-            return [_whole_numbers(item) for item in value]
+            return [whole_numbers(item) for item in value]
         case dict():
-            return {name: _whole_numbers(inner) for name, inner in value.items()}
+            return {name: whole_numbers(inner) for name, inner in value.items()}
     return value
 
 

@@ -48,6 +48,9 @@ class Derived:
         """What to call the function with; a value of the wrong kind is the caller's error."""
         values = self._convert(arguments)
         signature = self._signature
+        for parameter in signature.parameters:
+            if parameter.fill is not None and parameter.name not in values:
+                values[parameter.name] = parameter.fill()
         if signature.context is not None:
             values[signature.context] = context
         defaults = signature.positional

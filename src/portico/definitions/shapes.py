@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from portico.definitions.choices import restore_order
 from portico.definitions.errors import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
 from portico.definitions.words import shown
@@ -20,7 +21,7 @@ def input_schema(signature: Signature) -> JsonObject:
     """The schema of a function's arguments."""
     shapes, definitions = _shapes(signature)
     properties = {
-        parameter.name: {**shape, **_told(signature, parameter, shape)}
+        parameter.name: {**shape, **_told(parameter, shape)}
         for parameter, shape in zip(signature.parameters, shapes, strict=True)
     }
     schema: JsonObject = {"type": "object", "properties": properties}
@@ -66,6 +67,7 @@ def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObj
     shapes, components = msgspec.json.schema_components(
         known, schema_hook=hook, ref_template="#/$defs/{name}"
     )
+    restore_order((*shapes, components), known)
     _add(definitions, components)
     return list(shapes), definitions
 
@@ -144,38 +146,28 @@ def _inlined(shape: JsonObject, definitions: JsonObject) -> JsonObject:
     return whole
 
 
-def _told(signature: Signature, parameter: Parameter, shape: JsonObject) -> JsonObject:
+def _told(parameter: Parameter, shape: JsonObject) -> JsonObject:
     """What else is known of a parameter: its description and its default."""
     told: JsonObject = {}
-    words = _annotated_words(signature, parameter) or parameter.description
+    words = _annotated_words(parameter) or parameter.description
     if words and "description" not in shape:
         told["description"] = words
     if not parameter.required:
-        told.update(_default(signature, parameter))
+        told.update(_default(parameter))
     return told
 
 
-def _annotated_words(signature: Signature, parameter: Parameter) -> str:
-    """The description in `Annotated[int, "words"]`, or that of another library's field."""
+def _annotated_words(parameter: Parameter) -> str:
+    """The description in `Annotated[int, "words"]`, or that of another library's note."""
     if typing.get_origin(parameter.type) is not Annotated:
         return ""
-    words = ""
-    for note in parameter.type.__metadata__:
-        if isinstance(note, msgspec.Meta):
-            continue
-        if type(note).__name__ == "FieldInfo" and note.metadata:
-            why = "constraints of pydantic's Field are not applied here; use msgspec.Meta"
-            raise signature.error(why, parameter.name)
-        found = note if isinstance(note, str) else getattr(note, "description", None)
-        words = words or (found if isinstance(found, str) else "")
-    return words
+    notes = [note for note in parameter.type.__metadata__ if not isinstance(note, msgspec.Meta)]
+    found = (note if isinstance(note, str) else getattr(note, "description", "") for note in notes)
+    return next((words for words in found if isinstance(words, str) and words), "")
 
 
-def _default(signature: Signature, parameter: Parameter) -> JsonObject:
+def _default(parameter: Parameter) -> JsonObject:
     default = parameter.default
-    if type(default).__name__ == "FieldInfo":
-        why = "takes pydantic's Field as its default; use Annotated[..., msgspec.Meta(...)]"
-        raise signature.error(why, parameter.name)
     try:
         plain = msgspec.to_builtins(default, enc_hook=_dumped, str_keys=True)
     except (TypeError, ValueError, RecursionError):

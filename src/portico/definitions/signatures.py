@@ -9,8 +9,15 @@ from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.definitions import docstrings
+from portico.definitions.constraints import (
+    constrained,
+    constrained_default,
+    default_of,
+    is_field,
+)
 from portico.definitions.errors import DefinitionError
 from portico.definitions.words import shown
 
@@ -26,6 +33,8 @@ class Parameter(Struct, frozen=True):
     type: Any
     default: Any
     description: str
+    fill: Callable[[], Any] | None = None
+    """Makes the value to call with, where Python's own default is pydantic's `Field`."""
 
     @property
     def required(self) -> bool:
@@ -131,12 +140,25 @@ def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Pa
     if parameter.name == "self" and parameter.annotation is NOTHING:
         why = "no caller has it to give: register the method of an object, not of a class"
         raise DefinitionError(why, source=scope.label, field="parameter self")
-    return Parameter(
-        name=parameter.name,
-        type=scope.resolve(parameter.annotation, f"parameter {parameter.name}"),
-        default=parameter.default,
-        description=description,
-    )
+    kind = scope.resolve(parameter.annotation, f"parameter {parameter.name}")
+    try:
+        return _limited(Parameter(parameter.name, kind, parameter.default, description))
+    except TypeError as error:
+        where = f"parameter {parameter.name}"
+        raise DefinitionError(str(error), source=scope.label, field=where) from None
+
+
+def _limited(parameter: Parameter) -> Parameter:
+    """The parameter with what pydantic and annotated-types say of it in terms of msgspec."""
+    field = parameter.default
+    if not is_field(field):
+        return replace(parameter, type=constrained(parameter.type))
+    if field.alias is not None or field.validation_alias is not None:
+        raise TypeError("takes pydantic's Field with an alias; name the parameter so instead")
+    fill = default_of(field)
+    default = NOTHING if fill is None else field.default
+    kind = Any if parameter.type is NOTHING else parameter.type
+    return replace(parameter, type=constrained_default(kind, field), default=default, fill=fill)
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:

@@ -39,28 +39,6 @@ class Text(Content):
         return {"text": self.text}
 
 
-class Image(Content):
-    """A picture: its bytes (encoded on the way out) and what they are."""
-
-    kind: ClassVar[str] = "image"
-    data: bytes
-    mime_type: str = "image/png"
-
-    def fields(self) -> dict[str, Any]:
-        return {"data": b64encode(self.data).decode(), "mimeType": self.mime_type}
-
-
-class Audio(Content):
-    """A sound: its bytes (encoded on the way out) and what they are."""
-
-    kind: ClassVar[str] = "audio"
-    data: bytes
-    mime_type: str = "audio/wav"
-
-    def fields(self) -> dict[str, Any]:
-        return {"data": b64encode(self.data).decode(), "mimeType": self.mime_type}
-
-
 class Contents(Struct):
     """What a resource holds: text or bytes. Without a URI it is the one that was read."""
 

@@ -1,7 +1,7 @@
 """What belongs to one request and is not in it."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +9,9 @@ from msgspec import Struct
 from portico.model.message import Meta, Request
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version, version_of
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 LOCAL = "local"
 """The one principal there is until clients have identities."""
@@ -52,12 +55,27 @@ class Asker(Protocol):
         """All answers by key, or an exception that ends or suspends the handler."""
         ...
 
+    def form(self, kind: type[T]) -> "Form[T]":
+        """The form that a class describes."""
+        ...
 
-class Elicited(Struct, frozen=True):
+
+class Form(Protocol[T_co]):
+    """A form made of a class."""
+
+    schema: dict[str, Any]
+
+    def read(self, content: dict[str, Any]) -> T_co:
+        """An instance of the class, of what was filled in."""
+        ...
+
+
+class Elicited(Struct, Generic[T], frozen=True):
     """What a person answered: `accept` with content, `decline` or `cancel`."""
 
     action: str
-    content: dict[str, Any]
+    content: T
+    """What was filled in. If nothing was: `{}`, or None where a class was asked for."""
 
     @property
     def accepted(self) -> bool:
@@ -191,16 +209,49 @@ class Context:
             params["logger"] = logger
         await self._notify("notifications/message", params)
 
+    async def debug(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of the level `debug`."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of the level `info`."""
+        await self.log("info", data, logger)
+
+    async def warning(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of the level `warning`."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of the level `error`; the call goes on."""
+        await self.log("error", data, logger)
+
+    @overload
     async def elicit(
         self, message: str, schema: Mapping[str, Any], *, key: str | None = None
-    ) -> Elicited:
-        """Ask the person in front of the client to fill in a form."""
+    ) -> Elicited[dict[str, Any]]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None
+    ) -> Elicited[T | None]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Elicited[Any]:
+        """Ask the person in front of the client to fill in a form.
+
+        The form is a JSON Schema, or a dataclass, TypedDict or Struct; then `content` is an
+        instance of it.
+        """
+        form: Form[Any] | None = None
+        if not isinstance(schema, Mapping):
+            form = self._asking.form(schema)
+            schema = form.schema
         answer = await self._ask_one(elicitation(message, schema), key)
-        return Elicited(str(answer.get("action", "cancel")), answer.get("content") or {})
+        action, content = str(answer.get("action", "cancel")), answer.get("content") or {}
+        if form is None:
+            return Elicited(action, content)
+        return Elicited(action, form.read(content) if action == "accept" else None)
 
     async def elicit_url(
         self, message: str, url: str, *, id: str = "", key: str | None = None
-    ) -> Elicited:
+    ) -> Elicited[dict[str, Any]]:
         """Ask the person to visit a page; accepted means they agreed, not that they are done."""
         answer = await self._ask_one(url_elicitation(message, url, id), key)
         return Elicited(str(answer.get("action", "cancel")), answer.get("content") or {})
@@ -231,9 +282,13 @@ class Context:
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Put several questions in one round; the raw answers by key."""
+        return await self._asking.ask(asks)
+
+    @property
+    def _asking(self) -> Asker:
         if self._asker is None:
             raise RuntimeError("this context cannot ask: it is not bound to a request with a peer")
-        return await self._asker.ask(asks)
+        return self._asker
 
     async def _ask_one(self, ask: Ask, key: str | None) -> dict[str, Any]:
         if key is None:

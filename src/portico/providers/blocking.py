@@ -7,7 +7,10 @@ from typing import Any
 from portico.model.context import Context
 
 _CALLS = frozenset(
-    {"ask", "close_stream", "elicit", "elicit_url", "log", "progress", "roots", "sample"}
+    {
+        *("ask", "close_stream", "elicit", "elicit_url", "progress", "roots", "sample"),
+        *("log", "debug", "info", "warning", "error"),
+    }
 )
 
 

@@ -7,6 +7,13 @@ from collections.abc import Iterator
 from portico.model.errors import PorticoError
 
 
+class NotAnException(RuntimeError):
+    """A handler raised a BaseException that is not its own end; the message names the type."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"it raised {type(error).__name__}")
+
+
 def ends_call(error: BaseException) -> bool:
     """True if whoever runs the call ends it: by cancelling its task, or by closing it unfinished.
 

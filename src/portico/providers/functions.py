@@ -24,7 +24,7 @@ from portico.model.version import Version
 from portico.protocol.codec import decode_params, encode
 from portico.protocol.results import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
-from portico.providers.ending import leaves
+from portico.providers.ending import NotAnException, leaves
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
@@ -346,14 +346,18 @@ class FunctionProvider:
 
 
 def _words(error: BaseException) -> str:
-    """What an exception says, if it can be said at all: its author may be careless too."""
+    """The type and message of an exception, such as `KeyError: 'city'`; of one that Portico or the
+    author raised to be read, its message alone."""
     if isinstance(error, ExceptionGroup):
         return "; ".join(map(_words, leaves(error)))
+    kind = type(error).__name__
     try:
-        words = str(error)
-    except Exception:  # noqa: BLE001  (see above)
-        words = ""
-    return words.encode(errors="backslashreplace").decode() or type(error).__name__
+        words = str(error).encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001  (its author may be careless too)
+        return kind
+    if isinstance(error, PorticoError | NotAnException):
+        return words or kind
+    return f"{kind}: {words}" if words else kind
 
 
 def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:

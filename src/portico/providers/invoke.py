@@ -9,7 +9,7 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
-from portico.providers.ending import ends_call, meant_in
+from portico.providers.ending import NotAnException, ends_call, meant_in
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 
@@ -45,7 +45,7 @@ class Invocation:
             if isinstance(error, BaseExceptionGroup) and (round := suspended_in(error)) is not None:
                 raise round from None
             # It would end the event loop, or leave its asker without an answer.
-            raise RuntimeError(f"it raised {type(error).__name__}") from error
+            raise NotAnException(error) from error
 
     async def _on_loop(self, arguments: dict[str, Any], context: Context) -> Any:
         args, kwargs = self._bind(arguments, context)

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,9 @@ from portico.providers.ending import leaves
 
 if TYPE_CHECKING:
     from portico.protocol.seal import Seal
+    from portico.providers.forms import ClassForm
 
+T = TypeVar("T")
 ROUND_TTL_S = 600.0
 KEY_SIZE = 32
 
@@ -84,7 +86,17 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     return Suspended(asks)
 
 
-class Direct:
+class _Asking:
+    """The part of asking that is the same in both eras."""
+
+    def form(self, kind: type[T]) -> "ClassForm[T]":
+        """The form that a class describes."""
+        from portico.providers.forms import ClassForm  # slow to load, and seldom needed
+
+        return ClassForm(kind)
+
+
+class Direct(_Asking):
     """Asks a legacy client by requests of our own."""
 
     def __init__(self, context: Context, version: Version) -> None:
@@ -117,7 +129,7 @@ class Direct:
         }
 
 
-class Replay:
+class Replay(_Asking):
     """Answers a modern handler from what the client has sent so far."""
 
     def __init__(self, context: Context, answers: dict[str, Any], given: dict[str, Any]) -> None:

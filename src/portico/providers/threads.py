@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from portico.model.errors import ToolError
+from portico.providers.ending import NotAnException
 
 MOST_THREADS = 512
 IDLE_S = 10.0
@@ -94,7 +95,7 @@ def _settle(future: "asyncio.Future[Any]", value: Any, error: BaseException | No
     if future.done():
         return  # cancelled meanwhile
     if isinstance(error, StopIteration | GeneratorExit):  # which mean something to who awaits
-        error = RuntimeError(f"it raised {type(error).__name__}")
+        error = NotAnException(error)
     if error is not None:
         future.set_exception(error)
     else:
