@@ -363,3 +363,55 @@ async def test_a_client_whose_stream_has_ended_can_still_call_a_server_of_its_ow
         await asyncio.wait({listening})
         for _ in range(2):
             assert await client.said("alone__say") == "said"
+
+
+def apps() -> Server:
+    """A server whose tools differ in whether a client shows a page for them."""
+    server = Server("apps", "1")
+
+    @server.tool(meta={"ui": {"resourceUri": "ui://apps/chart"}})
+    async def chart(year: int) -> str:
+        """Draw a chart."""
+        return f"chart of {year}"
+
+    @server.tool(meta={"ui/resourceUri": "ui://apps/old"})
+    async def old() -> str:
+        """Draw as drafts of the extension did."""
+        return "old"
+
+    @server.tool(meta={"ui": "no object", "guide": 1})
+    async def plain() -> str:
+        """Draw nothing."""
+        return "plain"
+
+    return server
+
+
+@ERAS
+@pytest.mark.parametrize("group", [None, "drawing"])
+async def test_tools_with_a_page_of_their_own_are_listed_beside_the_search(
+    version: str, group: str | None
+) -> None:
+    settings = Gateway(expose="search", pinned=("apps__chart",))
+    groups = {"drawing": Group(servers=("apps",))}
+    behind = World({"apps": apps(), "beta": beta()})
+    async with house(behind, config("apps", "beta", gateway=settings, groups=groups)) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint(group), version)
+        listed = {tool["name"]: tool for tool in (await client.result("tools/list"))["tools"]}
+        assert [*listed][5:] == ["apps__chart", "apps__old"]
+        assert listed["apps__chart"]["_meta"]["ui"] == {"resourceUri": "ui://apps/chart"}
+        assert await client.said("apps__chart", year=2026) == "chart of 2026"
+
+
+@ERAS
+async def test_the_meta_tools_ask_to_be_loaded_by_clients_that_search_themselves(
+    version: str,
+) -> None:
+    settings = Gateway(expose="search", pinned=("alpha__add",))
+    async with house(world(), config("alpha", gateway=settings)) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint(), version)
+        for tool in (await client.result("tools/list"))["tools"]:
+            ours = tool["name"] != "alpha__add"
+            assert (tool.get("_meta", {}).get("anthropic/alwaysLoad") is True) == ours

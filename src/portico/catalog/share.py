@@ -1,8 +1,9 @@
 """One server's part in a catalog of many: what it offers, and under which names."""
 
 from _blake2 import blake2b
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from portico.definitions.schema import Schema
 
 _NONE = Listed((), ())
+_MOST_UI = 50
+"""Of a server: a model reads them in every conversation. The others are found by search."""
+
+
+class _Tool(msgspec.Struct):
+    meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
+
+
+_tool = msgspec.json.Decoder(_Tool).decode
 
 
 class Share:
@@ -40,6 +50,15 @@ class Share:
     def prompts(self) -> Mapping[str, str]:
         """The same of prompts."""
         return exposed_names(self.server, self.listed("prompts").keys, self._limit)
+
+    @cached_property
+    def with_ui(self) -> Sequence[str]:
+        """The exposed names of its tools that a client shows with a page of the server's (MCP
+        Apps), as many as may be listed."""
+        listed = self.listed("tools")
+        pairs = zip(listed.keys, listed.items, strict=True)
+        found = (self.tools[key] for key, raw in pairs if b"_meta" in raw and _has_ui(raw))
+        return tuple(islice(found, _MOST_UI))
 
     @cached_property
     def version(self) -> bytes:
@@ -111,3 +130,12 @@ class Share:
     @cached_property
     def _known(self) -> dict[str, Mapping[str, int]]:
         return {}
+
+
+def _has_ui(raw: bytes) -> bool:
+    """True if it has `_meta.ui`, or the key that this had in drafts."""
+    try:
+        meta = _tool(raw).meta
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return bytes(meta.get("ui", b"")).startswith(b"{") or "ui/resourceUri" in meta

@@ -72,6 +72,10 @@ class Union:
         found = ((name, self._tools.get(name)) for name in names)
         return tuple(_tool(*place, name) for name, place in found if place is not None)
 
+    def with_ui(self) -> list[str]:
+        """The exposed names of tools that need to be listed for their page to be shown."""
+        return [name for share in self.shares.values() for name in share.with_ui]
+
     def prompt_items(self) -> tuple[Item, ...]:
         """All prompts, as they are shown."""
         return tuple(

@@ -94,7 +94,8 @@ class Front:
         if self._searches:
             limit = config.search.default_limit
             tools = metatools.meta_tools(behind, union.tool_count, limit)
-            tools += union.tool_items(config.gateway.pinned)
+            direct = dict.fromkeys((*config.gateway.pinned, *union.with_ui()))
+            tools += union.tool_items(tuple(direct))
         else:
             tools = union.tool_items()
         return Offer(

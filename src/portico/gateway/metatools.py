@@ -11,6 +11,8 @@ REFRESH, STATUS = "refresh_tools", "gateway_status"
 NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
 
 MAX_LIMIT = 50
+_META = {"anthropic/alwaysLoad": True}
+"""Without it, clients that hide tools behind a search of their own would hide these."""
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 
 
@@ -84,6 +86,7 @@ def _tool(
     tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
     if annotations:
         tool["annotations"] = annotations
+    tool["_meta"] = _META
     return tool
 
 
