@@ -89,6 +89,28 @@ def test_a_gateway_that_runs_is_the_one_that_is_asked(folder: Path) -> None:
     assert window.process.returncode == 0
 
 
+def test_a_gateway_logs_what_its_user_calls_and_not_what_commands_ask(tmp_path: Path) -> None:
+    config = ("--config", str(prepared(tmp_path)))
+    with Window(tmp_path) as window:
+        window.ready()
+        for words in (
+            ("search", "add"),
+            ("describe", "maths__add"),
+            ("call", "maths__add", "--arg", "a=2"),
+            ("servers", "refresh"),
+            ("status",),
+        ):
+            ran = portico(tmp_path, *words, *config)
+            assert ran.returncode == 0, ran.stderr
+    log = (tmp_path / "home" / "state" / "logs" / "serve.log").read_text().splitlines()
+    calls = [line for line in map(json.loads, log) if line["kind"] == "call"]
+    # The first is the test's own.
+    assert [(call["server"], call["tool"]) for call in calls] == [
+        ("", "refresh_tools"),
+        ("maths", "add"),
+    ]
+
+
 def test_a_gateway_that_is_configured_for_http_is_asked_all_the_same(tmp_path: Path) -> None:
     config = prepared(tmp_path, '[gateway]\nhttp = "127.0.0.1:1"\n')
     ran = portico(tmp_path, "call", "maths__add", '{"a": 2}', "--config", str(config))

@@ -75,6 +75,29 @@ async def test_each_way_in_which_a_call_can_end_is_told_once() -> None:
     ]
 
 
+async def test_queries_of_our_own_commands_are_no_calls_and_can_hide_none() -> None:
+    seen = Seen()
+    world = World({"alpha": alpha(asyncio.Event())})
+    own = {"_meta": {"portico/ownQuery": True}}
+    call = {"name": "alpha__add", "arguments": {"a": 1}}
+    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        await client.result("tools/call", {"name": "gateway_status", **own})
+        await client.result(
+            "tools/call", {"name": "search_tools", "arguments": {"query": "x"}, **own}
+        )
+        await client.call("search_tools", query="portico/ownQuery")
+        await client.result("tools/call", {"name": "execute_tool", "arguments": call, **own})
+        await client.result("tools/call", {**call, **own})
+    assert seen.calls == [
+        ("", "search_tools", "ok"),
+        ("alpha", "add", "ok"),
+        ("alpha", "add", "ok"),
+    ]
+
+
 async def test_a_server_that_is_down_is_an_error_and_not_a_cancelled_call() -> None:
     seen = Seen()
     world = World({"alpha": alpha(asyncio.Event())})

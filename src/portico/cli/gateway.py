@@ -100,10 +100,18 @@ def has(server: str | None) -> bool:
 
 async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
     """What a tool of the gateway itself says; PorticoError in its words if it refuses."""
-    result = await client.call_tool(tool, arguments)
+    result = await _query(client, tool, arguments)
     if result.get("isError") is True:
         raise PorticoError(_text(result))
     return result
+
+
+async def _query(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The result of a tool of the gateway itself; the log does not take it for a call."""
+    from portico.gateway.metatools import OWN_QUERY
+
+    asked = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
+    return await client.request("tools/call", asked)
 
 
 async def learn(client: "Client", *wanted: str) -> None:
@@ -128,7 +136,7 @@ async def learn(client: "Client", *wanted: str) -> None:
 async def know(client: "Client", *tools: str) -> None:
     """Have the servers of tools that are not known asked: what is known of them may be old."""
     await learn(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
-    asked = (client.call_tool("describe_tool", {"name": tool}) for tool in tools)
+    asked = (_query(client, "describe_tool", {"name": tool}) for tool in tools)
     told = zip(tools, await asyncio.gather(*asked), strict=True)
     owners = {tool.partition(SEPARATOR)[0] for tool, one in told if one.get("isError") is True}
     if not owners:

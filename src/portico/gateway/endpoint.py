@@ -181,7 +181,8 @@ class GatewayEndpoint:
         except Mistake as error:
             result = mistaken(error)
         response = said(request, context, result)
-        self._witness(request, context, "", request.name, response, began)
+        if not metatools.is_own_query(request):
+            self._witness(request, context, "", request.name, response, began)
         return response
 
     async def _late_call(

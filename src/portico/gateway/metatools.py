@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+from msgspec import Raw, Struct, field
+
+from portico.model.message import Request
 from portico.model.offer import Item
 from portico.protocol.codec import encode
 
@@ -10,10 +14,28 @@ SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
 REFRESH, STATUS = "refresh_tools", "gateway_status"
 NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
 
+OWN_QUERY = "portico/ownQuery"
+"""In `_meta`: a command of Portico asks, on its way to what its user wants."""
 MAX_LIMIT = 50
 _META = {"anthropic/alwaysLoad": True}
 """Without it, clients that hide tools behind a search of their own would hide these."""
 _READS = {"readOnlyHint": True, "openWorldHint": False}
+
+
+class _Asked(Struct):
+    meta: dict[str, Raw] = field(default_factory=dict, name="_meta")
+
+
+def is_own_query(request: Request) -> bool:
+    """True if a command of Portico asks one of these tools. `execute_tool` is never such a query:
+    no call of a server may be hidden from the log."""
+    if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
+        return False
+    try:
+        asked = msgspec.json.decode(request.params, type=_Asked)
+    except msgspec.DecodeError:
+        return False
+    return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
 
 
 def meta_tools(behind: str, tools: int, default_limit: int) -> tuple[Item, ...]:
