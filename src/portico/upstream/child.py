@@ -31,6 +31,14 @@ _LAST_WORDS_S = 0.2
 """How long an ended child's pipes may stay open in a grandchild before we stop listening."""
 
 
+_EXHAUSTED = {
+    errno.EAGAIN: "this user may have no more processes; end some, or raise `ulimit -u`",
+    errno.EMFILE: "Portico has too many open files; raise `ulimit -n`",
+    errno.ENFILE: "the system has too many open files",
+    errno.ENOMEM: "there is not enough memory",
+}
+
+
 class Command(Struct, frozen=True):
     """A server to start: never through a shell."""
 
@@ -257,6 +265,8 @@ def _what_is_wrong(command: Command, error: OSError | ValueError) -> str:
         return f"{program!r} may not be executed; `chmod +x` it, or name what runs it"
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f"{program!r} is no program, nor does it begin with #! and the name of one"
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        return _EXHAUSTED[error.errno]
     return str(getattr(error, "strerror", None) or error)
 
 

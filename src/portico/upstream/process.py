@@ -7,6 +7,7 @@ Its pipes we read and write ourselves too: asyncio's transports cost more than t
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import threading
@@ -68,7 +69,14 @@ class Process:
             GUARDIAN.forget(mark)
             raise
         GUARDIAN.register(mark, spawned.pid)
-        return cls(spawned, mark)
+        try:
+            return cls(spawned, mark)
+        except RuntimeError:  # neither a descriptor nor a thread to wait for it with
+            spawned.close()
+            os.killpg(spawned.pid, signal.SIGKILL)
+            _waited(spawned.pid)
+            GUARDIAN.forget(mark)
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     async def look(self) -> bool:
         """Note all who left the group, while their parents show whose they are."""
