@@ -279,7 +279,16 @@ def test_an_empty_config_lists_nothing_and_a_broken_one_is_explained(
     config.parent.mkdir(parents=True)
     config.write_text("")
     assert main(["servers", "list"]) == 0
-    assert capsys.readouterr().out == f"no server is configured in {config}, and none runs\n"
+    assert capsys.readouterr().out == (
+        f"no server is configured in {config}, and none runs; "
+        "add one with `portico servers add NAME COMMAND`\n"
+    )
+    assert main(["status"]) == 0
+    assert "  no servers; add one with `portico servers add" in capsys.readouterr().out
+    assert main(["servers", "refresh"]) == 0
+    assert (
+        capsys.readouterr().err == f"portico: {config}: no server is enabled, so none was asked\n"
+    )
     config.write_text("[servers.a]\ncomand = 1\n")
     assert main(["servers", "list"]) == 1
     assert capsys.readouterr().err == (

@@ -54,7 +54,10 @@ def main(options: argparse.Namespace) -> int:
         raise PorticoError(nothing(options.config or config_file()))
     rows = _chosen(_listed(config, running), options.name)
     if config is not None and not rows and not options.json:
-        Screen(sys.stdout).say(f"no server is configured in {config.path}, and none runs")
+        Screen(sys.stdout).say(
+            f"no server is configured in {config.path}, and none runs; "
+            "add one with `portico servers add NAME COMMAND`"
+        )
     code = _report(rows, options.json)
     if problem is None:
         return code
@@ -192,6 +195,9 @@ async def _asked_once(options: argparse.Namespace) -> int:
     async with await open_client(address_of(options), options) as client:
         told = (await ask(client, "refresh_tools", **which))["structuredContent"]
     rows = [Running("", {**one, "ok": not one["error"]}) for one in told["servers"]]
+    if not rows and not options.json:
+        path = options.config or config_file()
+        Screen(sys.stderr).say(f"portico: {path}: no server is enabled, so none was asked")
     return _report(rows, options.json)
 
 

@@ -93,7 +93,7 @@ def _lines(told: list[Portico]) -> Iterator[str]:
         elif one.error:
             yield f"  {one.error}"
         else:
-            yield "  no servers"
+            yield "  no servers; add one with `portico servers add NAME COMMAND`"
 
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
