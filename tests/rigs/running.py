@@ -37,7 +37,7 @@ def scripted(file: Path) -> list[str]:
 
 
 def tasks(era: str) -> list[str]:
-    """The command line of the server whose calls become tasks; legacy or modern."""
+    """The command line of the server whose calls become tasks; legacy, modern or both."""
     return [sys.executable, "-I", "-S", str(HERE / "tasks.py"), era]
 
 

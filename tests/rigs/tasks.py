@@ -1,9 +1,10 @@
 """An upstream whose tool `work` runs as a task wherever its client can follow one.
 
-    python -I -S tests/rigs/tasks.py (legacy | modern)
+    python -I -S tests/rigs/tasks.py (legacy | modern | both)
 
-`work` takes `ms`; without a task it answers at once. `pid` says which process this is, and `heard`
-all that it was sent so far.
+As other servers of both eras on pipes, it stays in the era of its first request. `work` takes `ms`;
+without a task it answers at once. `pid` says which process this is, and `heard` all that it was
+sent so far.
 """
 
 import json
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.rigs.wire import Call, serve_stdio
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-ERA = sys.argv[1]
+spoken = [sys.argv[1]]
 META = "io.modelcontextprotocol/"
 TOOLS: list[dict[str, Any]] = [
     {
@@ -107,14 +108,14 @@ def follow(call: Call) -> None:
 def greet(call: Call) -> None:
     """Say hello in the era that is spoken."""
     server = {"name": "tasks", "version": "1"}
-    if call.method == "initialize" and ERA != "modern":
+    if call.method == "initialize" and spoken[0] != "modern":
         able: dict[str, Any] = {
             "tools": {},
             "tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}},
         }
         hello = {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": server}
         call.result(hello)
-    elif call.method == "server/discover" and ERA != "legacy":
+    elif call.method == "server/discover" and spoken[0] != "legacy":
         able = {"tools": {}, "extensions": {EXTENSION: {}}}
         found = {"supportedVersions": ["2026-07-28"], "capabilities": able, "ttlMs": 0}
         about = {"cacheScope": "private", "_meta": {f"{META}serverInfo": server}}
@@ -125,6 +126,8 @@ def greet(call: Call) -> None:
 
 def handle(call: Call) -> None:
     """Answer one message."""
+    if spoken[0] == "both":
+        spoken[0] = "modern" if is_modern(call) else "legacy"
     heard.append(call.message)
     name = call.params.get("name", "")
     if call.id is None:

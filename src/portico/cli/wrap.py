@@ -107,6 +107,7 @@ def _wrapping(options: _Options) -> "Wrapping":
         max_queue=options.queue,
         sharing=options.sharing,
         era=options.era,
+        is_process=not options.target[0].startswith(_URLS),
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
     return Wrapping(

@@ -254,6 +254,8 @@ def _plan(entry: Server, info: dict[str, Any], max_tools: int) -> Plan:
         max_in_flight=entry.max_in_flight,
         sharing=entry.sharing,
         era=entry.era,
+        is_process=not entry.url,
+        prefers_modern=True,
         max_items=entry.max_tools or max_tools,
         info=info,
         reveals=True,

@@ -21,10 +21,11 @@ MODERN, LEGACY = "modern", "legacy"
 class Lines:
     """All ways to one upstream.
 
-    Each client is served in its own era where the upstream speaks both. In the modern one it
-    keeps nothing of its clients, so all share it. In the legacy one it is shared by those who
-    cannot be asked anything; who can gets one alone, so that no answer, no root and no log line
-    reaches a child that somebody else uses.
+    In the modern era an upstream keeps nothing of its clients, so all share one connection. In the
+    legacy one it is shared by clients that cannot be asked anything; a client that can be asked
+    gets its own, so that no answer, no root and no log line reaches a child that somebody else
+    uses. A URL is reached in the client's own era where it speaks both. A process speaks one era,
+    so clients of the other are translated rather than given a second process.
     """
 
     def __init__(
@@ -56,27 +57,39 @@ class Lines:
 
     def view(self, caller: Caller, modern: bool) -> str:
         """What the upstream offers may depend on who asks: by era, and by what it can be asked."""
-        if self.era(modern) == MODERN or not self.is_own(caller, modern):
-            return self.era(modern)
+        era = self.era(modern, caller)
+        if era == MODERN or not self.is_own(caller, modern):
+            return era
         if not caller.capabilities:
             return LEGACY
         return LEGACY + encode(dict(sorted(caller.capabilities.items()))).decode()
 
-    def era(self, modern: bool) -> str:
+    def era(self, modern: bool, caller: Caller | None = None) -> str:
         """The era in which a client of this one is served."""
-        first, second = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
-        return second if self.speaks.get(first) is False else first
+        own, other = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
+        if self.speaks.get(own) is False:
+            return other
+        plan = self._plan
+        if not plan.is_process or plan.sharing == "per-client" or self.speaks.get(other) is False:
+            return own
+        if self._shared[own] or (caller is not None and caller.session in self._own):
+            return own
+        if self._shared[other]:
+            # A legacy process that is shared can ask nobody.
+            can_share = other == MODERN or caller is None or not caller.talks_back
+            return other if can_share else own
+        return MODERN if plan.prefers_modern else own
 
     def is_own(self, caller: Caller, modern: bool) -> bool:
         """True if this client is to have a way of its own."""
-        if self.era(modern) == MODERN or self._plan.sharing == "shared":
+        if self.era(modern, caller) == MODERN or self._plan.sharing == "shared":
             return False
         return self._plan.sharing == "per-client" or caller.talks_back
 
     def take(self, caller: Caller, modern: bool, task: str = "") -> Line:
         """The way for a call, which may be about a task; give it back when the call is over."""
         if not self.is_own(caller, modern):
-            return self.shared(self.era(modern), task)
+            return self.shared(self.era(modern, caller), task)
         view = self.view(caller, modern)
         if caller.session is not None:
             line = self._own.get(caller.session)
@@ -94,12 +107,27 @@ class Lines:
         self._lent.add(found)
         return found
 
+    async def begun(self, caller: Caller, modern: bool, task: str = "") -> Line:
+        """The same, open, and with the call begun on it; raises TargetError."""
+        line = self.take(caller, modern, task)
+        line.begin()
+        is_right = False
+        try:
+            await line.leg()
+            # Its era may be another than we thought; then not everybody can share it.
+            is_right = line.owner is not None or not self.is_own(caller, modern)
+        finally:
+            if not is_right:
+                line.end(answered=line.open_leg is not None)
+                self.give_back(line)
+        return line if is_right else await self.begun(caller, modern, task)
+
     def at_hand(self, caller: Caller, modern: bool) -> Line | None:
         """The way for a call, if there is one open that needs no taking."""
         if self.is_own(caller, modern):
             line = self._own.get(caller.session) if caller.session is not None else None
         else:
-            lines = self._shared[self.era(modern)]
+            lines = self._shared[self.era(modern, caller)]
             # Of several, the least busy one is chosen for each call.
             line = lines[0] if lines and self._plan.instances == 1 else None
         return line if line is not None and line.open_leg is not None else None
@@ -131,18 +159,22 @@ class Lines:
         if idle is not None:
             return idle
         if len(lines) < max(1, self._plan.instances):
-            lines.append(self._new(era, None, era))
-            return lines[-1]
+            return self._add(era)
         return min(lines, key=lambda line: line.busy)
 
     def first(self, caller: Caller, modern: bool) -> Line:
         """The way that has a client's subscriptions."""
         if self.is_own(caller, modern) and caller.session is not None:
             return self.take(caller, modern)
-        lines = self._shared[self.era(modern)]
-        if not lines:
-            lines.append(self._new(self.era(modern), None, self.era(modern)))
-        return lines[0]
+        era = self.era(modern, caller)
+        lines = self._shared[era]
+        return lines[0] if lines else self._add(era)
+
+    def _add(self, era: str) -> Line:
+        line = self._new(era, None, era)
+        self._shared[era].append(line)
+        self.edition += 1  # clients of the other era may share it
+        return line
 
     def learned(self, line: Line, leg: Leg) -> None:
         """A conversation has begun: remember its era, and put the line where it belongs."""

@@ -21,6 +21,10 @@ class Plan(Struct, frozen=True):
     instances: int = 1
     sharing: str = "auto"
     era: str = "auto"
+    is_process: bool = False
+    """The upstream is a process that we run: clients of both eras share it where they can."""
+    prefers_modern: bool = False
+    """Such a process is spoken to in the modern era if it has that, whatever its first client."""
     patience: Patience = Patience()
     held_s: float = 600.0
     """How long a call waits for a modern client to come back with its answers."""

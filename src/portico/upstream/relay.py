@@ -215,8 +215,7 @@ class Relay:
     async def _try(self, call: Call, timeout: float) -> bytes:
         request = call.request
         task = task_id(request.params) if is_about_task(request.method) else ""
-        line = self._lines.take(call.caller, request.version.modern, task)
-        line.begin()
+        line = await self._lines.begun(call.caller, request.version.modern, task)
         answered = False
         try:
             leg = await line.leg()

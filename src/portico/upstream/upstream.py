@@ -110,8 +110,8 @@ class Upstream:
         return view
 
     async def _asked(self, request: Request, context: Context) -> View:
-        line = self._lines.take(self._callers.of(request, context), request.version.modern)
-        line.begin()
+        caller = self._callers.of(request, context)
+        line = await self._lines.begun(caller, request.version.modern)
         answered = False
         try:
             leg = await line.leg()

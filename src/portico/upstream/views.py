@@ -143,9 +143,12 @@ class Views:
                 era = MODERN if facts.version.modern else LEGACY
                 self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
-                if not name.startswith(era):  # it was asked in the other era, to no avail
+                if name.startswith(era):
+                    view.catalog = self._catalog(facts, confirmed=False)
+                else:  # it was asked in the other era, to no avail
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
-                view.catalog = self._catalog(facts, confirmed=False)
+                    right = self._views.setdefault(era, View(era))
+                    right.catalog = right.catalog or self._catalog(facts, confirmed=False)
         return view
 
     def _make_room(self) -> None:
