@@ -67,6 +67,8 @@ def test_what_says_nothing_of_tasks_keeps_its_bytes() -> None:
     assert without_tasks_raw(declared) is declared
     tool = b'{"name":"a", "execution":{"x":1}}'
     assert without_task_support(tool) is tool
+    never = b'{"name":"a", "execution":{"taskSupport":"forbidden"}}'
+    assert without_task_support(never) is never
 
 
 def test_a_definition_loses_only_its_task_support() -> None:

@@ -81,6 +81,9 @@ def work(call: Call) -> None:
 
 def finish(call: Call, id: str) -> None:
     """Answer with a task's result, as soon as there is one."""
+    token = call.params.get("_meta", {}).get("progressToken")
+    if token is not None:
+        call.notify("notifications/progress", {"progressToken": token, "progress": 0})
     while task(id)["status"] == "working":
         time.sleep(0.01)
     text(call, "worked as a task")

@@ -78,9 +78,11 @@ def test_a_task_is_asked_of_the_instance_that_has_it(tmp_path: Path) -> None:
         web(portico.port) as client,
     ):
         ids = [begin(client, 600_000)]
-        for _ in range(2):
+        for number in (1, 2):
             # It keeps an instance busy, so that the next task begins on another.
-            client.request("tasks/result", {"taskId": ids[-1]})
+            waiting = {"taskId": ids[-1], "_meta": {"progressToken": number}}
+            client.request("tasks/result", waiting)
+            client.next("notifications/progress", number)
             ids.append(begin(client, 600_000))
         assert len({id.rpartition("-")[2] for id in ids}) == 3
         assert [follow(client, "tasks/get", id)["status"] for id in ids] == ["working"] * 3

@@ -20,6 +20,7 @@ _PREFIX = "tasks/"
 _NOTICES = ("notifications/tasks/status", "notifications/tasks")
 _OVER = ("completed", "failed", "cancelled")
 _EXTENSION = EXTENSION.encode()
+_FORBIDDEN = b'"forbidden"'
 
 
 class _Named(Struct):
@@ -127,12 +128,12 @@ def without_tasks_raw(capabilities: bytes) -> bytes:
 
 
 def without_task_support(tool: bytes) -> bytes:
-    """A tool's definition that does not say whether it runs as a task."""
+    """A tool's definition that does not say that it runs as a task."""
     if tool.find(b'"taskSupport"') < 0:
         return tool
     fields = members(tool)
     execution = members(fields.get("execution", b""))
-    if execution.pop("taskSupport", None) is None:
+    if bytes(execution.pop("taskSupport", _FORBIDDEN)) == _FORBIDDEN:
         return tool
     if execution:
         fields["execution"] = Raw(encode(execution))
