@@ -36,6 +36,11 @@ def scripted(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "scripted.py"), str(file)]
 
 
+def questions(era: str) -> list[str]:
+    """The command line of the server that asks what it is told to; legacy or modern."""
+    return [sys.executable, "-I", "-S", str(HERE / "questions.py"), era]
+
+
 def tasks(era: str) -> list[str]:
     """The command line of the server whose calls become tasks; legacy, modern or both."""
     return [sys.executable, "-I", "-S", str(HERE / "tasks.py"), era]

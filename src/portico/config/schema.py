@@ -57,6 +57,8 @@ class Server(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     instances: int = 1
     sharing: str = "auto"
+    may_ask: bool = True
+    """Whether its questions (elicitation, sampling, roots) reach clients."""
     era: str = "auto"
     max_in_flight: int = 256
     max_tools: int | None = None

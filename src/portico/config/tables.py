@@ -35,6 +35,7 @@ SERVER: dict[str, Reader] = {
     ),
     "instances": whole(1, 1000),
     "sharing": choice("auto", "shared", "per-client"),
+    "may_ask": flag,
     "era": choice("auto", "modern", "legacy"),
     "max_in_flight": whole(1),
     "max_tools": whole(1, 100_000),

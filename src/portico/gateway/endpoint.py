@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.catalog.snapshot import Identity
 from portico.catalog.union import Place, Union
@@ -32,10 +33,13 @@ from portico.gateway.witnessed import Passing, Witness
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, InvalidParams, McpError
 from portico.model.message import NOTHING, Request, Response
+from portico.model.session import Session
 from portico.model.types import Answer
 from portico.protocol.codec import decode_params, error_response, mcp_error_response
+from portico.protocol.eras import URL_REQUIRED
 from portico.protocol.tasks import without_tasks
 from portico.state.pending import Pending
+from portico.upstream.questions import named_error, named_result
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
 _LEVEL_S = 2.0
@@ -109,8 +113,13 @@ class GatewayEndpoint:
             return self._level(request, context)
         answer = self._core.answer(request, context)
         if request.method == "initialize" and context.session is not None:
-            context.session.capabilities = without_tasks(context.session.capabilities)
+            self._admit(context.session)
         return answer
+
+    def _admit(self, session: Session) -> None:
+        """A legacy client has said hello: it follows no tasks here, and is told who asks."""
+        session.capabilities = without_tasks(session.capabilities)
+        session.names_askers = True
 
     async def _first_list(self, request: Request, context: Context) -> Response:
         """As long as nothing is known, lists wait: many clients ask for them once."""
@@ -250,7 +259,7 @@ class GatewayEndpoint:
         began = perf_counter()
         response: Response | None = None
         try:
-            response = self._outward(context, server, await answer)
+            response = self._outward(request, context, server, await answer)
         except McpError as error:
             response = mcp_error_response(request.id, error)
             raise
@@ -293,7 +302,17 @@ class GatewayEndpoint:
             server = self._mentions.owner(uri, context) or self.front.union.ownership.fallback(uri)
         return server, own
 
-    def _outward(self, context: Context, server: str, response: Response) -> Response:
+    def _outward(
+        self, request: Request, context: Context, server: str, response: Response
+    ) -> Response:
+        if response.error:
+            if response.code != URL_REQUIRED:
+                return response
+            return replace(response, error=named_error(response.error, server))
+        if request.version.modern:
+            result = named_result(response.result, server)
+            if result is not response.result:
+                response = replace(response, result=result)
         if response.result.find(MARK) < 0:
             return response
         return self._mentions.noted(response, server, self.front.union.ownership, context)
@@ -305,8 +324,9 @@ class GatewayEndpoint:
         if response.error and request.name == metatools.EXECUTE:
             failure = own_failure(response, server)
             context.server_info = self.front.catalog().identity
-            return response if failure is None else failed(request, context, failure)
-        return self._outward(context, server, response)
+            if failure is not None:
+                return failed(request, context, failure)
+        return self._outward(request, context, server, response)
 
 
 def _meant(request: Request, mistake: Mistake) -> tuple[str, str]:

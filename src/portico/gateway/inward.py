@@ -10,7 +10,7 @@ from portico.catalog.union import Place, Union
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
-from portico.protocol.eras import CAPABILITIES_KEY, members
+from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact
 from portico.protocol.tasks import without_tasks_raw
 
@@ -63,14 +63,7 @@ def withheld(request: Request) -> Request:
     """The same from a client that follows no tasks: at this door nobody could ask about them."""
     declared = request.meta.client_capabilities
     kept = without_tasks_raw(declared)
-    if kept is declared:
-        return request
-    fields = members(request.params)
-    meta = members(fields.get("_meta", b""))
-    meta[CAPABILITIES_KEY] = Raw(kept)
-    fields["_meta"] = Raw(encode(meta))
-    said = replace(request.meta, client_capabilities=kept)
-    return replace(request, params=encode(fields), meta=said)
+    return request if kept is declared else declaring(request, kept)
 
 
 def at(request: Request, uri: str) -> Request:

@@ -256,6 +256,7 @@ def _plan(entry: Server, info: dict[str, Any], max_tools: int) -> Plan:
         era=entry.era,
         is_process=not entry.url,
         prefers_modern=True,
+        may_ask=entry.may_ask,
         max_items=entry.max_tools or max_tools,
         info=info,
         reveals=True,

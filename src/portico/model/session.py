@@ -19,6 +19,7 @@ class Session:
         "client_info",
         "id",
         "log_level",
+        "names_askers",
         "notes",
         "principal",
         "send",
@@ -40,6 +41,8 @@ class Session:
         self.subscriptions: set[str] = set()
         self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
         """Puts a question that belongs to no call, where the transport can carry one."""
+        self.names_askers = False
+        """True if its client reaches many servers, and is told which of them asks something."""
         self.notes: dict[object, Any] = {}
         """What those who serve it know of it, each under a key of its own."""
         self.stands_for: Session | None = None

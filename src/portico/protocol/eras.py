@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from portico.model.message import Request
@@ -76,6 +77,16 @@ def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
     _put_token(meta, token)
     fields["_meta"] = Raw(encode(meta))
     return encode(fields)
+
+
+def declaring(request: Request, capabilities: bytes) -> Request:
+    """The same modern request from a client with these capabilities."""
+    fields = members(request.params)
+    meta = members(fields.get("_meta", b""))
+    meta[CAPABILITIES_KEY] = Raw(capabilities)
+    fields["_meta"] = Raw(encode(meta))
+    said = replace(request.meta, client_capabilities=capabilities)
+    return replace(request, params=encode(fields), meta=said)
 
 
 def legacy_params(params: bytes, token: bytes) -> bytes:

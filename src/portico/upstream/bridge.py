@@ -25,6 +25,7 @@ from portico.protocol.eras import (
 )
 from portico.upstream.caller import Call
 from portico.upstream.leg import Leg
+from portico.upstream.questions import for_session, refused_question
 from portico.upstream.servererror import ServerError
 
 MAX_ROUNDS = 10
@@ -69,7 +70,10 @@ async def _ask_all(leg: Leg, call: Call, result: bytes) -> dict[str, Raw]:
             call.request.version,
             os.urandom(16).hex(),
         )
+        params = for_session(call.caller.session, method, params, leg.name)
         try:
+            if not leg.may_ask:
+                raise AskError(refused_question(method, leg.name))
             return Raw(await call.ask(method, params))
         except AskError as error:
             if method == "elicitation/create":

@@ -60,7 +60,9 @@ class Caller:
 class Callers:
     """Knows the clients by their sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_ask: bool = True) -> None:
+        """`may_ask` is False where clients are to be taken for ones that cannot be asked."""
+        self._may_ask = may_ask
         self._sessions: WeakSet[Session] = WeakSet()
 
     def forget(self) -> None:
@@ -82,9 +84,9 @@ class Callers:
                 self._sessions.add(whose)
             # Only a handshake tells: a modern client says it with each request.
             if session.client_info and caller.info is not session.client_info:
-                caller.learn(session.capabilities, session.client_info)
+                caller.learn(self._shown(session.capabilities), session.client_info)
             return caller
-        capabilities = _known(meta.client_capabilities)
+        capabilities = self._shown(_known(meta.client_capabilities))
         info = _known(meta.client_info)
         if session is None:
             return Caller(None, capabilities, info)
@@ -95,6 +97,14 @@ class Callers:
             self._sessions.add(session)
             caller.level = level
         return caller
+
+    def _shown(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+        return capabilities if self._may_ask else without_questions(capabilities)
+
+
+def without_questions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The capabilities of a client that cannot be asked anything."""
+    return {key: value for key, value in capabilities.items() if key not in _TALKS_BACK}
 
 
 _fields = msgspec.json.Decoder(dict[str, Any]).decode

@@ -24,6 +24,7 @@ from portico.protocol.tasks import task_in
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
+from portico.upstream.questions import for_session, refused_question
 from portico.upstream.tasks import OpenTasks
 from portico.upstream.wire import NO_HEADERS, Address
 
@@ -53,8 +54,11 @@ class _Updated(Struct):
 class Leg:
     """A conversation; opened once, closed once."""
 
-    def __init__(self, name: str, owner: Caller | None, watcher: Watcher) -> None:
+    def __init__(
+        self, name: str, owner: Caller | None, watcher: Watcher, may_ask: bool = True
+    ) -> None:
         self.name = name
+        self.may_ask = may_ask
         self.owner = owner
         """The only client that ever uses it; None if it is shared."""
         self.calls: dict[bytes, Call] = {}
@@ -139,6 +143,8 @@ class Leg:
     async def _asked(self, method: str, params: bytes, about: bytes) -> bytes:
         if method == "ping":
             return b"{}"
+        if not self.may_ask and needed_capability(method, {})[0]:
+            raise McpError(refused_question(method, self.name), METHOD_NOT_FOUND)
         call, caller = self._meant(about)
         if caller is None:
             raise McpError(
@@ -160,6 +166,8 @@ class Leg:
             if self.owner is None:
                 raise McpError("roots/list is refused: this server is shared by several clients")
             self.told_roots = True
+        if call is None or not call.request.version.modern:  # else it is asked by a result
+            params = for_session(caller.session, method, params, self.name)
         try:
             if call is not None:
                 return await call.ask(method, params)

@@ -226,7 +226,7 @@ class Line:
         self._happens(Event.NEEDED)
         self.starts += 1
         self._house.starting()
-        leg = Leg(self.address.name, self.owner, self._watcher)
+        leg = Leg(self.address.name, self.owner, self._watcher, self.plan.may_ask)
         await self._greet(leg)
         self._leg = leg
         leg.exchange.when_lost = lambda failure: self._lost(leg, failure)

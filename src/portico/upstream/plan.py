@@ -23,6 +23,8 @@ class Plan(Struct, frozen=True):
     era: str = "auto"
     is_process: bool = False
     """The upstream is a process that we run: clients of both eras share it where they can."""
+    may_ask: bool = True
+    """False refuses the upstream's questions, and shows it clients that cannot be asked."""
     prefers_modern: bool = False
     """Such a process is spoken to in the modern era if it has that, whatever its first client."""
     patience: Patience = Patience()

@@ -19,6 +19,7 @@ from portico.protocol.eras import (
     members,
     modern_result,
     same_era_params,
+    wants_input,
 )
 from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
 from portico.upstream.bridge import as_it_is, from_legacy, in_rounds, other_error
@@ -32,6 +33,7 @@ from portico.upstream.lines import MODERN, Lines
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
+from portico.upstream.questions import refused_question
 from portico.upstream.servererror import ServerError
 
 TIMEOUT_KEY = "portico/timeoutS"
@@ -125,7 +127,7 @@ class Relay:
         leg = line.open_leg if line is not None else None
         if line is None or leg is None:
             return None
-        if leg.modern and (not modern or leg.exchange.wire.mirrors):
+        if leg.modern and (not modern or leg.exchange.wire.mirrors or not leg.may_ask):
             return None  # there may be rounds, or headers that mirror what must be looked up
         if modern and not leg.modern and caller.talks_back:
             return None  # its call may have to be held
@@ -261,7 +263,10 @@ class Relay:
             if leg.modern == modern:
                 id = leg.exchange.next_id()
                 params = same_era_params(call.request, id)
-                return await self._send(leg, call, id, params, timeout)
+                result = await self._send(leg, call, id, params, timeout)
+                if modern and not leg.may_ask and wants_input(result):
+                    raise McpError(refused_question(call.request.method, leg.name))
+                return result
             if leg.modern:
                 return await in_rounds(
                     leg, call, lambda id, params: self._send(leg, call, id, params, timeout)

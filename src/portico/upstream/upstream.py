@@ -13,7 +13,9 @@ from portico.model.message import Request, Response
 from portico.model.methods import Kind
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Change
-from portico.upstream.caller import Caller, Callers
+from portico.protocol.codec import encode
+from portico.protocol.eras import declaring, members
+from portico.upstream.caller import Caller, Callers, without_questions
 from portico.upstream.express import Express, failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
@@ -52,7 +54,7 @@ class Upstream:
         self._report = report
         self._history = history
         self._breaker = Breaker(self.name, plan.patience)
-        self._callers = Callers()
+        self._callers = Callers(plan.may_ask)
         self._lines = Lines(address, plan, self._breaker, self, self)
         self._views = Views(
             self.name,
@@ -203,6 +205,8 @@ class Upstream:
 
     def express(self, capability: str, request: Request, context: Context) -> Express | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
+        if not self.plan.may_ask:
+            request = _unaskable(request)
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
         if route is None or (self.plan.allows is not None and self._is_denied(request)):
@@ -218,6 +222,8 @@ class Upstream:
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The same for any request, by the long way."""
+        if not self.plan.may_ask:
+            request = _unaskable(request)
         if self._is_denied(request):
             raise InvalidParams(f"unknown tool: {request.name[:200]}")
         caller = self._callers.of(request, context)
@@ -363,3 +369,11 @@ class Upstream:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def _unaskable(request: Request) -> Request:
+    """The same from a client that cannot be asked anything."""
+    declared = request.meta.client_capabilities
+    if not declared:
+        return request
+    return declaring(request, encode(without_questions(members(declared))))
