@@ -320,12 +320,16 @@ async def answer(port: int, message: dict[str, Any]) -> bytes:
 async def test_where_somebody_probes_a_stop_is_announced_and_requests_are_served_meanwhile(
     tmp_path: Path,
 ) -> None:
-    async with process(tmp_path, 30, notice_s=2) as (child, port), begun(port, LISTEN) as listening:
+    async with (
+        process(tmp_path, 30, notice_s=3600) as (child, port),
+        begun(port, LISTEN) as listening,
+    ):
         assert b" 200 " in await probe(port)
         child.send_signal(signal.SIGTERM)
         await leaving(port)
         listed = await answer(port, LIST)
         called = await answer(port, modern_call("wait", seconds=0))
+        child.send_signal(signal.SIGTERM)
         # Then it drains: what would never end is ended.
         await asyncio.wait_for(listening.readuntil(END), WAIT_S)
         code = await asyncio.wait_for(child.wait(), WAIT_S)
@@ -336,6 +340,19 @@ async def test_where_somebody_probes_a_stop_is_announced_and_requests_are_served
     # A pooled connection must not be closed under the next request.
     assert b"connection: close" in listed
     assert b"connection: close" in called
+    assert code == 0
+
+
+async def test_the_drain_begins_when_the_notice_is_over(tmp_path: Path) -> None:
+    async with (
+        process(tmp_path, 30, notice_s=0.2) as (child, port),
+        begun(port, LISTEN) as listening,
+    ):
+        assert b" 200 " in await probe(port)
+        child.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(listening.readuntil(END), WAIT_S)
+        code = await asyncio.wait_for(child.wait(), WAIT_S)
+
     assert code == 0
 
 

@@ -186,9 +186,9 @@ async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory
 
 
 async def test_a_slow_reader_has_its_time_as_long_as_it_reads() -> None:
-    size = 8 * MB
+    size = 16 * MB
     call = modern_call("big", size=size)
-    async with serving(BIG.asgi(limits=Limits(stall_s=0.5))) as site:
+    async with serving(BIG.asgi(limits=Limits(stall_s=1.5))) as site:
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         narrow.setblocking(False)
@@ -200,7 +200,7 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads() -> None:
             data = await asyncio.wait_for(loop.sock_recv(narrow, 64 * 1024), WAIT_S)
             assert data, f"cut off after {got} bytes"
             got += len(data)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
         narrow.close()
 
 
