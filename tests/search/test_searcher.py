@@ -227,7 +227,8 @@ async def test_a_repeated_query_comes_from_the_cache_and_a_new_catalog_empties_i
     assert await names(searcher, "weather") == ["weather_map"]
     for number in range(CACHED + 50):
         await names(searcher, f"weather {number}")
-    assert len(searcher._cache) == CACHED
+    assert searcher._catalog is not None
+    assert len(searcher._catalog.cache) == CACHED
 
 
 async def test_of_an_endless_query_only_the_beginning_is_read_and_kept() -> None:

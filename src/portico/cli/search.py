@@ -50,6 +50,9 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
             _show(Screen(sys.stdout), tools)
         else:
             Screen(sys.stderr).say(f"portico: {result['content'][0]['text']}")
+        if coming := found.get("indexing"):
+            there = f"{coming['indexed']} of {coming['tools']} tools"
+            Screen(sys.stderr).say(f"portico: {there} are indexed so far; search again", "yellow")
         sys.stdout.flush()  # the gateway may take its time to leave
     return 0 if tools else 1
 

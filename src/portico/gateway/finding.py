@@ -61,22 +61,16 @@ class Finder:
     def __init__(self, searcher: Callable[[], Searcher]) -> None:
         """`searcher` is made when it is first needed."""
         self._make = searcher
-        self._indexed = ""
-        self._names: tuple[Union, NearNames] | None = None
-
-    @property
-    def is_needed(self) -> bool:
+        self.is_needed = False
         """True once anything was searched for."""
-        return bool(self._indexed)
+        self._names: tuple[Union, NearNames] | None = None
 
     def use(self, union: Union, tags: Mapping[str, str]) -> None:
         """Search these tools from now on; by server, the tags say more of them."""
         version = union.version
         if any(tags.values()):
             version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
-        if version == self._indexed:
-            return
-        self._indexed = version
+        self.is_needed = True
         first = (lambda: _first(union, tags)) if union.tool_count > FIRST else None
         self._searcher.use(version, lambda: _searched(union.shares.values(), tags), first)
 

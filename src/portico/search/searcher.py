@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class _Catalog:
     """What a reranker is shown of each tool; empty without one."""
     whole: bool = True
     """False if some tools of this version are not indexed yet."""
+    cache: "OrderedDict[_Asked, list[Hit]]" = field(default_factory=OrderedDict)
+    """Its answers, the longest unused first."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,6 @@ class Searcher:
         self._first: Future[None] = Future()
         self._whole: Future[None] = Future()
         self._until = 0.0
-        self._cache: OrderedDict[_Asked, list[Hit]] = OrderedDict()
         self._hits = self._misses = 0
         self._took: deque[float] = deque(maxlen=256)
 
@@ -166,17 +167,18 @@ class Searcher:
             catalog = await self._opened()
         space = self._space(catalog)
         asked: _Asked = (query, limit, server, servers, space is not None)
-        found = self._cache.get(asked)
+        cache = catalog.cache
+        found = cache.get(asked)
         if found is not None:
-            self._cache.move_to_end(asked)
+            cache.move_to_end(asked)
             self._hits += 1
         else:
             self._misses += 1
             found, final = await self._find(catalog, space, asked)
-            if final and catalog is self._catalog:
-                self._cache[asked] = found
-                if len(self._cache) > CACHED:
-                    self._cache.popitem(last=False)
+            if final:
+                cache[asked] = found
+                if len(cache) > CACHED:
+                    cache.popitem(last=False)
         self._took.append(perf_counter() - started)
         return [*found]
 
@@ -230,7 +232,6 @@ class Searcher:
             if self._vectors is not None and catalog.whole and wanted.version == self._version:
                 self._vectors.use(catalog.index, wanted.tools)
             self._catalog = catalog
-            self._cache = OrderedDict()
             _settle(self._first)
             if catalog.whole:
                 self._indexed = wanted.version

@@ -1,0 +1,42 @@
+"""The tools of all servers are searched, also after an attempt to index them has failed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from portico import Server
+from portico.gateway import finding
+from portico.search.searcher import Searcher
+from tests.gateway.houses import Client, World, config, house
+
+
+def shop() -> Server:
+    """A server with one tool."""
+    server = Server("shop", "1")
+
+    @server.tool
+    async def find_book() -> str:
+        """Find a book."""
+        return "a book"
+
+    return server
+
+
+async def test_a_search_after_a_failed_one_indexes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = finding._searched, [ValueError("half a catalog")]
+
+    def searched(*given: Any) -> Iterator[dict[str, Any]]:
+        if failures:
+            raise failures.pop()
+        return real(*given)
+
+    monkeypatch.setattr(finding, "_searched", searched)
+    settings = config("shop")
+    async with house(World({"shop": shop()}), settings, expose="search") as gateway:
+        gateway._finder._make = lambda: Searcher(report=lambda _: None)
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        await client.hello()
+        assert "half a catalog" in await client.said("search_tools", query="book")
+        assert "shop__find_book" in await client.said("search_tools", query="book")
