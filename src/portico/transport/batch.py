@@ -11,8 +11,10 @@ from portico.transport.connection import Connection, Endpoint
 class Batch:
     """Delivers one array of all answers, or nothing if nobody waits for any."""
 
-    def __init__(self, deliver: Callable[[bytes], None]) -> None:
+    def __init__(self, deliver: Callable[[bytes], None], *, now: bool = False) -> None:
+        """`now` runs each member up to its first wait before the next one is started."""
         self._deliver = deliver
+        self._now = now
         self._answers: list[bytes] = []
         self._open = 1  # the batch itself, until all of its members were looked at
 
@@ -47,7 +49,7 @@ class Batch:
 
         self._open += 1
         # A cancelled member has no answer, but is over.
-        refused = connection.start(request, work, over=lambda: self._done(response))
+        refused = connection.start(request, work, over=lambda: self._done(response), now=self._now)
         if refused is not None:
             self._done(refused)
 

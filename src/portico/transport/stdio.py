@@ -160,7 +160,7 @@ class StdioServer:
         elif isinstance(inbound, Answer):
             self.connection.settle(inbound)
         elif isinstance(inbound, list):
-            batch = Batch(lambda answers: self._send(answers) if answers else None)
+            batch = Batch(lambda answers: self._send(answers) if answers else None, now=True)
             batch.serve(inbound, self._endpoint, self.connection, self._context())
 
     def _serve(self, request: Request) -> None:
