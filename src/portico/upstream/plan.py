@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from portico.upstream.listing import MAX_ITEMS
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 
@@ -34,7 +33,7 @@ class Plan(Struct, frozen=True):
     max_children: int = 64
     """So many connections of single clients' own at a time."""
     info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})
-    max_items: int = MAX_ITEMS
+    max_items: int | None = None
     """Of each list; the rest is reported and left out."""
     reveals: bool = False
     """Whether hidden characters are written out in what it offers."""

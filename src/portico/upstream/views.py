@@ -139,7 +139,8 @@ class Views:
             view = self._views[name] = View(name)
             facts = self._memory.load(self._key(name)) if self._memory is not None else None
             if facts is not None:
-                facts = facts.limited(self._plan.max_items)
+                if self._plan.max_items is not None:
+                    facts = facts.limited(self._plan.max_items)
                 era = MODERN if facts.version.modern else LEGACY
                 self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
