@@ -62,3 +62,10 @@ def waits(client: Behind, seconds: float) -> list[float]:
         assert client.works()
         took.append(time.monotonic() - began)
     return sorted(took)
+
+
+def strain() -> float:
+    """How many times longer than alone anything takes now, because others use the machine too."""
+    wall, cpu = time.monotonic(), time.thread_time()
+    sum(range(5_000_000))
+    return max(1.0, (time.monotonic() - wall) / (time.thread_time() - cpu))

@@ -68,8 +68,11 @@ class EventReader:
     def _line(self, line: bytes) -> Event | None:
         if not line:
             return self._dispatch()
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        if line.startswith(b"data: "):  # nearly always, and then it may be long: one copy is enough
+            name, value = b"data", line[6:]
+        else:
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
         if name == b"data":
             self._held += len(value) + bool(self._data)  # with what joins it to the one before
             self._data.append(value)
