@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.upstream.child import Command
+from portico.upstream.family import processes
 from portico.upstream.guardian import GUARDIAN
 from portico.upstream.wire import Outgoing
 from tests.support.soak import times
@@ -27,6 +28,7 @@ from tests.upstream.test_guardian import (
     until_all_live,
 )
 from tests.upstream.test_process import next_of, opened, python
+from tests.wrap.standing import until
 
 __all__ = ["alive", "fifo"]
 
@@ -115,6 +117,32 @@ async def test_the_death_of_a_guardian_disturbs_no_server() -> None:
     assert await next_of(inbox) == b"1"
     assert not inbox.end.done()
     await wire.close()
+
+
+async def test_a_dead_twin_is_replaced_with_the_next_start() -> None:
+    first, _ = await opened(Command(("cat",)))
+    [twin] = await asyncio.to_thread(twins)
+    os.kill(twin, signal.SIGKILL)
+    second, _ = await opened(Command(("cat",)))
+    assert await asyncio.to_thread(twins, other_than=twin)
+    for wire in (first, second):
+        await wire.close()
+
+
+def twins(other_than: int = 0) -> list[int]:
+    """The processes in the guardian's group beside it, as soon as there are any."""
+    found: list[int] = []
+
+    def there() -> bool:
+        guardian = GUARDIAN.pid
+        table = processes().items()
+        # A child of the guardian is about to start the twin, and then to leave.
+        group = {pid for pid, (parent, group, *_) in table if group == guardian != parent}
+        found[:] = group - {guardian, other_than}
+        return bool(found)
+
+    until(there, "the guardian has no twin")
+    return found
 
 
 async def test_a_guardian_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
