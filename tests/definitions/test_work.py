@@ -55,11 +55,11 @@ LINES: dict[str, Any] = {
 LINES["$defs"]["d12"] = {"type": "string"}
 
 COSTLY = {
-    "contains": (never_containing(1_600), list(range(2_000))),
-    "unevaluatedProperties": (unevaluated(1_500), {f"p{n}": 1 for n in range(1_600)}),
+    "contains": (never_containing(900), list(range(2_000))),
+    "unevaluatedProperties": (unevaluated(900), {f"p{n}": 1 for n in range(1_000)}),
     "unevaluatedProperties in each other": (unevaluated_within(20), {"a": 1}),
     "objects as options": (
-        {"items": {"enum": [{"a": n} for n in range(1_500)]}},
+        {"items": {"enum": [{"a": n} for n in range(900)]}},
         [{"a": n + 5_000} for n in range(10_000)],
     ),
     "alternatives of alternatives": (LINES, nested(11, lambda inner: [inner], [1] * 5_000)),
@@ -100,7 +100,7 @@ EXPLAINED = {
     "a long list": ({"contains": {"type": "string"}}, [1] * 100_000),
     "many fields": ({"propertyNames": {"maxLength": 2}}, {f"long{n}": 1 for n in range(50_000)}),
     "many unknown fields": (
-        {"properties": {f"p{n}": {} for n in range(2_000)}, "additionalProperties": False},
+        {"properties": {f"p{n}": {} for n in range(1_400)}, "additionalProperties": False},
         {f"q{n}": 1 for n in range(2_000)},
     ),
 }
@@ -121,14 +121,14 @@ def test_explaining_takes_a_moment_and_still_says_something(case: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        {"properties": {f"p{n}": {"type": "string"} for n in range(3_000)}},
+        {"properties": {f"p{n}": {"type": "string"} for n in range(2_000)}},
         {"properties": {f"p{n}": {"pattern": f"^(a|b{n})+$"} for n in range(400)}},
         {"properties": {f"p{n}": {"pattern": f"(?=b{n}).*"} for n in range(40)}},
         {"enum": [10**4_000 + n for n in range(10)]},
     ],
 )
 def test_a_schema_that_takes_long_to_compile_is_left_to_its_server(source: dict[str, Any]) -> None:
-    with pytest.raises(SchemaError, match=r"more than 5000 values|too long to compile"):
+    with pytest.raises(SchemaError, match=r"more than 3000 values|too long to compile"):
         Schema(source, foreign=True).check()
     Schema(source).check()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 _MOST_PARTS = 1000
-_MOST_SECONDS = 0.025
+_MOST_SECONDS = 0.015
 """A last question may take about as long again."""
 T = TypeVar("T")
 _ADDRESS = "http://portico.invalid/schema"

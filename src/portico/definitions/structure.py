@@ -28,7 +28,7 @@ from portico.definitions.words import dotted, shown, type_name
 MAX_DEPTH = 128
 """Levels of JSON in a schema; fifty objects within objects need about a hundred."""
 MAX_NODES = 50_000
-FOREIGN_NODES = 5_000
+FOREIGN_NODES = 3_000
 """The same for a schema that somebody else checks as well; more take too long to compile."""
 
 _Fault = tuple[Location, str]
