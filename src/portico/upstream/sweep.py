@@ -70,4 +70,5 @@ class Sweeper:
 
 SWEEPER = Sweeper()
 """One for all children of this process."""
-os.register_at_fork(after_in_child=SWEEPER.__init__)  # type: ignore[misc]  # a thread is not copied
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=SWEEPER.__init__)  # type: ignore[misc]  # it has no thread
