@@ -432,7 +432,7 @@ def test_servers_are_started_for_real_and_said_to_be_what_they_are(
     one = portico(config, "test", "broken")
     assert (one.returncode, one.stdout) == (1, "")
     assert one.stderr.startswith("portico: broken ")
-    assert portico(config, "test", "unset").stderr.startswith(f"portico: unset: {config}:")
+    assert portico(config, "test", "unset").stderr.startswith("portico: unset is not started: ")
     assert "did you mean shelf?" in portico(config, "test", "shelff").stderr
 
 

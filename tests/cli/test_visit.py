@@ -132,11 +132,17 @@ def test_so_is_one_that_a_client_has_started(shells: Shells) -> None:
         assert shells.run("call", "maths__key").stdout == "ana\n"
 
 
-def test_where_none_runs_the_variables_must_be_there(shells: Shells) -> None:
-    assert shells.refused("search", "key") == shells.unset
+def test_where_none_runs_a_server_without_its_variables_is_known_but_not_called(
+    shells: Shells,
+) -> None:
     with shells.gateway("ana"):
-        pass
-    assert shells.refused("describe", "maths__key") == shells.unset
+        shells.run("search", "key")
+    assert shells.run("search", "which", "key").stdout.startswith("maths__key\n")
+    assert shells.run("describe", "maths__key").stdout.startswith("maths__key  (key of maths)")
+    ran = portico(shells.folder, "call", "maths__key", "--config", shells.config)
+    assert ran.returncode == 1
+    assert "maths is not started: " in ran.stderr
+    assert "SHELL_KEY is not set" in ran.stderr
 
 
 def test_one_that_was_killed_is_not_taken_for_one_that_runs(shells: Shells) -> None:
@@ -147,7 +153,9 @@ def test_one_that_was_killed_is_not_taken_for_one_that_runs(shells: Shells) -> N
         shells.set(None)
         os.kill(window.process.pid, signal.SIGKILL)
         window.process.wait(WAIT_S)
-        assert shells.refused("call", "maths__key") == shells.unset
+        ran = portico(shells.folder, "call", "maths__key", "--config", shells.config)
+        assert ran.returncode == 1
+        assert "SHELL_KEY is not set" in ran.stderr
 
 
 def test_of_several_accounts_only_the_variables_can_tell_which_is_meant(shells: Shells) -> None:

@@ -306,8 +306,42 @@ def test_only_the_servers_that_are_asked_for_need_their_variables(tmp_path: Path
     )
     assert read(path, environ={}, only=()).servers["a"].command == "${A}"
     assert read(path, environ={"B": "b"}, only={"b"}).servers["b"].command == "b"
-    with pytest.raises(ConfigError, match="B is not set"):
-        read(path, environ={"A": "a"}, only={"a", "b"})
+    found = read(path, environ={"A": "a"}, only={"a", "b"})
+    assert found.servers["b"].problem == (
+        "servers.b.command: B is not set; set it, or write ${B:-default}"
+    )
+    assert found.servers["a"].problem == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "environ", "said"),
+    [
+        ("${KEY}", {}, "KEY is not set; set it, or write ${KEY:-default}"),
+        ("${KEY}", {"KEY": "a\nb"}, "its value holds characters that no header may have"),
+        ("Bearer ${KEY}", {"KEY": "a\0b"}, "its value holds a NUL character"),
+        ("file:nowhere", {}, "cannot be read"),
+        ("${file:nowhere}", {}, "cannot be read"),
+    ],
+)
+def test_a_value_that_cannot_be_had_breaks_only_its_own_server(
+    tmp_path: Path, value: str, environ: dict[str, str], said: str
+) -> None:
+    path = tmp_path / "portico.toml"
+    entry = f'[servers.b]\nurl = "https://x"\nheaders = {{ A = "{value}" }}\n'
+    path.write_text(f'[servers.a]\ncommand = "x"\n{entry}')
+    found = read(path, environ=environ)
+    assert found.servers["a"].problem == ""
+    assert said in found.servers["b"].problem
+    (line,) = [one for one in found.unresolved if said in one]
+    assert line.startswith(f"{path}:5: servers.b.headers.A: ")
+
+
+@pytest.mark.parametrize("value", ["${KEY", "${1}", "${${KEY}}"])
+def test_a_reference_that_is_none_is_a_mistake_of_the_file(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text(f'[servers.a]\ncommand = "x"\nenv = {{ A = "{value}" }}\n')
+    with pytest.raises(ConfigError, match=r"servers\.a\.env\.A"):
+        read(path, environ={})
 
 
 def test_a_filter_allows_by_pattern_and_denial_wins() -> None:

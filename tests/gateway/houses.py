@@ -88,6 +88,11 @@ class Shelf:
     def load(self, key: str) -> Facts | None:
         return self.kept.get(key)
 
+    def latest(self, key: str) -> Facts | None:
+        owner = key.partition("-")[0]
+        found = [facts for name, facts in self.kept.items() if name.startswith(f"{owner}-")]
+        return found[-1] if found else None
+
     def save(self, key: str, facts: Facts) -> bool:
         self.kept[key] = facts
         return True

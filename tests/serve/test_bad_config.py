@@ -20,9 +20,9 @@ CASES = {
         '[servers.a]\ncommand = "x"\nurl = "http://x/mcp"\n',
         [":1", "servers.a", "remove one of them"],
     ),
-    "a variable that is not set": (
-        '[servers.a]\ncommand = "x"\nenv = { KEY = "${PORTICO_NOT_SET}" }\n',
-        [":3", "servers.a.env.KEY", "PORTICO_NOT_SET", "set it"],
+    "a variable without an end": (
+        '[servers.a]\ncommand = "x"\nenv = { KEY = "${PORTICO_NOT_SET" }\n',
+        [":3", "servers.a.env.KEY", "close it"],
     ),
     "a name that is there twice": (
         '[servers.a]\ncommand = "x"\n[servers.a]\ncommand = "y"\n',

@@ -72,6 +72,18 @@ class Store:
             self._room.use(self._path(key))
         return facts_in(document)
 
+    def latest(self, key: str) -> Facts | None:
+        """What the same owner saved last, whatever its arguments were."""
+        owner, _, _ = key.partition("-")
+        found: list[tuple[float, str]] = []
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            found += [
+                (entry.stat().st_mtime, entry.name.removesuffix(".catalog"))
+                for entry in entries
+                if entry.name.startswith(f"{owner}-") and entry.name.endswith(".catalog")
+            ]
+        return self.load(max(found)[1]) if found else None
+
     def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
         """By kind and key, since when each definition is known."""
         document = self._find(key)

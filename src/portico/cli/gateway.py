@@ -44,6 +44,7 @@ def address_of(options: argparse.Namespace) -> "Address":
     With a file that cannot be used, or without a value that it takes from elsewhere, the gateway
     that runs is asked.
     """
+    from portico.cli.running import owners
     from portico.config.read import read
     from portico.upstream.child import Command
 
@@ -52,6 +53,8 @@ def address_of(options: argparse.Namespace) -> "Address":
         config = read(path)
     except ConfigError as error:
         return _running(path, error)
+    if config.unresolved and owners(config.path)[1]:
+        return _running(path, ConfigError(*config.unresolved))
     # -P: what lies in the working folder is not ours to import.
     command = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--no-refresh")
     return Command((*command, "--config", config.path), title="the gateway")

@@ -4,8 +4,8 @@ import os
 import re
 from typing import Any
 
-from portico.config.expand import Sources, Unresolved
-from portico.config.problems import Path, Report, word
+from portico.config.expand import Sources, Unresolved, is_elsewhere
+from portico.config.problems import Path, Problem, Report, word
 from portico.config.schema import Server, Timeouts, ToolFilter
 from portico.config.tables import SERVER
 from portico.config.values import check_url, read_table
@@ -43,7 +43,7 @@ def read_server(
     if len(report.problems) == before:
         reading.check_kind()
     if wanted or (wanted is None and found.get("enabled", True)):
-        reading.expand()
+        found["problem"] = reading.expanded()
     found["tools"] = ToolFilter(**found.get("tools", {}))
     found["timeouts"] = Timeouts(**found.get("timeouts", {}))
     return Server(name=name, **found)
@@ -63,6 +63,8 @@ class _Entry:
         self._found = found
         self._called = called
         self._sources = sources
+        self._elsewhere: set[Path] = set()
+        self._mistakes: set[Path] = set()
 
     def check_kind(self) -> None:
         """It is a command or a URL, and not both; its type says the same."""
@@ -78,8 +80,20 @@ class _Entry:
         elif url and kind == "stdio":
             wrong(self._key("type"), "stdio needs a command, not a url", "write http or sse")
 
-    def expand(self) -> None:
-        """Look up what its values refer to."""
+    def expanded(self) -> str:
+        """Look up what its values refer to; empty, or what cannot be had through no fault of the
+        file."""
+        whole, self._report = self._report, Report()
+        self._expand()
+        here, self._report = self._report, whole
+        lacking: list[Problem] = []
+        for problem in here.problems:
+            is_lacking = problem.at in self._elsewhere - self._mistakes
+            (lacking if is_lacking else whole.problems).append(problem)
+        whole.unresolved += lacking
+        return "\n".join(map(str, lacking))
+
+    def _expand(self) -> None:
         found = self._found
         for key in ("command", "url", "cwd"):
             if key in found:
@@ -104,10 +118,14 @@ class _Entry:
         self._check_names()
 
     def _one(self, at: Path, raw: str, *, may_be_elsewhere: bool = True) -> str:
+        if is_elsewhere(raw):
+            self._elsewhere.add(at)
         try:
             found = self._sources.whole(raw) if may_be_elsewhere else self._sources.inside(raw)
         except Unresolved as error:
             self._report.wrong(at, error.what, error.remedy)
+            if error.is_mistake:
+                self._mistakes.add(at)
             return ""
         if "\0" in found:
             self._report.wrong(at, "its value holds a NUL character", "remove it there")

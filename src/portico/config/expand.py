@@ -23,10 +23,17 @@ SERVICE = "portico"
 class Unresolved(Exception):
     """A value cannot be had; says why and what to do, and no value."""
 
-    def __init__(self, what: str, remedy: str) -> None:
+    def __init__(self, what: str, remedy: str, *, is_mistake: bool = False) -> None:
+        """`is_mistake` if the config itself is wrong."""
         super().__init__(what)
         self.what = what
         self.remedy = remedy
+        self.is_mistake = is_mistake
+
+
+def is_elsewhere(raw: str) -> bool:
+    """True if a value, or part of it, comes from a variable, a file or the keyring."""
+    return "${" in raw or raw.startswith((_FILE, _KEYRING))
 
 
 class Sources(Struct, frozen=True):
@@ -58,7 +65,7 @@ class Sources(Struct, frozen=True):
     def _found(self, reference: re.Match[str]) -> str:
         body, closed = reference[1], reference[2]
         if not closed:
-            raise Unresolved("a ${ has no }", "close it")
+            raise Unresolved("a ${ has no }", "close it", is_mistake=True)
         if body.startswith(_FILE):
             return self._file(body.removeprefix(_FILE))
         if body.startswith("input:"):
@@ -71,6 +78,7 @@ class Sources(Struct, frozen=True):
             raise Unresolved(
                 "what stands in ${...} is no variable's name",
                 "write ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}",
+                is_mistake=True,
             )
         name, has_default, default = match[1], match[2], match[3]
         self.looked_up.add(name)

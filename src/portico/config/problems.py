@@ -47,6 +47,8 @@ class Report:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.unresolved: list[Problem] = []
+        """Values that cannot be had from elsewhere: they stop only the server that needs them."""
 
     def wrong(self, at: Path, what: str, remedy: str = "") -> None:
         """It cannot be used like this."""

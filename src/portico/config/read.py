@@ -58,9 +58,11 @@ class _Reading:
             later=self._later(),
             warnings=self._warnings(),
             variables=frozenset(self._sources.looked_up),
+            unresolved=self._worded(self._report.unresolved),
         )
         if self._report.problems:
-            raise ConfigError(*self._worded(self._report.problems))
+            wrong = [*self._report.problems, *self._report.unresolved]
+            raise ConfigError(*self._worded(wrong))
         return config
 
     def _check_top(self, found: list[Section]) -> None:

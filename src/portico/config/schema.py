@@ -64,6 +64,8 @@ class Server(Struct, frozen=True, kw_only=True):
     max_tools: int | None = None
     """Entries of each of its lists; None for what the gateway allows."""
     auth: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    """Why it cannot be started: a value that cannot be had. Empty if it can."""
 
     def __repr__(self) -> str:
         # Arguments, variables, headers and URLs hold secrets.
@@ -139,6 +141,8 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     variables: frozenset[str] = frozenset()
     """The names of those that were looked up in the environment."""
+    unresolved: tuple[str, ...] = ()
+    """The values that cannot be had: only the servers that need them are not started."""
 
     @property
     def disabled(self) -> list[str]:

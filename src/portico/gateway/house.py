@@ -13,12 +13,11 @@ from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.finding import Finder, Searcher
-from portico.gateway.member import GATEWAY, Heard, Member, Reach
+from portico.gateway.member import GATEWAY, Catalogs, Heard, Member, Reach
 from portico.gateway.witnessed import Witness
 from portico.model.message import Request
 from portico.model.types import Change
 from portico.state.freed import give_back_memory
-from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -48,7 +47,7 @@ class House:
         *,
         version: str,
         searcher: Callable[[], Searcher],
-        memory: Memory | None,
+        memory: Catalogs | None,
         secret: bytes,
         report: Callable[[str], None],
         failed: Callable[[Request, BaseException], None],
@@ -196,7 +195,8 @@ class House:
 
     async def _survey(self, member: Member) -> None:
         await member.survey()
-        if member.problem and self.members.get(member.name) is member:
+        is_news = member.problem != member.entry.problem  # the config's are reported with it
+        if is_news and self.members.get(member.name) is member:
             self._report(member.problem)
 
     def _check_pinned(self, servers: set[str]) -> None:

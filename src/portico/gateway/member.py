@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -39,16 +39,26 @@ Heard = Callable[[str, str], None]
 Reach = Callable[[Server, Heard], "Address"]
 
 
+class Catalogs(Memory, Protocol):
+    """Where the facts of all members outlive the process."""
+
+    def latest(self, key: str) -> Facts | None:
+        """What the same server saved last, whatever its arguments were."""
+        ...
+
+
 class _Kept:
     """The memory of one member, as long as that is in the config."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
+        """`is_complete` unless a value is missing that is part of its key."""
         self._memory = memory
+        self._is_complete = is_complete
         self.is_over = False
 
     def load(self, key: str) -> Facts | None:
         """What was last saved."""
-        return self._memory.load(key)
+        return self._memory.load(key) if self._is_complete else self._memory.latest(key)
 
     def save(self, key: str, facts: Facts) -> bool:
         """Keep it; False if that failed."""
@@ -64,7 +74,7 @@ class Member:
         *,
         name_limit: int,
         max_tools: int,
-        memory: Memory | None,
+        memory: Catalogs | None,
         secret: bytes,
         info: dict[str, Any],
         report: Callable[[str], None],
@@ -78,7 +88,7 @@ class Member:
         it is; `history` knows what it offered before; `config` is the file that has it."""
         self.entry = entry
         self.name = entry.name
-        self.problem = ""
+        self.problem = entry.problem
         """Why it could not be asked the last time; empty if it could."""
         self.asked: asyncio.Future[None] | None = None
         """Done when it has answered; None unless it is being asked what it offers."""
@@ -87,7 +97,8 @@ class Member:
         self._gateway = gateway
         self._share: Share | None = None
         self._seen: UpstreamCatalog | None = None
-        self._memory = None if memory is None else _Kept(memory)
+        is_complete = not entry.problem
+        self._memory = None if memory is None else _Kept(memory, is_complete=is_complete)
         self.upstream = Successor(
             (reach or _address)(entry, heard),
             _plan(entry, info, max_tools),
@@ -159,6 +170,8 @@ class Member:
 
     async def survey(self) -> None:
         """Ask it for all it offers; what goes wrong is kept as its problem."""
+        if self.entry.problem:
+            return  # only another config, or another environment, can help
         if self.asked is None:
             self.asked = asyncio.get_running_loop().create_future()
         self._askers += 1

@@ -181,6 +181,8 @@ class Served:
     def _warn(self, config: Config) -> None:
         for warning in config.warnings:
             self.tell(warning)
+        for lacking in config.unresolved:
+            self.tell(f"{lacking}; until then this server is not started")
 
     def tell(self, words: str) -> None:
         """Tell the operator, now and in the log."""

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 def address(server: Server, overheard: Callable[[str], None] | None = None) -> "Address":
     """Where a configured server is; a child sees little of our own environment."""
+    if server.problem:
+        from portico.upstream.unavailable import Unavailable
+
+        return Unavailable(server.name, server.problem)
     if server.url:
         from portico.upstream.http import Url
 
