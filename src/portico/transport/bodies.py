@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from portico.state.freed import map_large_blocks_apart
 from portico.transport.asgi import (
     CLOSE,
     GONE,
@@ -79,6 +80,7 @@ class BodyReader:
         first: bytes = message.get("body", b"")
         if not message.get("more_body") and len(first) <= SMALL:
             return first if len(first) <= self._limits.body_bytes else too_large(self._limits)
+        map_large_blocks_apart()
         body = bytearray()
         share = scope[_SHARE] = self._budget.open(lambda: self._stop(task, _TOO_SLOW))
         while message["type"] == "http.request":

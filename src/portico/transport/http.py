@@ -195,6 +195,7 @@ class HttpApp:
         session = None if given is None else self._find(given, principal)
         # What the session agreed on counts only for a body that does not say it is modern.
         inbound = read(body, None if session is None else session.version, head)
+        del body  # it may be large, and the request has its own copy of what it needs
         if isinstance(inbound, Refused):
             await _refuse(inbound, given is not None and session is None, head, send)
             return

@@ -12,7 +12,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     body_bytes: int = 4 * 1024 * 1024
     body_s: float = 30.0
     """A request's body must be there within so long of its headers."""
-    bodies_bytes: int = 64 * 1024 * 1024
+    bodies_bytes: int = 160 * 1024 * 1024
     """Bodies of all requests together, each until its answer is sent."""
     unread_bytes: int = 256 * 1024 * 1024
     """Responses that wait for slow readers, all together."""

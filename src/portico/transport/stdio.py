@@ -13,6 +13,7 @@ from portico.protocol.again import Again
 from portico.protocol.codec import error_response, id_at_an_end
 from portico.protocol.inbound import Answer, Inbound, Refused
 from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.state.freed import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
 from portico.transport.batch import Batch
 from portico.transport.connection import Connection, Endpoint, stopped
@@ -88,6 +89,8 @@ class StdioServer:
         if line is None:
             self._reply(too_long(self._lines, self.session.version))
         elif line:
+            if len(line) > LARGE:
+                map_large_blocks_apart()
             inbound = self._again.read(line, self.session.version)
             if type(inbound) is Request:
                 self._serve(inbound)

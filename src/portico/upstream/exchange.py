@@ -128,6 +128,7 @@ class Exchange:
         try:
             if not self.wire.send_now(message):
                 await self._send(message, asked.answer)
+            del message  # it may be large, and is on its way
             return await asked.answer
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
