@@ -11,7 +11,7 @@ from portico.model.methods import Kind
 from portico.model.types import Answer
 from portico.protocol.codec import encode, mcp_error_response
 from portico.protocol.exact import exact
-from portico.state.pending import Pending, Reply, observed
+from portico.state.pending import Onward, Pending, observed
 
 if TYPE_CHECKING:
     from portico.chain.mirror import MirrorEndpoint
@@ -27,16 +27,14 @@ Shown = Callable[[Request, Context, str, Response], Response]
 """Makes of a server's answer what the client gets."""
 
 
-class Passing(Pending):
+class Passing(Onward):
     """A call on its short way, of which the witness hears, however it ends."""
 
     __slots__ = (
         "_began",
         "_context",
-        "_inner",
         "_is_over",
         "_name",
-        "_reply",
         "_request",
         "_server",
         "_shown",
@@ -53,8 +51,8 @@ class Passing(Pending):
         name: str,
         shown: Shown | None = None,
     ) -> None:
+        super().__init__(inner)
         self._began = perf_counter()
-        self._inner = inner
         self._witness = witness
         self._request = request
         self._context = context
@@ -62,16 +60,10 @@ class Passing(Pending):
         self._name = name
         self._shown = shown
         self._is_over = False
-        self._reply: Reply | None = None
-
-    def then(self, reply: Reply) -> None:
-        """Call this with the answer."""
-        self._reply = reply
-        self._inner.then(self._arrived)
 
     def cancel(self) -> None:
         """Drop the answer."""
-        self._inner.cancel()
+        super().cancel()
         if not self._is_over:
             self._over(None)
 
@@ -80,8 +72,7 @@ class Passing(Pending):
         shown = self._shown
         if shown is not None:
             response = shown(self._request, self._context, self._server, response)
-        assert self._reply is not None
-        self._reply(response)
+        super()._arrived(response)
 
     def _over(self, response: Response | None) -> None:
         self._is_over = True

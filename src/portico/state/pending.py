@@ -71,22 +71,35 @@ def discard(answer: Answer | None) -> None:
         answer.close()
 
 
-class _Changed(Pending):
-    """Another pending answer, changed on arrival."""
+class Onward(Pending):
+    """Another pending answer, with something to do when it arrives."""
 
-    __slots__ = ("_change", "_inner", "_reply")
+    __slots__ = ("_inner", "_reply")
 
-    def __init__(self, inner: Pending, change: Callable[[Response], Response]) -> None:
+    def __init__(self, inner: Pending) -> None:
         self._inner = inner
-        self._change = change
         self._reply: Reply | None = None
 
     def then(self, reply: Reply) -> None:
+        """Call this with the answer: at once, if it has arrived already."""
         self._reply = reply
         self._inner.then(self._arrived)
 
     def cancel(self) -> None:
+        """Drop the answer."""
         self._inner.cancel()
+
+    def _arrived(self, response: Response) -> None:
+        assert self._reply is not None
+        self._reply(response)
+
+
+class _Changed(Onward):
+    __slots__ = ("_change",)
+
+    def __init__(self, inner: Pending, change: Callable[[Response], Response]) -> None:
+        super().__init__(inner)
+        self._change = change
 
     def _arrived(self, response: Response) -> None:
         try:
@@ -95,32 +108,23 @@ class _Changed(Pending):
             context = {"message": "a link failed on an answer", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
             changed = error_response(response.id, INTERNAL_ERROR, "internal error")
-        assert self._reply is not None
-        self._reply(changed)
+        super()._arrived(changed)
 
 
-class _Observed(Pending):
-    """Another pending answer, whose end somebody is told of."""
-
-    __slots__ = ("_inner", "_over", "_reply")
+class _Observed(Onward):
+    __slots__ = ("_over",)
 
     def __init__(self, inner: Pending, over: Over) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._over: Over | None = over
-        self._reply: Reply | None = None
-
-    def then(self, reply: Reply) -> None:
-        self._reply = reply
-        self._inner.then(self._arrived)
 
     def cancel(self) -> None:
-        self._inner.cancel()
+        super().cancel()
         self._tell(None)
 
     def _arrived(self, response: Response) -> None:
         self._tell(response)
-        assert self._reply is not None
-        self._reply(response)
+        super()._arrived(response)
 
     def _tell(self, response: Response | None) -> None:
         over, self._over = self._over, None

@@ -39,7 +39,10 @@ class Watchdog:
         if self._threshold_s > 0:
             self._loop = asyncio.get_running_loop()
             self._watched = threading.get_ident()
-            threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+            try:
+                threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+            except RuntimeError as error:  # no more threads: serve without it
+                self._tell(f"the event loop is not watched: {error}")
         return self
 
     def __exit__(self, *_: object) -> None:

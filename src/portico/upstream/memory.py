@@ -78,5 +78,5 @@ class InMemory:
 
     def _write(self, parts: tuple[bytes, ...]) -> None:
         assert self._receiver is not None
-        line = b"".join(parts).removesuffix(b"\n")
-        asyncio.get_running_loop().call_soon(self._receiver.received, line)
+        for line in b"".join(parts).splitlines():
+            asyncio.get_running_loop().call_soon(self._receiver.received, line)
