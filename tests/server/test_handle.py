@@ -1,5 +1,6 @@
 """`handle`: pure, one message in, one answer out."""
 
+import gc
 import json
 
 import pytest
@@ -181,3 +182,22 @@ async def test_a_version_may_be_given_as_text_but_must_be_one() -> None:
     assert Context(version="2025-06-18").version is Version.V2025_06_18
     with pytest.raises(ValueError, match="'2025-06-19' is no protocol version; one of 2024-11-05"):
         Context(version="2025-06-19")
+
+
+async def test_a_call_is_freed_as_soon_as_it_is_answered() -> None:
+    server = Server("t")
+
+    @server.tool
+    async def it(*, context: Context) -> int:
+        return 1
+
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "it"}}
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(thing, Context) for thing in gc.get_objects())
+        await server.handle(call)
+        after = sum(isinstance(thing, Context) for thing in gc.get_objects())
+    finally:
+        gc.enable()
+    assert after == before

@@ -316,7 +316,7 @@ class FunctionProvider:
             assert isinstance(asker, Replay)
             return self._rounds.suspend(request, bound, asker, suspended)
         finally:
-            bound.peer = None  # what the handler left running is heard by nobody any more
+            bound.release()
 
     async def _in_time(
         self, running: Awaitable[dict[str, Any]], context: Context
