@@ -5,6 +5,7 @@ import gc
 from typing import Any
 
 import msgspec
+import pytest
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
@@ -14,7 +15,7 @@ from portico.upstream.express import Express
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Failure, Outgoing
-from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, result
+from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, modern, result
 
 TOOL = {"name": "it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 DIED = Failure(server="fake", why="exited with code 1", kind="exited")
@@ -94,4 +95,36 @@ async def test_one_that_fails_in_an_unknown_way_the_second_time_is_answered() ->
     upstream, first, _ = await begun(Broken(), answered)
     lose(first)
     assert (await asyncio.wait_for(answered, WAIT_S)).code == -32603
+    await upstream.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"resultType": "complete", "content": []}, {"result": {"content": []}}),
+        ({"resultType": "input_required"}, "fake asks for input, which its client cannot give"),
+    ],
+)
+async def test_a_legacy_client_takes_the_short_way_to_a_modern_server(
+    answer: dict[str, Any], expected: Any
+) -> None:
+    def serve(message: Message) -> list[Message]:
+        if message.get("method") == "tools/call":
+            return [result(message, answer)]
+        if message.get("method") == "tools/list":
+            return [result(message, {"tools": [TOOL]})]
+        return modern(message, tools={})
+
+    wire = Prompt(serve)
+    upstream = Upstream(Fake([wire]), Plan(era="modern"))
+    await upstream.survey()
+    session = Session(lambda _: None)
+    session.version, session.client_info = Version.V2025_11_25, {"name": "test", "version": "1"}
+    request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
+    call = upstream.express("tools", request, Context(session=session))
+    assert call is not None
+    decoded = (await call).decode()
+    assert decoded.get("error", {}).get("message", {"result": decoded.get("result")}) == expected
+    sent = wire.sent[-1]["params"]["_meta"]
+    assert sent["io.modelcontextprotocol/clientInfo"] == session.client_info
     await upstream.close()

@@ -12,6 +12,7 @@ from portico.model.message import Response
 from portico.protocol.codec import encode, mcp_error_response
 from portico.protocol.eras import (
     URL_REQUIRED,
+    Sender,
     declares,
     error_code,
     legacy_question,
@@ -23,7 +24,7 @@ from portico.protocol.eras import (
     wants_input,
     with_code,
 )
-from portico.upstream.caller import Call
+from portico.upstream.caller import Call, Caller
 from portico.upstream.leg import Leg
 from portico.upstream.questions import for_session, refused_question
 from portico.upstream.servererror import ServerError
@@ -36,9 +37,7 @@ Send = Callable[[bytes, bytes], Awaitable[bytes]]
 
 async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
-    sender = call.caller.sender(leg.server.version)
-    if not sender.level and "logging" in leg.server.capabilities:
-        sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
+    sender = _sender(leg, call.caller)
     fields = dict(members(call.request.params))
     for _ in range(MAX_ROUNDS):
         id = leg.exchange.next_id()
@@ -48,6 +47,18 @@ async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
             return legacy_result(result)
         fields = dict(members(call.request.params)) | await _ask_all(leg, call, result)
     raise _misspoke(leg, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}")
+
+
+def first_round(params: bytes, leg: Leg, caller: Caller) -> bytes:
+    """The params of a legacy client's call for a modern upstream, without progress."""
+    return modern_params(params, _sender(leg, caller), b"")
+
+
+def _sender(leg: Leg, caller: Caller) -> Sender:
+    sender = caller.sender(leg.server.version)
+    if not sender.level and "logging" in leg.server.capabilities:
+        sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
+    return sender
 
 
 def _misspoke(leg: Leg, why: str) -> TargetError:
@@ -116,6 +127,20 @@ def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
     except McpError as error:
         return mcp_error_response(call.request.id, error)
     return as_it_is(call, leg, outcome)
+
+
+def from_modern(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
+    try:
+        if not isinstance(outcome, bytes):
+            outcome = other_error(call, outcome)
+        elif wants_input(outcome):
+            why = f"{leg.name} asks for input, which its client cannot give"
+            data = {"kind": "protocol", "server": leg.name}
+            return mcp_error_response(call.request.id, McpError(why, data=data))
+    except ServerError as error:
+        return as_it_is(call, leg, error)
+    return Response(id=call.request.id, result=legacy_result(outcome))
 
 
 def other_error(call: Call, error: ServerError) -> bytes:

@@ -22,7 +22,14 @@ from portico.protocol.eras import (
     wants_input,
 )
 from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
-from portico.upstream.bridge import as_it_is, from_legacy, in_rounds, other_error
+from portico.upstream.bridge import (
+    as_it_is,
+    first_round,
+    from_legacy,
+    from_modern,
+    in_rounds,
+    other_error,
+)
 from portico.upstream.caller import Call, Caller
 from portico.upstream.express import Express
 from portico.upstream.gate import Gate
@@ -127,10 +134,10 @@ class Relay:
         leg = line.open_leg if line is not None else None
         if line is None or leg is None:
             return None
-        if leg.modern and (not modern or leg.exchange.wire.mirrors or not leg.may_ask):
-            return None  # there may be rounds, or headers that mirror what must be looked up
-        if modern and not leg.modern and caller.talks_back:
-            return None  # its call may have to be held
+        if leg.modern and (leg.exchange.wire.mirrors or not leg.may_ask):
+            return None  # headers mirror what must be looked up, or questions have to be refused
+        if modern != leg.modern and caller.talks_back:
+            return None  # its call may have to be held, or take several rounds
         return Route(line, leg, modern)
 
     def express(
@@ -145,7 +152,9 @@ class Relay:
         if may_create(params, meta.client_capabilities):
             return None  # its task, if there will be one, is to be noted
         back = as_it_is
-        if route.is_bridged:
+        if route.is_bridged and not route.modern:
+            params, back = first_round(params, route.leg, caller), from_modern
+        elif route.is_bridged:
             if meta.log_level and not route.line.logs(meta.log_level):
                 return None  # the upstream has to be told first
             params, back = legacy_params(params, b""), from_legacy
