@@ -59,7 +59,9 @@ def test_search_answers_whatever_the_disk_does(
 
 
 @pytest.mark.soak
-def test_catalogs_of_servers_whose_arguments_changed_do_not_pile_up(tmp_path: Path) -> None:
+def test_catalogs_of_servers_whose_arguments_changed_do_not_pile_up(
+    tmp_path: Path, record_property: Callable[[str, str], None]
+) -> None:
     home, config = tmp_path / "home", tmp_path / "portico.toml"
     (tmp_path / "words").write_text("hammer saw drill")
 
@@ -76,3 +78,4 @@ def test_catalogs_of_servers_whose_arguments_changed_do_not_pile_up(tmp_path: Pa
             write(number)
             assert until(lambda name=f"tools__of-{number}": name in gateway.tools())
         assert until(lambda: len(list((home / "cache" / "catalogs").iterdir())) == before)
+    record_property("soak", f"{times(5, 300) - 1} changes, as many files as before")
