@@ -45,6 +45,9 @@ def place(tmp_path: Path) -> Place:
     with Pipes(made.home, made.config) as gateway:
         gateway.initialize()
         assert until(lambda: not any(one["pending"] for one in gateway.status().values()))
+        # Both are stored, for clients of either era: what is not by the end would be news.
+        catalogs = made.home / "cache" / "catalogs"
+        assert until(lambda: len(list(catalogs.glob("*.catalog"))) == 4)
     return made
 
 
