@@ -1,6 +1,6 @@
 """Memory that all connections share."""
 
-from portico.transport.budget import SMALL, Budget, Share
+from portico.transport.budget import SMALL, Allotment, Budget
 
 MB = 1024 * 1024
 
@@ -23,7 +23,7 @@ class Shares:
         self.budget = Budget(limit, self.clock)
         self.dropped: list[str] = []
 
-    def add(self, name: str, size: int) -> Share | None:
+    def add(self, name: str, size: int) -> Allotment | None:
         """A share of this size; None if it has to do without."""
         share = self.budget.open(lambda: self.dropped.append(name))
         return share if self.budget.take(share, size) else None

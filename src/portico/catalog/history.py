@@ -56,7 +56,7 @@ class Sights(Struct):
     kinds: dict[str, dict[str, Sight]] = field(default_factory=dict)
 
 
-class Change(Struct, frozen=True):
+class DefinitionChange(Struct, frozen=True):
     """A definition is not as it was, or is new."""
 
     time: float
@@ -76,10 +76,10 @@ class Record(Struct):
     """What is kept of one server."""
 
     views: dict[str, Sights] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[DefinitionChange] = field(default_factory=list)
 
 
-class Shelf(Protocol):
+class RecordStore(Protocol):
     """Where a record outlives the process."""
 
     def load(self) -> Record | None:
@@ -95,7 +95,7 @@ class History:
     """What one server's definitions were, and which of them changed."""
 
     def __init__(
-        self, shelf: Shelf | None = None, *, clock: Callable[[], float] = time.time
+        self, shelf: RecordStore | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._shelf = shelf
         self._clock = clock
@@ -109,7 +109,7 @@ class History:
         """True if the times on disk are worth writing again."""
         return self._clock() - self._compared.get(view, 0.0) > _DUE_S
 
-    def compare(self, view: str, facts: Facts) -> list[Change]:
+    def compare(self, view: str, facts: Facts) -> list[DefinitionChange]:
         """Take in what a view offers now; the changes. Waits for the disk."""
         with self._lock:
             record = (self._shelf.load() if self._shelf else None) or self._record or Record()
@@ -121,7 +121,7 @@ class History:
                 self._shelf.save(record)
         return found
 
-    def lines(self, server: str, changes: Sequence[Change]) -> Iterator[str]:
+    def lines(self, server: str, changes: Sequence[DefinitionChange]) -> Iterator[str]:
         """One line for the log for each change, as long as there are not too many."""
         now = self._clock()
         self._told = [told for told in self._told if now - told < _PER_S]
@@ -161,10 +161,10 @@ class History:
 
 def compared(
     record: Record, view: str, digests: Mapping[str, Mapping[str, str]], now: float
-) -> list[Change]:
+) -> list[DefinitionChange]:
     """Take what a view offers now into the record; the changes."""
     known = record.views.pop(view, None) or _kin(record, view)
-    changes: list[Change] = []
+    changes: list[DefinitionChange] = []
     if known is None:
         known = Sights(now, now)
         is_news = False
@@ -184,10 +184,10 @@ def compared(
                 continue
             if before is not None:
                 span = (before.first_seen, before.last_seen)
-                changes.append(Change(now, _one(kind), key, "changed", *span, digest))
+                changes.append(DefinitionChange(now, _one(kind), key, "changed", *span, digest))
             elif kind == "tools":
                 changes.append(
-                    Change(now, "tool", key, "appeared", known.since, known.last, digest)
+                    DefinitionChange(now, "tool", key, "appeared", known.since, known.last, digest)
                 )
         for gone in list(sights)[: max(0, len(sights) - _MOST_KEYS)]:
             del sights[gone]  # those seen longest ago stand first
@@ -210,7 +210,7 @@ def _kin(record: Record, view: str) -> Sights | None:
     return Sights(latest.since, latest.last, kinds)
 
 
-def _keep(record: Record, changes: Sequence[Change]) -> None:
+def _keep(record: Record, changes: Sequence[DefinitionChange]) -> None:
     by_name = {(one.kind, one.name): one for one in record.changes}
     for change in changes:
         before = by_name.pop((change.kind, change.name), None)
@@ -238,7 +238,7 @@ def short_key(key: str) -> str:
     return f"{key[:_LONGEST_KEY]}…{mark}"
 
 
-def told(change: Change) -> dict[str, Any]:
+def told(change: DefinitionChange) -> dict[str, Any]:
     """A change as programs read it; its name is safe for a terminal and a model."""
     return {
         "time": _stamp(change.time),

@@ -77,7 +77,7 @@ class Ownership:
     def _find(self, uri: str) -> tuple[str | None, str | None]:
         if _is_ours(uri):
             return None, None
-        if "{" in uri:  # the text of a template, which is no URI
+        if "{" in uri:  # the text of a template, not a URI
             exact = self.templates.get(canonical_template(uri)) or self.listed.get(canonical(uri))
         else:
             exact = self.listed.get(canonical(uri)) or self.templates.get(canonical_template(uri))

@@ -166,7 +166,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _decoded(raw: bytes) -> Any:
-    """Numbers stay as they are written; half a character is no reason not to look."""
+    """Numbers stay as they are written; a lone surrogate does not prevent the search."""
     try:
         return _as_written(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

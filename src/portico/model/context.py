@@ -55,12 +55,12 @@ class Asker(Protocol):
         """All answers by key, or an exception that ends or suspends the handler."""
         ...
 
-    def form(self, kind: type[T]) -> "Form[T]":
+    def form(self, kind: type[T]) -> "TypedForm[T]":
         """The form that a class describes."""
         ...
 
 
-class Form(Protocol[T_co]):
+class TypedForm(Protocol[T_co]):
     """A form made of a class."""
 
     schema: dict[str, Any]
@@ -244,7 +244,7 @@ class Context:
         The form is a JSON Schema, or a dataclass, TypedDict or Struct; then `content` is an
         instance of it.
         """
-        form: Form[Any] | None = None
+        form: TypedForm[Any] | None = None
         if not isinstance(schema, Mapping):
             form = self._asking.form(schema)
             schema = form.schema

@@ -16,7 +16,7 @@ from portico.transport.asgi import (
     refusal,
     too_large,
 )
-from portico.transport.budget import SMALL, Budget, Share
+from portico.transport.budget import SMALL, Allotment, Budget
 from portico.transport.limits import Limits
 
 _SHARE = "portico.body"
@@ -67,7 +67,7 @@ class BodyReader:
 
     def release(self, scope: Scope) -> None:
         """The request is over."""
-        share: Share | None = scope.pop(_SHARE, None)
+        share: Allotment | None = scope.pop(_SHARE, None)
         if share is not None:
             self._budget.close(share)
 

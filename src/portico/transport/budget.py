@@ -9,7 +9,7 @@ SMALL = 64 * 1024
 """A share of this size is never refused: the number of connections bounds them."""
 
 
-class Share:
+class Allotment:
     """What one sender or reader holds."""
 
     __slots__ = ("drop", "since", "size")
@@ -27,16 +27,16 @@ class Budget:
     def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
         self._limit = limit
         self._now = clock
-        self._shares: dict[Share, None] = {}  # the oldest first
+        self._shares: dict[Allotment, None] = {}  # the oldest first
         self.used = 0
 
-    def open(self, drop: Callable[[], None]) -> Share:
+    def open(self, drop: Callable[[], None]) -> Allotment:
         """A share of nothing yet."""
-        share = Share(self._now(), drop)
+        share = Allotment(self._now(), drop)
         self._shares[share] = None
         return share
 
-    def take(self, share: Share, size: int) -> bool:
+    def take(self, share: Allotment, size: int) -> bool:
         """Add to a share; False if it has to do without, because nobody else is slow."""
         over = self.used + size - self._limit
         if over > 0:
@@ -48,12 +48,12 @@ class Budget:
             self.used += size
         return True
 
-    def overdraw(self, share: Share, size: int) -> None:
+    def overdraw(self, share: Allotment, size: int) -> None:
         """Add to a share what is there already, whatever the limit."""
         share.size += size
         self.used += size
 
-    def close(self, share: Share) -> None:
+    def close(self, share: Allotment) -> None:
         """Give a share back."""
         if share in self._shares:
             del self._shares[share]
@@ -64,7 +64,7 @@ class Budget:
         self._drop_slow(self.used - self._limit, None)
         return self.used <= self._limit
 
-    def _drop_slow(self, over: int, but: Share | None) -> None:
+    def _drop_slow(self, over: int, but: Allotment | None) -> None:
         """Free so many bytes, if slow ones hold them."""
         slow = self._now() - GRACE_S
         while over > 0:

@@ -220,7 +220,7 @@ def _is_on_this_machine(scope: Scope, raw: dict[bytes, bytes]) -> bool:
 
 @lru_cache(256)
 def _wants_text(accept: bytes) -> bool:
-    """True for a browser, and whoever else would rather read than parse."""
+    """True for a client that prefers text to JSON, such as a browser."""
     ranges = _ranges(accept)
     return max(_weight(ranges, b"text/plain"), _weight(ranges, b"text/html")) > _weight(
         ranges, JSON

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import GONE, Scope
-from portico.transport.budget import GRACE_S, Share
+from portico.transport.budget import GRACE_S, Allotment
 from portico.transport.http import HttpApp
 
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -48,7 +48,7 @@ class WatchedHttp(HttpToolsProtocol):
         self.limits = config.app.limits
         self._crowd = config.app.crowd
         self._unread = config.app.unread
-        self._share: Share | None = None  # of what waits for slow readers
+        self._share: Allotment | None = None  # of what waits for slow readers
         self.stage = Stage.NEW
         self.requests = 0
         """How many have come."""

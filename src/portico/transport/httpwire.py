@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 from portico.transport.asgi import CLOSE, GONE, Scope, Send
 from portico.transport.http import HttpApp
 from portico.transport.httpwatch import Stage, WatchedHttp
-from portico.transport.plain import Asked, Entry
+from portico.transport.plain import Entry, PlainRequest
 from portico.transport.sessioncall import SessionCall
 from portico.transport.swift import App, Swift
 
@@ -43,7 +43,7 @@ class HttpWire(WatchedHttp):
         self._held: Entry | None = None  # of a request not yet given to the app
         self._body = b""
         self._whole = False  # has all of it come?
-        self._asked: Asked | None = None
+        self._asked: PlainRequest | None = None
         self._usual = False  # is the app to have the next one in any case?
         self._served: Entry | None = None  # the latest that went without the app
         self._heads: dict[bytes, Entry] = {}
@@ -227,7 +227,7 @@ class HttpWire(WatchedHttp):
         self._served, self._held, self._asked = entry, None, None
         return True
 
-    def _begun_with(self, asked: Asked) -> bool:
+    def _begun_with(self, asked: PlainRequest) -> bool:
         call = self._http.plain.admit(asked, self)
         if call is None:
             return False

@@ -41,7 +41,7 @@ class Entry(Struct, frozen=True):
     """The id of its session; empty if it names none."""
 
 
-class Asked:
+class PlainRequest:
     """A plain request, and what has come of it so far."""
 
     __slots__ = ("answer", "context", "request", "session")
@@ -102,7 +102,7 @@ class Plain:
             return None
         return Entry(head, int(length), session.encode("ascii", "replace"))
 
-    def read(self, entry: Entry, body: bytes) -> Asked | None:
+    def read(self, entry: Entry, body: bytes) -> PlainRequest | None:
         """What is asked, unless something is wrong with it."""
         session = None
         version = None
@@ -124,9 +124,9 @@ class Plain:
         meaning = request.meaning
         if meaning is None or meaning.kind not in (_STATIC, _CALL):
             return None
-        return Asked(request, session, self._context(session, entry))
+        return PlainRequest(request, session, self._context(session, entry))
 
-    def answer(self, asked: Asked) -> Response | None:
+    def answer(self, asked: PlainRequest) -> Response | None:
         """The answer to what is static, unless it has to be waited for; None for anything else."""
         if not asked.request.is_static:
             return None
@@ -136,7 +136,7 @@ class Plain:
         asked.answer = answer
         return None
 
-    def admit(self, asked: Asked, line: Line) -> Swift | SessionCall | None:
+    def admit(self, asked: PlainRequest, line: Line) -> Swift | SessionCall | None:
         """Make room for a call whose answer goes to the line; None if there is no room."""
         request, session = asked.request, asked.session
         call: Swift | SessionCall | None
@@ -150,7 +150,7 @@ class Plain:
         asked.context.peer = call
         return call
 
-    def run(self, asked: Asked, call: Swift | SessionCall) -> None:
+    def run(self, asked: PlainRequest, call: Swift | SessionCall) -> None:
         """Begin a call that there is room for."""
         try:
             answer = asked.answer or self._endpoint.handle(asked.request, asked.context)

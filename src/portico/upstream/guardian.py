@@ -255,7 +255,7 @@ def _run(channel: socket.socket | None) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _BOOT, *named],
             stdin=subprocess.PIPE,
-            # Whoever waits for the end of our own output must not wait for the guardian.
+            # A reader that waits for the end of our output must not wait for the guardian.
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             bufsize=0,

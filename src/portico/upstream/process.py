@@ -125,7 +125,7 @@ class Process:
             await asyncio.sleep(_POLL_S)
 
     async def _killed(self) -> bool:
-        """Kill whoever is still there; False if somebody stays, as in the middle of a system call.
+        """Kill the remaining processes; False if one survives, as in the middle of a system call.
         The guardian knows of them, and tries again once we are gone."""
         for _ in range(_KILLS):
             self._is_over = self._is_over or not await self.look()
