@@ -55,8 +55,8 @@ class Gateway(Wrap):
 
     verb = "serve"
 
-    def __init__(self, home: Path, config: Path, *options: str) -> None:
-        super().__init__(home, "--config", str(config), *options)
+    def __init__(self, home: Path, config: Path, *options: str, **how: Any) -> None:
+        super().__init__(home, "--config", str(config), *options, **how)
         self.home = home
 
     def status(self) -> dict[str, Entry]:

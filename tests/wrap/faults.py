@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
@@ -40,6 +40,7 @@ ODD = [
 ]
 """Ways to answer that are odd but can be read, and the text to be had all the same."""
 
+_PORTICO = ("-m", "portico")
 _BOTH = "application/json, text/event-stream"
 _URL = re.compile(r"serving http://127\.0\.0\.1:(\d+)/mcp")
 
@@ -57,9 +58,9 @@ def wrap_command(home: Path, *words: str) -> list[str]:
     return portico_command(home, "wrap", *words)
 
 
-def portico_command(home: Path, *words: str) -> list[str]:
-    """The command line of any command, likewise."""
-    return ["env", f"PORTICO_HOME={home}", executable, "-m", "portico", *words]
+def portico_command(home: Path, *words: str, by: Sequence[str] = _PORTICO) -> list[str]:
+    """The command line of any command, likewise; `by` is what runs it."""
+    return ["env", f"PORTICO_HOME={home}", executable, *by, *words]
 
 
 class Wrap(Child):
@@ -67,9 +68,9 @@ class Wrap(Child):
 
     verb = "wrap"
 
-    def __init__(self, home: Path, *words: str) -> None:
+    def __init__(self, home: Path, *words: str, by: Sequence[str] = _PORTICO) -> None:
         address = ("--http", "127.0.0.1:0", "--auth", "none", "--drain", "1")
-        super().__init__(portico_command(home, self.verb, *address, *words), PIPE)
+        super().__init__(portico_command(home, self.verb, *address, *words, by=by), PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
