@@ -4,9 +4,9 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from portico.model.errors import McpError, PorticoError
+from portico.model.errors import PorticoError
 from portico.model.types import Link
 from portico.state.report import report
 from portico.state.stderr import STDERR
@@ -40,6 +40,16 @@ class UsageError(PorticoError):
     exit_code = 2
 
 
+class At(TypedDict, total=False):
+    """How to serve over HTTP: who may come in, and how it ends."""
+
+    auth: str
+    hosts: Sequence[str]
+    token_file: str | None
+    drain_s: float
+    drain_notice_s: float
+
+
 def serve_stdio(
     server: "Server",
     *,
@@ -48,40 +58,21 @@ def serve_stdio(
     drain_s: float = DRAIN_S,
 ) -> int:
     """Serve one client over stdin and stdout until it leaves or SIGTERM comes; the exit code."""
-    from portico.transport.doorway import DoorwayLoop
     from portico.transport.pipes import serve_stdio as over_pipes
 
-    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-        served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
-        return 0 if runner.run(_to_the_end(served)) else 1
+    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
+    return 0 if _run_pipes(served) else 1
 
 
 def serve_http(
-    server: "Server",
-    address: str,
-    *,
-    auth: str = "token",
-    links: Sequence[Link] = (),
-    hosts: Sequence[str] = (),
-    token_file: str | None = None,
-    drain_s: float = DRAIN_S,
-    drain_notice_s: float = NOTICE_S,
-    ready: Callable[[str, str | None], None] | None = None,
+    server: "Server", address: str, *, links: Sequence[Link] = (), **at: Unpack[At]
 ) -> None:
-    """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes; `ready` gets the URL and the token."""
-    door = _Door(address, auth, hosts, token_file)
-
-    async def serve() -> None:
-        await door.serve(
-            server.endpoint(links), drain_s=drain_s, drain_notice_s=drain_notice_s, ready=ready
-        )
-
-    _run(serve())
+    """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes."""
+    _run(_Door(address, **at).serve(server.endpoint(links)))
 
 
 def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
     """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
-    from portico.transport.doorway import DoorwayLoop
     from portico.transport.pipes import serve_stdio as over_pipes
     from portico.wrapping import Wrapped
 
@@ -89,35 +80,24 @@ def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float =
         wrapped = Wrapped(wrapping, alone=True)
         async with wrapped.running():
             whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
-        return _said(wrapped.failure) if whole else 1
+        if whole and wrapped.failure is not None:
+            report(wrapped.failure.message)
+        return 0 if whole and wrapped.failure is None else 1
 
-    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-        return runner.run(_to_the_end(serve()))
+    return _run_pipes(serve())
 
 
-def wrap_http(
-    wrapping: "Wrapping",
-    address: str,
-    *,
-    auth: str = "token",
-    hosts: Sequence[str] = (),
-    token_file: str | None = None,
-    drain_s: float = DRAIN_S,
-    drain_notice_s: float = NOTICE_S,
-    ready: Callable[[str, str | None], None] | None = None,
-) -> int:
+def wrap_http(wrapping: "Wrapping", address: str, **at: Unpack[At]) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
     from portico.wrapping import Wrapped
 
-    door = _Door(address, auth, hosts, token_file)
+    door = _Door(address, **at)
 
     async def serve() -> int:
         door.bind()
         wrapped = Wrapped(wrapping, alone=False, url=door.url)
         async with wrapped.running():
-            await door.serve(
-                wrapped.endpoint, drain_s=drain_s, drain_notice_s=drain_notice_s, ready=ready
-            )
+            await door.serve(wrapped.endpoint)
         return 0
 
     return _run(serve())
@@ -127,20 +107,38 @@ def gateway_stdio(
     serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
 ) -> int:
     """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
-    from portico.transport.doorway import DoorwayLoop
     from portico.transport.sharing import serve_shared
 
-    shared = _shared(serving, drain_s, alone)
+    return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
+
+
+def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
+    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
+    from portico.transport.sharing import hosted
+
+    door = _Door(address, **at)
+    shared = _shared(serving, door.drain_s, alone)
 
     async def serve() -> int:
-        return 0 if await serve_shared(shared, out=out) else 1
+        door.bind()  # before any server is started
+        stop = asyncio.Event()
+        async with hosted(shared, stop) as served:
+            served.url = door.url
+            await door.serve(
+                served.endpoint,
+                served.door,
+                watch=served.when_moved,
+                pages={"/metrics": served.measured},
+                limits=serving.config.gateway.limits,
+                stop=stop,
+            )
+        return 0
 
-    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-        return runner.run(_to_the_end(serve()))
+    return _run(serve())
 
 
 def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
-    from portico.config.paths import state_folder
+    from portico.config.paths import control_folder
     from portico.transport.sharing import Shared
 
     latest = serving
@@ -156,7 +154,7 @@ def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]"
         return Served(now()).running()
 
     return Shared(
-        folder=os.path.join(state_folder(), "control"),
+        folder=control_folder(),
         # Not with the others: a name of its own is nobody else's.
         key=f"alone-{os.getpid()}" if alone else serving.key(),
         own=own,
@@ -167,52 +165,21 @@ def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]"
     )
 
 
-def gateway_http(
-    serving: "Serving",
-    address: str,
-    *,
-    auth: str = "token",
-    hosts: Sequence[str] = (),
-    token_file: str | None = None,
-    drain_s: float = DRAIN_S,
-    drain_notice_s: float = NOTICE_S,
-    ready: Callable[[str, str | None], None] | None = None,
-    alone: bool = False,
-) -> int:
-    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.transport.sharing import hosted
-
-    door = _Door(address, auth, hosts, token_file)
-    shared = _shared(serving, drain_s, alone)
-
-    async def serve() -> int:
-        door.bind()  # before any server is started
-        stop = asyncio.Event()
-        async with hosted(shared, stop) as served:
-            served.url = door.url
-            await door.serve(
-                served.endpoint,
-                served.door,
-                watch=served.when_moved,
-                pages={"/metrics": served.measured},
-                limits=serving.config.gateway.limits,
-                drain_s=drain_s,
-                drain_notice_s=drain_notice_s,
-                ready=ready,
-                stop=stop,
-            )
-        return 0
-
-    return _run(serve())
-
-
 class _Door:
     """An address to serve at, and who may come in."""
 
     def __init__(
-        self, address: str, auth: str, hosts: Sequence[str], token_file: str | None
+        self,
+        address: str,
+        *,
+        auth: str = "token",
+        hosts: Sequence[str] = (),
+        token_file: str | None = None,
+        drain_s: float = DRAIN_S,
+        drain_notice_s: float = NOTICE_S,
     ) -> None:
         self._address = address
+        self.drain_s, self._drain_notice_s = drain_s, drain_notice_s
         self._host, self._port = host, _ = parse_address(address)
         if auth == "none" and host not in _LOOPBACK:
             raise UsageError(
@@ -258,9 +225,6 @@ class _Door:
         watch: Callable[[Callable[[], None]], None] | None = None,
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
-        drain_s: float,
-        drain_notice_s: float,
-        ready: Callable[[str, str | None], None] | None,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
@@ -270,7 +234,8 @@ class _Door:
         from portico.transport.web import serve_http as over_http
 
         def told(_: int) -> None:
-            (ready or self._say)(self.url, self._token)
+            wanted = f" (wants the bearer token {self._token_place})" if self._token else ""
+            report(f"serving {self.url}{wanted}")
             if self._host in _ANYWHERE and not self._hosts:
                 report("others get in by a name that --allow-host gives; there is none")
 
@@ -278,7 +243,7 @@ class _Door:
             self.bind()
         app = Doors(
             endpoint,
-            find or _nowhere,
+            find or (lambda _: None),
             token=self._token,
             token_place=self._token_place,
             hosts=self._hosts,
@@ -290,16 +255,11 @@ class _Door:
         await over_http(
             app,
             sockets=self._sockets,
-            drain_s=drain_s,
-            drain_notice_s=drain_notice_s,
+            drain_s=self.drain_s,
+            drain_notice_s=self._drain_notice_s,
             ready=told,
             stop=stop,
         )
-
-    def _say(self, url: str, token: str | None) -> None:
-        """Tell the person at the terminal where to go, and with what; the token is not shown."""
-        wanted = "" if token is None else f" (wants the bearer token {self._token_place})"
-        report(f"serving {url}{wanted}")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -310,18 +270,6 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or _LOOPBACK[0], int(port)
 
 
-def _nowhere(path: str) -> None:
-    return None
-
-
-def _said(failure: McpError | None) -> int:
-    """Tell the person at the terminal why there was nothing to serve; the exit code."""
-    if failure is None:
-        return 0
-    report(failure.message)
-    return 1
-
-
 def _run(serving: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
@@ -329,6 +277,13 @@ def _run(serving: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(_to_the_end(serving))
     else:
         return uvloop.run(_to_the_end(serving))
+
+
+def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
+    from portico.transport.doorway import DoorwayLoop
+
+    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+        return runner.run(_to_the_end(serving))
 
 
 async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:

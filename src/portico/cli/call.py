@@ -15,7 +15,8 @@ from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import Parser
-from portico.cli.words import pair
+from portico.cli.words import pair, repeatable
+from portico.config.problems import alike
 from portico.definitions.words import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
@@ -158,11 +159,9 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
 
 
 def _unknown(server: str, tool: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
     if not names:
         return f"{server} has no tool {tool!r}; it has none at all"
-    near = get_close_matches(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
+    near = alike(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
     if near:
         return f"{server} has no tool {tool!r}; did you mean {' or '.join(near[:3])}?"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
@@ -278,21 +277,14 @@ def _parser() -> Parser:
         epilog="example: portico call 'npx -y @modelcontextprotocol/server-everything' "
         'echo \'{"message": "hello"}\'',
     )
-    parser.add_argument("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
-    parser.add_argument(
-        "--arg",
-        action="append",
-        default=[],
-        type=pair,
-        metavar="NAME=VALUE",
-        help="one argument; the tool's schema says of which type; repeatable",
-    )
-    parser.add_argument(
-        "--save", type=Path, metavar="DIR", help="write images, audio and files of the result here"
-    )
-    parser.add_argument(
-        "--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=f"one of {', '.join(LOG_LEVELS)}"
-    )
-    gateway.add_config(parser)
+    add = parser.add_argument
+    add("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
+    why = "one argument; the tool's schema says of which type"
+    repeatable(add, "--arg", pair, "NAME=VALUE", why)
+    why = "write images, audio and files of the result here"
+    add("--save", type=Path, metavar="DIR", help=why)
+    why = f"one of {', '.join(LOG_LEVELS)}"
+    add("--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=why)
+    parser.add_config()
     add_options(parser)
     return parser

@@ -11,7 +11,8 @@ from portico.server import Server
 
 def load_component(component: str, handlers: ModuleType | None = None) -> Server:
     """The server that a component is, or RegistrationError that says why it is none."""
-    path, variable = _parted(component)
+    path, mark, variable = component.rpartition(".py:")  # server.py:NAME names one of several
+    path, variable = (f"{path}.py", variable) if mark else (component, "")
     if path.endswith(".py"):
         return _server_in(import_file(path), path, variable)
     _check_file(path)
@@ -42,12 +43,6 @@ def import_file(path: str) -> ModuleType:
     return module
 
 
-def _parted(component: str) -> tuple[str, str]:
-    """The file of a component, and which server in it: `server.py:NAME`."""
-    path, mark, variable = component.rpartition(".py:")
-    return (f"{path}.py", variable) if mark else (component, "")
-
-
 def _server_in(module: ModuleType, path: str, variable: str) -> Server:
     found = {name: value for name, value in vars(module).items() if isinstance(value, Server)}
     if variable:
@@ -65,25 +60,17 @@ def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
     """A server of a definitions file; each handler is the function with the tool's name."""
     server = Server(_stem(path))
     server.load(path)
-    missing = [
-        key
-        for kind, key, name in server.unanswered()
-        if not _give_handler(server, handlers, kind, key, name)
-    ]
+    missing = []
+    for kind, key, name in server.unanswered():
+        function = getattr(handlers, name.replace("-", "_").replace(".", "_"), None)
+        if function is None:
+            missing.append(key)
+        else:
+            server.handler(key, function, kind=kind)
     if missing:
         hint = "" if handlers else "; give their functions with --handlers FILE.py"
         print(f"portico: no handler for {', '.join(missing)}{hint}", file=sys.stderr)
     return server
-
-
-def _give_handler(
-    server: Server, module: ModuleType | None, kind: str, key: str, name: str
-) -> bool:
-    function = getattr(module, name.replace("-", "_").replace(".", "_"), None)
-    if function is None:
-        return False
-    server.handler(key, function, kind=kind)
-    return True
 
 
 def _check_file(path: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from portico.cli.render import counted
-from portico.config.paths import state_dir
+from portico.config.paths import control_folder, state_dir
 from portico.transport.control import ask
 
 EXAMPLE = Path("examples/quickstart.py")
@@ -96,8 +96,7 @@ def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
     deadline = time.monotonic() + _READY_S
     shown: set[str] = set()
     while time.monotonic() < deadline and gateway.poll() is None:
-        folder = os.path.join(state_dir(), "control")
-        status = ask(folder, f"{gateway.pid}.sock", "status", _ASK_S) or {}
+        status = ask(control_folder(), f"{gateway.pid}.sock", "status", _ASK_S) or {}
         servers: list[dict[str, Any]] = status.get("servers") or []
         for server in servers:
             done = not server["pending"] or server["error"]

@@ -1,14 +1,43 @@
 """The options of every command that serves: where, who may come in, and how it ends."""
 
-import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from portico.app import At
 
 Add = Callable[..., object]
 """The `add_argument` of a parser, or of a group in one."""
 
 
+class DoorOptions:
+    """What the command line says; the defaults are here, so that the plain case needs no parser."""
+
+    def __init__(self) -> None:
+        self.http: str | None = None
+        self.auth = "token"
+        self.token_file: str | None = None
+        self.allow_host: list[str] = []
+        self.name: str | None = None
+        self.drain = 30.0
+        self.drain_notice = 8.0
+
+    @property
+    def at(self) -> "At":
+        """How to serve over HTTP."""
+        return {
+            "auth": self.auth,
+            "hosts": self.allow_host,
+            "token_file": self.token_file,
+            "drain_s": self.drain,
+            "drain_notice_s": self.drain_notice,
+        }
+
+
 def add_door(add: Add, *, http: Add | None = None) -> None:
     """Add them; `http` adds the address, where that excludes something else."""
+    from portico.cli.words import repeatable
+
     (http or add)(
         "--http", type=_address, metavar="[HOST:]PORT", help="serve HTTP instead of stdio"
     )
@@ -22,14 +51,8 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
         metavar="FILE",
         help="a file with the token to want, instead of Portico's own; else PORTICO_TOKEN",
     )
-    add(
-        "--allow-host",
-        type=_host,
-        action="append",
-        default=[],
-        metavar="HOST[:PORT]",
-        help="a further Host to answer to, for example behind a proxy; repeatable",
-    )
+    why = "a further Host to answer to, for example behind a proxy"
+    repeatable(add, "--allow-host", _host, "HOST[:PORT]", why)
     add(
         "--drain",
         type=_patience,
@@ -46,16 +69,20 @@ def add_door(add: Add, *, http: Add | None = None) -> None:
 
 
 def _address(text: str) -> str:
+    from argparse import ArgumentTypeError
+
     from portico.app import UsageError, parse_address
 
     try:
         parse_address(text)
     except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ArgumentTypeError(str(error)) from None
     return text
 
 
 def _host(text: str) -> str:
+    from argparse import ArgumentTypeError
+
     from portico.model.errors import RegistrationError
     from portico.transport.guard import Guard
     from portico.transport.limits import Limits
@@ -63,15 +90,17 @@ def _host(text: str) -> str:
     try:
         Guard(Limits(), hosts=[text])
     except RegistrationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ArgumentTypeError(str(error)) from None
     return text
 
 
 def _patience(text: str) -> float:
     """A time that may be none."""
+    from argparse import ArgumentTypeError
+
     from portico.cli.words import seconds
 
     try:
         return 0.0 if float(text) == 0 else seconds(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds") from None

@@ -54,8 +54,8 @@ class Form:
         # Shown in full, its host apart; never opened for the person (safe URL handling).
         self._screen.say(f"  to do so, visit {url}")
         self._screen.say(f"  which is on {_host(url) or 'no host at all'}", "bold")
-        agreed = await self._yes("Will you visit it yourself, in a browser? [y/N] ")
-        return {"action": "accept"} if agreed else _DECLINED
+        reply = await self._read("Will you visit it yourself, in a browser? [y/N] ")
+        return {"action": "accept"} if reply[:1].lower() == "y" else _DECLINED
 
     async def _fill_in(self, schema: Any) -> dict[str, Any]:
         fields = schema.get("properties") if isinstance(schema, dict) else None
@@ -93,9 +93,6 @@ class Form:
                 return _convert(text, field, choices)
             except ValueError as problem:
                 self._screen.say(f"  {problem}", "red")
-
-    async def _yes(self, prompt: str) -> bool:
-        return (await self._read(prompt))[:1].lower() == "y"
 
     async def _read(self, prompt: str) -> str:
         """One line, without holding up the event loop, so that Ctrl-C still works."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from portico.catalog.names import SEPARATOR
 from portico.cli.render import Screen
+from portico.cli.usage import Parser
 from portico.cli.words import seconds
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
@@ -18,23 +19,16 @@ if TYPE_CHECKING:
     from portico.upstream.wire import Address
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Which gateway is meant."""
-    parser.add_argument(
-        "--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)"
-    )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """The options that all commands share that ask only the gateway."""
-    add_config(parser)
+    parser.add_config()
     parser.add_argument(
         "--timeout",
         type=seconds,
         metavar="SECONDS",
         help="how long the gateway may take to start and to answer (30 and 120)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_json()
     parser.set_defaults(era="auto", token="", token_file=None)
 
 

@@ -1,6 +1,5 @@
 """`portico logs`: what the gateway wrote down, for people."""
 
-import argparse
 import contextlib
 import os
 import sys
@@ -10,19 +9,18 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.gateway import add_config, warn_broken
+from portico.cli.gateway import warn_broken
 from portico.cli.lines import Lines, last_lines
 from portico.cli.render import Screen
 from portico.cli.running import all_told, serves
 from portico.cli.usage import Parser
-from portico.config.paths import config_file, log_file, state_folder
+from portico.cli.words import whole
+from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
 
 _OURS = "portico"
 _WIDTH = 12
-_LONGEST = 9
-"""Digits of a number of lines."""
 
 
 def main(argv: list[str]) -> int:
@@ -49,7 +47,7 @@ def _follow(lines: Lines, view: "_View", path: str) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             view.show(line for line in lines.more() if view.wants(line))
-            view.check_reader()
+            view.screen.check_reader()
 
 
 class _View:
@@ -58,7 +56,7 @@ class _View:
     def __init__(self, server: str | None, as_json: bool) -> None:
         self._server = server
         self._as_json = as_json
-        self._screen = Screen(sys.stdout)
+        self.screen = Screen(sys.stdout)
 
     def wants(self, line: bytes) -> bool:
         """True for what can be read, of the server if there is one."""
@@ -72,15 +70,11 @@ class _View:
             count += 1
             told = _read(line)
             if self._as_json:
-                self._screen.say(line.decode(errors="replace"))
+                self.screen.say(line.decode(errors="replace"))
             elif told is not None:
-                self._screen.say(*_worded(told))
-        self._screen.stream.flush()
+                self.screen.say(*_worded(told))
+        self.screen.stream.flush()
         return count
-
-    def check_reader(self) -> None:
-        """BrokenPipeError if nobody looks any more."""
-        self._screen.check_reader()
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
@@ -138,26 +132,14 @@ def _path(given: str | None) -> str:
     try:
         log = read(file, only=()).gateway.log
     except ConfigError as error:
-        log = _running_log(file)
+        told = (one for _, one in all_told() if serves(one, file))
+        log = next((str(one["log"]) for one in told if one.get("log")), None)
         if log is None and given is not None:
             raise
         warn_broken(error, f"showing the log at {log or log_file()}")
     if log == "off":
         raise PorticoError(f'there is no log: {file} says gateway.log = "off"')
     return log or log_file()
-
-
-def _running_log(config: str) -> str | None:
-    """Where the gateway that runs with this config writes; None if there is none."""
-    told = all_told(os.path.join(state_folder(), "control"))
-    found = (one.get("log") for _, one in told if serves(one, config))
-    return next((str(log) for log in found if log), None)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of lines")
-    return int(text)
 
 
 def _parser() -> Parser:
@@ -169,7 +151,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("server", nargs="?", metavar="SERVER", help="only lines of this server")
     add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    add("-n", "--lines", type=_count, default=50, metavar="N", help="so many at most (default 50)")
-    add_config(parser)
-    add("--json", action="store_true", help="print the lines as they are, for programs")
+    count = whole("a number of lines", 0, 999_999_999)
+    add("-n", "--lines", type=count, default=50, metavar="N", help="so many at most (default 50)")
+    parser.add_config()
+    parser.add_json("print the lines as they are, for programs")
     return parser

@@ -141,9 +141,9 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches
+    from portico.config.problems import alike
 
     kind = "option" if name.startswith("-") else "command"
-    near = get_close_matches(name, ("--help", "--version", *COMMANDS), 1)
+    near = alike(name, ("--help", "--version", *COMMANDS))
     hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(COMMANDS)}"
     return f"there is no {kind} {name[:40]!r}; {hint}"

@@ -3,6 +3,8 @@
 import mimetypes
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None
         elif said is not None and structured == {"result": said}:
             structured = None  # only a wrapper that makes an object of the text
     for number, block in enumerate(blocks, 1):
-        _show(block, screen, _Shelf(save, number), "red" if failed else "")
+        _show(block, screen, partial(_saved, save, number), "red" if failed else "")
     if structured is not None:
         screen.data(structured)
     elif not blocks:
@@ -48,58 +50,48 @@ def _said(blocks: list[dict[str, Any]]) -> Any:
         return texts[0]
 
 
-class _Shelf:
-    """Where the file of one block goes, if anywhere."""
-
-    def __init__(self, folder: Path | None, number: int) -> None:
-        self._folder = folder
-        self._number = number
-
-    def put(self, data: bytes, mime: str) -> str:
-        """What to say of a file: that it was written, and where."""
-        if self._folder is None:
-            return ""
-        suffix = mimetypes.guess_extension(mime) or ".bin"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._free(suffix)
-            with path.open("xb") as file:
-                file.write(data)
-        except OSError as error:
-            raise CannotSave(f"cannot write to {self._folder}: {error.strerror}") from None
-        return f", saved as {path}"
-
-    def _free(self, suffix: str) -> Path:
-        assert self._folder is not None
-        path = self._folder / f"result-{self._number}{suffix}"
-        copy = 1
+def _saved(folder: Path | None, number: int, data: bytes, mime: str) -> str:
+    """Write the file of a block to the folder, if there is one; what to say of it."""
+    if folder is None:
+        return ""
+    suffix = mimetypes.guess_extension(mime) or ".bin"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path, copy = folder / f"result-{number}{suffix}", 1
         while path.exists():  # nothing that is there is overwritten
             copy += 1
-            path = self._folder / f"result-{self._number}-{copy}{suffix}"
-        return path
+            path = folder / f"result-{number}-{copy}{suffix}"
+        with path.open("xb") as file:
+            file.write(data)
+    except OSError as error:
+        raise CannotSave(f"cannot write to {folder}: {error.strerror}") from None
+    return f", saved as {path}"
 
 
-def _show(block: dict[str, Any], screen: Screen, shelf: _Shelf, style: str) -> None:
+_Save = Callable[[bytes, str], str]
+
+
+def _show(block: dict[str, Any], screen: Screen, save: _Save, style: str) -> None:
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
         screen.say(block["text"], style)
     elif kind in ("image", "audio"):
-        screen.say(_file(kind, block.get("data"), block.get("mimeType"), shelf), "cyan")
+        screen.say(_file(kind, block.get("data"), block.get("mimeType"), save), "cyan")
     elif kind == "resource_link":
         screen.say(_link(block), "cyan")
     elif kind == "resource" and isinstance(block.get("resource"), dict):
-        _embedded(block["resource"], screen, shelf)
+        _embedded(block["resource"], screen, save)
     else:
         screen.data(block)
 
 
-def _file(what: str, data: Any, mime: Any, shelf: _Shelf) -> str:
+def _file(what: str, data: Any, mime: Any, save: _Save) -> str:
     kind = mime if isinstance(mime, str) else "of unknown type"
     try:
         raw = b64decode(data, validate=True) if isinstance(data, str) else b""
     except (Base64Error, ValueError):
         return f"[{what} {kind}, which is not valid Base64]"
-    return f"[{what} {kind}, {size(len(raw))}{shelf.put(raw, kind)}]"
+    return f"[{what} {kind}, {size(len(raw))}{save(raw, kind)}]"
 
 
 def _link(block: dict[str, Any]) -> str:
@@ -110,10 +102,10 @@ def _link(block: dict[str, Any]) -> str:
     return f"[link {name} <{block.get('uri')}>{mime}{about}]"
 
 
-def _embedded(resource: dict[str, Any], screen: Screen, shelf: _Shelf) -> None:
+def _embedded(resource: dict[str, Any], screen: Screen, save: _Save) -> None:
     uri, mime = resource.get("uri"), resource.get("mimeType")
     if isinstance(resource.get("text"), str):
         screen.say(f"[resource {uri}{f' ({mime})' if isinstance(mime, str) else ''}]", "cyan")
         screen.say(resource["text"])
     else:
-        screen.say(_file(f"resource {uri}", resource.get("blob"), mime, shelf), "cyan")
+        screen.say(_file(f"resource {uri}", resource.get("blob"), mime, save), "cyan")

@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
+from portico.cli.door import DoorOptions, add_door
 from portico.cli.stderr import log_to_stderr
 from portico.model.errors import PorticoError
 
@@ -11,19 +12,11 @@ if TYPE_CHECKING:
     from portico.server import Server
 
 
-class _Options:
-    """What the command line says; the defaults are here, so that the plain case needs no parser."""
-
+class _Options(DoorOptions):
     def __init__(self, component: list[str]) -> None:
+        super().__init__()
         self.component = component
         self.handlers: str | None = None
-        self.http: str | None = None
-        self.auth = "token"
-        self.token_file: str | None = None
-        self.allow_host: list[str] = []
-        self.name: str | None = None
-        self.drain = 30.0
-        self.drain_notice = 8.0
 
 
 def main(argv: list[str]) -> int:
@@ -52,15 +45,7 @@ def main(argv: list[str]) -> int:
         return serve_stdio(server, out=out, drain_s=options.drain)
     from portico.app import serve_http
 
-    serve_http(
-        server,
-        options.http,
-        auth=options.auth,
-        hosts=options.allow_host,
-        token_file=options.token_file,
-        drain_s=options.drain,
-        drain_notice_s=options.drain_notice,
-    )
+    serve_http(server, options.http, **options.at)
     return 0
 
 
@@ -101,7 +86,6 @@ def _options(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.cli.door import add_door
     from portico.cli.usage import Parser
 
     parser = Parser(
@@ -109,15 +93,11 @@ def _parser() -> "Parser":
         description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
         "Several components are one server.",
     )
-    parser.add_argument(
-        "component",
-        nargs="+",
-        metavar="COMPONENT",
-        help="server.py, server.py:NAME or tools.json",
-    )
-    parser.add_argument(
-        "--handlers", metavar="FILE", help="Python file with the functions for a definitions file"
-    )
-    add_door(parser.add_argument)
-    parser.add_argument("--name", help="what to call the server; by default as it calls itself")
+    add = parser.add_argument
+    what = "server.py, server.py:NAME or tools.json"
+    add("component", nargs="+", metavar="COMPONENT", help=what)
+    what = "Python file with the functions for a definitions file"
+    add("--handlers", metavar="FILE", help=what)
+    add_door(add)
+    add("--name", help="what to call the server; by default as it calls itself")
     return parser

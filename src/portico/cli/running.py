@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.paths import config_file, state_folder
+from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.transport.control import ask, names
 
@@ -75,8 +75,9 @@ class Portico(Struct):
         return (self.is_running, self.told.get("pid"), self.error, self.rejected, kept)
 
 
-def all_told(folder: str) -> list[tuple[str, dict[str, Any]]]:
+def all_told() -> list[tuple[str, dict[str, Any]]]:
     """What each that lives says of itself, always with `ok` and `pid`, beside its socket."""
+    folder = control_folder()
     asked = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
     return [
         (name, {"pid": int(name.partition(".")[0]), **told})
@@ -88,8 +89,7 @@ def all_told(folder: str) -> list[tuple[str, dict[str, Any]]]:
 def all_of_them(given: str | None) -> tuple[list[Portico], str]:
     """All that run, or those of the given config, and the config's own if none of them is that;
     beside it why the config cannot be read, if so."""
-    folder = os.path.join(state_folder(), "control")
-    found = [Portico(True, told) for _, told in all_told(folder)]
+    found = [Portico(True, told) for _, told in all_told()]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
         return found, "" if found else nothing(path)
@@ -114,7 +114,7 @@ def owners(config: str) -> tuple[str, list[str]]:
     from portico.gateway.asked import key_of
     from portico.transport.ownership import owners_of
 
-    folder = os.path.join(state_folder(), "control")
+    folder = control_folder()
     told = [
         (name, ask(folder, name, "status", _STATUS_S)) for name in owners_of(folder, key_of(config))
     ]

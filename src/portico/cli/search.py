@@ -12,6 +12,7 @@ from portico.cli.gateway import add_options, address_of, ask, learn
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
+from portico.cli.words import whole
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -91,12 +92,6 @@ def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
                 screen.say(f"  {tool[key]}", style)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= 50:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from 1 to 50")
-    return int(text)
-
-
 def _parser() -> Parser:
     parser = Parser(
         prog="portico search",
@@ -105,7 +100,8 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("query", nargs="+", metavar="QUERY", help="what you need, in plain words")
-    add("--limit", type=_count, metavar="N", help="so many at most (default: the config's, or 5)")
+    limit = whole("a number from 1 to 50", 1, 50)
+    add("--limit", type=limit, metavar="N", help="so many at most (default: the config's, or 5)")
     add("--server", metavar="NAME", help="only tools of this server")
     add_options(parser)
     return parser

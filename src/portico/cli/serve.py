@@ -102,7 +102,7 @@ def _parser() -> Parser:
         "started when needed and looked after.",
     )
     add = parser.add_argument
-    add("--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)")
+    parser.add_config()
     add("--group", metavar="NAME", help="only the servers of this group of the config")
     add(
         "--expose",

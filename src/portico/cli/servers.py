@@ -86,7 +86,7 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
 
 
 def _parser() -> Parser:
-    from portico.cli.words import header, pair, seconds
+    from portico.cli.words import header, pair, repeatable, seconds
 
     width = max(map(len, _DEEDS))
     parser = Parser(
@@ -101,8 +101,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("do", choices=tuple(_DEEDS), metavar="DO", help=f"one of {', '.join(_DEEDS)}")
     add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
-    add("--config", metavar="FILE", help="portico.toml, or any client's JSON (default: yours)")
-    add("--json", action="store_true", help="print JSON, for programs")
+    parser.add_config()
+    parser.add_json()
     add(
         "--timeout",
         type=seconds,
@@ -111,29 +111,10 @@ def _parser() -> Parser:
         "as configured)",
     )
     new = parser.add_argument_group("for add").add_argument
-    new(
-        "--env",
-        type=pair,
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="a variable for a command; a secret is written as ${K}; repeatable",
-    )
-    new(
-        "--header",
-        type=header,
-        action="append",
-        default=[],
-        metavar="'K: V'",
-        help="a header for a URL; repeatable",
-    )
+    why = "a variable for a command; a secret is written as ${K}"
+    repeatable(new, "--env", pair, "K=V", why)
+    repeatable(new, "--header", header, "'K: V'", "a header for a URL")
     new("--cwd", metavar="FOLDER", help="where to start a command")
-    new(
-        "--tag",
-        action="append",
-        default=[],
-        metavar="TAG",
-        help="a word to find it by; repeatable",
-    )
+    repeatable(new, "--tag", str, "TAG", "a word to find it by")
     new("--disabled", action="store_true", help="add it switched off")
     return parser

@@ -67,7 +67,10 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
         key: f"${{{key}}}" if _by_name(key, value) else value for key, value in options.env
     }
     entry["headers"] = dict(options.header)
-    entry["cwd"] = _folder(options.cwd) if options.cwd else ""
+    cwd = options.cwd or ""
+    if cwd and not cwd.startswith(("~", "$")):
+        cwd = os.path.abspath(cwd)  # in the file, relative paths would begin at its own folder
+    entry["cwd"] = cwd
     entry["tags"] = options.tag
     found = {key: value for key, value in entry.items() if value}
     return {**found, "enabled": False} if options.disabled else found
@@ -109,11 +112,6 @@ def _remedy(key: str, value: str) -> str:
     if os.environ.get(key) == value:
         return f"{key} is set in this shell; set it also for clients that start the gateway"
     return f"Set {key} in the environment of the gateway (export {key}=... before it starts)"
-
-
-def _folder(given: str) -> str:
-    """In the file, relative paths would begin at its own folder."""
-    return given if given.startswith(("~", "$")) else os.path.abspath(given)
 
 
 def _check(path: str, name: str, entry: dict[str, Any]) -> None:

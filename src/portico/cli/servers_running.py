@@ -12,7 +12,7 @@ from portico.cli.gateway import warn_broken
 from portico.cli.render import Screen, blame, counted
 from portico.cli.running import all_told, nothing, serves
 from portico.cli.target import open_client, run
-from portico.config.paths import config_file, state_folder
+from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
@@ -38,18 +38,18 @@ class Running(Struct):
 
 def main(options: argparse.Namespace) -> int:
     """Ask every Portico of this user, or the one in front of the named server."""
-    folder = os.path.join(state_folder(), "control")
+    running = [one for name, told in all_told() for one in _parted(name, told)]
     if options.do == "refresh":
-        within_s = options.timeout or _REFRESH_S
-        running = _behind(_running(folder), options.config)
+        running = _behind(running, options.config)
         if not running:
-            return _start_and_ask(options)
+            if options.config is None and not os.path.lexists(config_file()):
+                raise PorticoError(nothing(config_file()))
+            return run(_asked_once(options))
         chosen = _chosen(running, options.name)
-        by_name = options.name is not None
         Screen(sys.stderr).wait_for(f"asking {', '.join(one.called for one in chosen)}")
-        return _report(_refreshed(folder, chosen, within_s, by_name=by_name), options.json)
+        within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
+        return _report(_refreshed(chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
-    running = _running(folder)
     if config is None and problem is None and not running:
         raise PorticoError(nothing(options.config or config_file()))
     rows = _chosen(_listed(config, running), options.name)
@@ -75,12 +75,6 @@ def _behind(running: list[Running], config: str | None) -> list[Running]:
     return [one for one in running if serves(one.told, config)]
 
 
-def _start_and_ask(options: argparse.Namespace) -> int:
-    if options.config is None and not os.path.lexists(config_file()):
-        raise PorticoError(nothing(config_file()))
-    return run(_asked_once(options))
-
-
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
     """The config, without its variables; None if there is none at the default place."""
     from portico.config.read import read
@@ -92,11 +86,6 @@ def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
         return read(path, only=()), None
     except ConfigError as error:
         return None, error
-
-
-def _running(folder: str) -> list[Running]:
-    """What each that lives says of itself."""
-    return [one for name, told in all_told(folder) for one in _parted(name, told)]
 
 
 def _parted(socket: str, told: dict[str, Any]) -> list[Running]:
@@ -167,9 +156,7 @@ def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
     return chosen
 
 
-def _refreshed(
-    folder: str, chosen: list[Running], within_s: float, *, by_name: bool
-) -> list[Running]:
+def _refreshed(chosen: list[Running], within_s: float, *, by_name: bool) -> list[Running]:
     """What is said when the servers were asked; all of one Portico's at once, unless by name."""
     groups: dict[object, list[Running]] = {}
     for number, one in enumerate(chosen):
@@ -178,7 +165,7 @@ def _refreshed(
     for group in groups.values():
         first = group[0]
         which = {"server": first.called} if first.of_gateway and by_name else {}
-        told = ask_socket(folder, first.socket, "refresh", within_s, **which)
+        told = ask_socket(control_folder(), first.socket, "refresh", within_s, **which)
         told = told or {"ok": False, "error": "it has ended"}
         parts = {part.called: part.told for part in _parted(first.socket, told)}
         found += [_after(one, parts.get(one.called, told)) for one in group]
@@ -247,20 +234,16 @@ def _line(one: Running, width: int) -> str:
 def _states(told: dict[str, Any]) -> str:
     if isinstance(told.get("state"), str):
         return str(told["state"])
-    return ", ".join(_state(connection) for connection in told.get("connections") or ()) or (
-        "not started"
-    )
-
-
-def _state(connection: dict[str, Any]) -> str:
-    busy = connection.get("busy")
-    return f"{connection.get('state')} ({busy} calls)" if busy else str(connection.get("state"))
+    states = [
+        f"{one.get('state')} ({one['busy']} calls)" if one.get("busy") else str(one.get("state"))
+        for one in told.get("connections") or ()
+    ]
+    return ", ".join(states) or "not started"
 
 
 def _lists(told: dict[str, Any]) -> str:
     lists = told.get("lists")
     if lists is None and isinstance(told.get("tools"), int):
         lists = {"tools": told["tools"]}
-    return ", ".join(counted(many, kind) for kind, many in (lists or {}).items()) or (
-        "lists not known yet"
-    )
+    counts = [counted(many, kind) for kind, many in (lists or {}).items()]
+    return ", ".join(counts) or "lists not known yet"

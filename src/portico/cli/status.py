@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from portico.cli.gateway import add_config
 from portico.cli.render import Screen, clean
 from portico.cli.running import Portico, all_of_them
 from portico.cli.usage import Parser
@@ -23,9 +22,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if not options.watch:
         told, problem = all_of_them(options.config)
-        _print(told, options.json)
-        if problem:
-            Screen(sys.stderr).say(f"portico: {problem}")
+        _print(told, problem, options.json)
         return 1 if problem or any(one.error for one in told) else 0
     try:
         if Screen(sys.stdout).redraws and not options.json:
@@ -58,22 +55,22 @@ def _print_changes(config: str | None, as_json: bool) -> NoReturn:
         if now != shown:
             if shown is not None and not as_json:
                 screen.say("")
-            _print(told, as_json)
-            if problem:
-                Screen(sys.stderr).say(f"portico: {problem}")
+            _print(told, problem, as_json)
             sys.stdout.flush()
             shown = now
         screen.check_reader()
         time.sleep(_EVERY_S)
 
 
-def _print(told: list[Portico], as_json: bool) -> None:
+def _print(told: list[Portico], problem: str, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     if as_json:
         screen.json(msgspec.json.encode([one.as_data for one in told]))
-        return
-    for line in _lines(told):
-        screen.say(line)
+    else:
+        for line in _lines(told):
+            screen.say(line)
+    if problem:
+        Screen(sys.stderr).say(f"portico: {problem}")
 
 
 def _lines(told: list[Portico]) -> Iterator[str]:
@@ -131,7 +128,7 @@ def _in_line(words: str) -> str:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    safe = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+    safe = [[_in_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
     for row in safe:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -154,8 +151,7 @@ def _parser() -> Parser:
         description="Show the gateways that you run, with the state of each server behind them. "
         "If the one of your config does not run, show what is known of its servers.",
     )
-    add_config(parser)
-    add = parser.add_argument
-    add("--watch", action="store_true", help="go on showing it, until Ctrl-C")
-    add("--json", action="store_true", help="print JSON, for programs; with --watch, each change")
+    parser.add_config()
+    parser.add_argument("--watch", action="store_true", help="go on showing it, until Ctrl-C")
+    parser.add_json("print JSON, for programs; with --watch, each change")
     return parser

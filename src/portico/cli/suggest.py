@@ -100,8 +100,7 @@ def _options(parser: Parser, typed: Sequence[str]) -> Iterator[str]:
     """The options that may still be given."""
     used = {id(parser.options[word]) for word in typed if word in parser.options}
     for name, action in parser.options.items():
-        repeats = isinstance(action.default, list) or type(action).__name__ == "_AppendAction"
-        if name.startswith("--") and (id(action) not in used or repeats):
+        if name.startswith("--") and (id(action) not in used or action.default == []):
             help = " ".join((action.help or "").replace("%%", "%").split())
             yield f"{name}\t{help[:_MOST_HELP]}"
 
@@ -111,8 +110,7 @@ def _values(action: argparse.Action, config: str) -> Iterable[str]:
         return action.choices
     if action.metavar in ("FILE", "FOLDER", "DIR"):
         return (FILES if action.metavar == "FILE" else FOLDERS,)
-    source = {"server": _servers, "group": _groups}.get(action.dest)
-    return source(config) if source is not None else ()
+    return _named(f"{action.dest}s", config) if action.dest in ("server", "group") else ()
 
 
 def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> Iterable[str]:
@@ -124,9 +122,9 @@ def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> I
             return ()
         if plain[0] == "add":
             return (PROGRAMS,) if len(plain) == 2 else ()
-        return _servers(config) if len(plain) == 1 else ()
-    several, source = _NEXT.get(command, (False, _nothing))
-    return source(config) if several or not plain else ()
+        return _named("servers", config) if len(plain) == 1 else ()
+    several, source = _NEXT.get(command, (False, None))
+    return source(config) if source and (several or not plain) else ()
 
 
 def _config(typed: Sequence[str]) -> str:
@@ -141,20 +139,12 @@ def _config(typed: Sequence[str]) -> str:
     return config_file()
 
 
-def _servers(config: str) -> Iterable[str]:
+def _named(kind: str, config: str) -> Iterable[str]:
+    """The names of the config's `servers` or `groups`."""
     from portico.config.read import read
 
     try:
-        return list(read(config, only=()).servers)
-    except PorticoError:
-        return ()
-
-
-def _groups(config: str) -> Iterable[str]:
-    from portico.config.read import read
-
-    try:
-        return list(read(config, only=()).groups)
+        return list(getattr(read(config, only=()), kind))
     except PorticoError:
         return ()
 
@@ -171,28 +161,12 @@ def _tools(config: str) -> Iterable[str]:
         return ()
 
 
-def _tools_and_files(config: str) -> Iterable[str]:
-    return (*_tools(config), FILES)
-
-
-def _files(config: str) -> Iterable[str]:
-    return (FILES,)
-
-
-def _programs(config: str) -> Iterable[str]:
-    return (PROGRAMS,)
-
-
-def _nothing(config: str) -> Iterable[str]:
-    return ()
-
-
 _NEXT: dict[str, tuple[bool, Source]] = {
-    "wrap": (False, _programs),
-    "run": (True, _files),
-    "call": (False, _tools_and_files),
+    "wrap": (False, lambda _: (PROGRAMS,)),
+    "run": (True, lambda _: (FILES,)),
+    "call": (False, lambda config: (*_tools(config), FILES)),
     "describe": (True, _tools),
-    "inspect": (False, _files),
-    "logs": (False, _servers),
+    "inspect": (False, lambda _: (FILES,)),
+    "logs": (False, lambda config: _named("servers", config)),
 }
 """What each command's plain words are, and whether it takes more than one."""

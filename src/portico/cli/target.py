@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from portico.cli.words import header, pair, seconds
+from portico.cli.words import header, pair, repeatable, seconds
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
@@ -27,41 +27,29 @@ _COMPONENTS = (".py", ".json")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that all commands with a target share."""
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        type=header,
-        metavar="'K: V'",
-        help="a header to send to a URL; repeatable",
-    )
-    parser.add_argument("--token", default="", help="a bearer token to send to a URL")
-    parser.add_argument(
+    add = parser.add_argument
+    repeatable(add, "--header", header, "'K: V'", "a header to send to a URL")
+    add("--token", default="", help="a bearer token to send to a URL")
+    add(
         "--token-file",
         metavar="FILE",
         help="a file with the token instead; else PORTICO_TOKEN, if the server wants one",
     )
-    parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        type=pair,
-        metavar="K=V",
-        help="a variable for a command, beside our own environment; repeatable",
-    )
-    parser.add_argument(
+    why = "a variable for a command, beside our own environment"
+    repeatable(add, "--env", pair, "K=V", why)
+    add(
         "--timeout",
         type=seconds,
         metavar="SECONDS",
         help="how long the server may take to start, to list and to answer (30, 30 and 120)",
     )
-    parser.add_argument(
+    add(
         "--era",
         choices=("auto", "modern", "legacy"),
         default="auto",
         help="speak only the modern (2026-07-28) or the legacy protocol; auto finds out",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Address":

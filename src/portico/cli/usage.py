@@ -31,6 +31,15 @@ class Parser(argparse.ArgumentParser):
         """The words that are not options."""
         return self._get_positional_actions()
 
+    def add_config(self) -> None:
+        """Which config is meant."""
+        said = "portico.toml, or any client's JSON (default: yours)"
+        self.add_argument("--config", metavar="FILE", help=said)
+
+    def add_json(self, help: str = "print JSON, for programs") -> None:
+        """Whether programs read the output."""
+        self.add_argument("--json", action="store_true", help=help)
+
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """What the words say; wrong usage ends the command."""
         words = list(args or ())
@@ -92,8 +101,7 @@ class Parser(argparse.ArgumentParser):
             self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
-        from difflib import get_close_matches
+        from portico.config.problems import alike
 
-        known = [name for name in self.options if name.startswith("--")]
-        near = get_close_matches(given, known, 1)
+        near = alike(given, (name for name in self.options if name.startswith("--")))
         return f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists all"

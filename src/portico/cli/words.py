@@ -1,6 +1,8 @@
 """Words of the command line that several commands read alike."""
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 from portico.upstream.headers import unfit_header
 
@@ -24,11 +26,15 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def milliseconds(text: str) -> int:
-    """A whole number of milliseconds, or none."""
-    if not text.isdecimal() or len(text) > 7:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of milliseconds")
-    return int(text)
+def whole(what: str, least: int, most: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds; `what` says what else it should have been."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
+        return int(text)
+
+    return read
 
 
 def seconds(text: str) -> float:
@@ -40,3 +46,11 @@ def seconds(text: str) -> float:
     if not 0 < found < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return found
+
+
+def repeatable(
+    add: Callable[..., object], name: str, kind: Callable[[str], Any], metavar: str, what: str
+) -> None:
+    """Add an option that may be given several times."""
+    what = f"{what}; repeatable"
+    add(name, type=kind, action="append", default=[], metavar=metavar, help=what)

@@ -4,6 +4,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from portico.cli.door import DoorOptions, add_door
 from portico.cli.stderr import log_to_stderr
 
 if TYPE_CHECKING:
@@ -27,16 +28,10 @@ _FLAGS = {
 }
 
 
-class _Options:
-    """What the command line says; the defaults are here, so that the plain case needs no parser."""
-
+class _Options(DoorOptions):
     def __init__(self) -> None:
+        super().__init__()
         self.target: list[str] = []
-        self.http: str | None = None
-        self.auth = "token"
-        self.token_file: str | None = None
-        self.allow_host: list[str] = []
-        self.name: str | None = None
         self.init_timeout = 30.0
         self.list_timeout = 30.0
         self.call_timeout = 120.0
@@ -54,8 +49,6 @@ class _Options:
         self.header: list[tuple[str, str]] = []
         self.log: str | None = None
         self.watchdog_ms = 250
-        self.drain = 30.0
-        self.drain_notice = 8.0
 
 
 def main(argv: list[str]) -> int:
@@ -76,15 +69,7 @@ def main(argv: list[str]) -> int:
         return wrap_stdio(wrapping, out=out, drain_s=options.drain)
     from portico.app import wrap_http
 
-    return wrap_http(
-        _wrapping(options),
-        options.http,
-        auth=options.auth,
-        hosts=options.allow_host,
-        token_file=options.token_file,
-        drain_s=options.drain,
-        drain_notice_s=options.drain_notice,
-    )
+    return wrap_http(_wrapping(options), options.http, **options.at)
 
 
 def _wrapping(options: _Options) -> "Wrapping":
@@ -224,7 +209,6 @@ def _parsed(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.cli.door import add_door
     from portico.cli.usage import Parser
 
     parser = Parser(
@@ -280,7 +264,7 @@ def _add_limits(add: "Callable[..., object]") -> None:
 
 def _add_server(add: "Callable[..., object]") -> None:
     """How the server is started, remembered and spoken to."""
-    from portico.cli.words import header, milliseconds, pair
+    from portico.cli.words import header, pair, repeatable, whole
 
     add("--warm", action="store_true", help="start the server as soon as a client says hello")
     add(
@@ -295,24 +279,13 @@ def _add_server(add: "Callable[..., object]") -> None:
         action="store_true",
         help="give the server a small environment instead of all of yours",
     )
-    add(
-        "--env",
-        type=pair,
-        action="append",
-        metavar="K=V",
-        help="add to a command's environment; repeatable",
-    )
-    add(
-        "--header",
-        type=header,
-        action="append",
-        metavar="'K: V'",
-        help="a header to send to a URL with every request; repeatable",
-    )
+    repeatable(add, "--env", pair, "K=V", "add to a command's environment")
+    why = "a header to send to a URL with every request"
+    repeatable(add, "--header", header, "'K: V'", why)
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
     add(
         "--watchdog-ms",
-        type=milliseconds,
+        type=whole("a whole number of milliseconds", 0, 9_999_999),
         metavar="MS",
         help="report what kept all clients waiting for so long; 0 never does (default 250)",
     )

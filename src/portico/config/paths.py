@@ -34,6 +34,11 @@ def state_folder() -> str:
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
+def control_folder() -> str:
+    """Where each process of this user has its control socket."""
+    return os.path.join(state_folder(), "control")
+
+
 def log_file() -> str:
     """Where the gateway keeps its log, unless its config says where."""
     return os.path.join(state_folder(), "logs", "serve.log")

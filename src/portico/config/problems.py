@@ -1,6 +1,7 @@
 """What is wrong with a file, all of it: where, what, and what to do."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct
 
@@ -12,7 +13,6 @@ Path = tuple[str | int, ...]
 MOST = 20
 _ENOUGH = 200
 _LONGEST = 60
-_NEAR = 0.6
 _MOST_NEAR = 500
 _WORD = str.maketrans("_-", "aa")
 
@@ -80,12 +80,16 @@ def word(text: str) -> str:
     return cut if text.isascii() and text.translate(_WORD).isalnum() else ascii(cut)
 
 
-def nearest(text: str, options: Iterable[str]) -> str:
-    """`did you mean command?`, or what there is to choose from."""
+def alike(text: str, options: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """The options that somebody who misspelled one may have meant, the likest first."""
     from difflib import get_close_matches
 
-    known = [option for _, option in zip(range(_MOST_NEAR), options, strict=False)]
-    near = get_close_matches(text[:_LONGEST], known, 1, _NEAR)
-    if near:
+    return get_close_matches(text, list(options), most, least)
+
+
+def nearest(text: str, options: Iterable[str]) -> str:
+    """`did you mean command?`, or what there is to choose from."""
+    known = list(islice(options, _MOST_NEAR))
+    if near := alike(text[:_LONGEST], known):
         return f"did you mean {word(near[0])}?"
     return f"there is {', '.join(map(word, known[:MOST]))}" if known else ""

@@ -1,7 +1,10 @@
 """How values, paths and near misses are written in messages: short, whatever comes in."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
+
+from portico.config.problems import alike
 
 LONGEST = 80
 _MOST_OPTIONS = 10
@@ -109,11 +112,9 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
-    from difflib import get_close_matches
-
     if len(word) > _LONGEST_CANDIDATE:
         return ""
     # Comparing is slow, so neither many nor long candidates are looked at.
-    near = [c for _, c in zip(range(_MOST_CANDIDATES), candidates, strict=False)]
-    found = get_close_matches(word, [c for c in near if len(c) <= _LONGEST_CANDIDATE], 1, 0.7)
+    few = islice(candidates, _MOST_CANDIDATES)
+    found = alike(word, (c for c in few if len(c) <= _LONGEST_CANDIDATE), 1, 0.7)
     return f" (did you mean {shown(found[0])}?)" if found else ""
