@@ -13,10 +13,10 @@ from tests.support.walks import Walk, executing, executing_wrongly, library, lis
 Measure = Callable[[Path], Walk]
 
 LIMITS = [
-    (listing, 9, 18),
-    (executing, 48, 138),
-    (executing_wrongly, 39, 173),
-    (library, 24, 68),
+    (listing, 9, 15),
+    (executing, 45, 128),
+    (executing_wrongly, 36, 163),
+    (library, 19, 44),
 ]
 """The most modules and functions; only ever lowered."""
 

@@ -15,8 +15,7 @@ from bench.scale import Scale
 from portico import Context, Response, Server
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY
-from portico.protocol.codec import read_message
-from portico.protocol.inbound import read
+from portico.protocol.inbound import read, read_message
 from portico.protocol.lines import LineReader
 from portico.transport.asgi import Message, Scope
 from portico.transport.http import HttpApp

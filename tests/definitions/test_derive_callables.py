@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from portico.definitions.derive import Derived, derive_tool
+from portico.definitions.binding import Derived
+from portico.definitions.derive import derive_tool
 from portico.definitions.errors import DefinitionError
 
 

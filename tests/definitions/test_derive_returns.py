@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 from typing_extensions import TypeAliasType
 
 from portico import Image, Text, ToolResult
-from portico.definitions.derive import Derived, derive_tool
+from portico.definitions.binding import Derived
+from portico.definitions.derive import derive_tool
 from portico.definitions.schema import Schema
 
 

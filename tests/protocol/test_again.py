@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from portico.model.message import Request
 from portico.model.version import Version
-from portico.protocol.again import Again
-from portico.protocol.inbound import read
+from portico.protocol.inbound import Again, read
 
 _VERSION = Version.V2025_06_18
 _IDS = st.one_of(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from portico.model.message import Request, Response
 from portico.model.version import Version
-from portico.protocol.codec import Malformed, error_response, read_message
+from portico.protocol.codec import error_response
 from portico.protocol.depth import MAX_NESTING
-from portico.protocol.inbound import Answer, Refused, read
+from portico.protocol.inbound import Answer, Malformed, Refused, read, read_message
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()

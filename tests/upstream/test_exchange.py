@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from portico.model.errors import McpError, TargetError
-from portico.protocol.codec import MAX_BATCH
+from portico.protocol.inbound import MAX_BATCH
 from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
 from portico.upstream.wire import Failure, Outgoing
 from tests.support.patience import until

@@ -16,6 +16,45 @@ Converter = Callable[[dict[str, Any]], dict[str, Any]]
 """From arguments as they came to arguments by parameter; raises what the caller is to be told."""
 
 
+class Derived:
+    """A definition read off a function, and the way to call the function with JSON arguments."""
+
+    __slots__ = ("_convert", "_signature", "definition", "wraps_result")
+
+    def __init__(
+        self,
+        definition: dict[str, Any],
+        signature: Signature,
+        convert: Converter,
+        *,
+        wraps_result: bool = False,
+    ) -> None:
+        self.definition = definition
+        self.wraps_result = wraps_result
+        """True if the output schema has the value under the key `result`."""
+        self._signature = signature
+        self._convert = convert
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The parameter that takes the context, if there is one."""
+        return self._signature.context
+
+    def bind(
+        self, arguments: dict[str, Any], context: Any = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the function with; a value of the wrong kind is the caller's error."""
+        values = self._convert(arguments)
+        signature = self._signature
+        for parameter in signature.parameters:
+            if parameter.fill is not None and parameter.name not in values:
+                values[parameter.name] = parameter.fill()
+        if signature.context is not None:
+            values[signature.context] = context
+        defaults = signature.positional
+        return [values.pop(name, default) for name, default in defaults.items()], values
+
+
 def from_json(signature: Signature, label: str) -> Converter:
     """Convert all arguments in one go, through a type that is made at the first call."""
     names = [parameter.name for parameter in signature.parameters]

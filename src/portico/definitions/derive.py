@@ -14,47 +14,8 @@ from portico.definitions.load import check_json
 from portico.definitions.templates import UriTemplate
 
 if TYPE_CHECKING:
-    from portico.definitions.binding import Converter
+    from portico.definitions.binding import Derived
     from portico.definitions.signatures import Signature
-
-
-class Derived:
-    """A definition read off a function, and the way to call the function with JSON arguments."""
-
-    __slots__ = ("_convert", "_signature", "definition", "wraps_result")
-
-    def __init__(
-        self,
-        definition: dict[str, Any],
-        signature: "Signature",
-        convert: "Converter",
-        *,
-        wraps_result: bool = False,
-    ) -> None:
-        self.definition = definition
-        self.wraps_result = wraps_result
-        """True if the output schema has the value under the key `result`."""
-        self._signature = signature
-        self._convert = convert
-
-    @property
-    def context_parameter(self) -> str | None:
-        """The parameter that takes the context, if there is one."""
-        return self._signature.context
-
-    def bind(
-        self, arguments: dict[str, Any], context: Any = None
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with; a value of the wrong kind is the caller's error."""
-        values = self._convert(arguments)
-        signature = self._signature
-        for parameter in signature.parameters:
-            if parameter.fill is not None and parameter.name not in values:
-                values[parameter.name] = parameter.fill()
-        if signature.context is not None:
-            values[signature.context] = context
-        defaults = signature.positional
-        return [values.pop(name, default) for name, default in defaults.items()], values
 
 
 def derive_tool(
@@ -67,12 +28,12 @@ def derive_tool(
     icons: Sequence[Mapping[str, Any]] | None = None,
     meta: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | EllipsisType | None = ...,
-) -> Derived:
+) -> "Derived":
     """A tool from its signature and docstring; what is given here says otherwise.
 
     `output_schema=None` promises nothing of the result, whatever the return type.
     """
-    from portico.definitions.binding import from_json
+    from portico.definitions.binding import Derived, from_json
     from portico.definitions.shapes import input_schema
     from portico.definitions.signatures import read_signature
 
@@ -100,9 +61,9 @@ def derive_prompt(
     description: str | None = None,
     icons: Sequence[Mapping[str, Any]] | None = None,
     meta: Mapping[str, Any] | None = None,
-) -> Derived:
+) -> "Derived":
     """A prompt whose arguments are the parameters; they travel as text and are converted."""
-    from portico.definitions.binding import from_text
+    from portico.definitions.binding import Derived, from_text
     from portico.definitions.shapes import input_schema
     from portico.definitions.signatures import read_signature
 
@@ -123,12 +84,12 @@ def derive_prompt(
     return Derived(definition, signature, from_text(signature, f"prompt {definition['name']}"))
 
 
-def derive_template(fn: Callable[..., Any], uri_template: str) -> Derived:
+def derive_template(fn: Callable[..., Any], uri_template: str) -> "Derived":
     """A resource template whose variables are the parameters; a plain URI gives a resource.
 
     The function may also take `uri`, the URI that was read.
     """
-    from portico.definitions.binding import from_text
+    from portico.definitions.binding import Derived, from_text
     from portico.definitions.signatures import read_signature
 
     signature = read_signature(fn)

@@ -58,17 +58,14 @@ class Limits:
         self._fields = None if references.any or None in fields else fields
         """The fields whose text meets a pattern; None for all."""
         worst = _WORST_BYTE if most == FOREIGN_WORK else 1
-        self._small = most // ((self._width + cost) * worst)
+        self.small = most // ((self._width + cost) * worst)
+        """Every value of so many bytes of JSON, or fewer, is within the limits."""
         if self._pairs:
-            self._small = min(self._small, isqrt(most) * 2)
+            self.small = min(self.small, isqrt(most) * 2)
         if self._recursive:
-            self._small = min(self._small, 2 * MAX_DEPTH)
-        self.needed = self._recursive or self._small < _MOST_BYTES
+            self.small = min(self.small, 2 * MAX_DEPTH)
+        self.needed = self._recursive or self.small < _MOST_BYTES
         """False if a value whose size is not known need not be measured."""
-
-    def admits(self, size: int) -> bool:
-        """True if every value of so many bytes of JSON is within the limits."""
-        return size <= self._small
 
     def excess(self, instance: Any) -> str:
         """What is too much about a value; empty if nothing is."""

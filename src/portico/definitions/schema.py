@@ -46,7 +46,7 @@ class Schema:
         validator = self._validator or self._compiled()
         limits = self._limits
         assert limits is not None
-        plain = limits.admits(size) if size is not None else not limits.needed
+        plain = not limits.needed if size is None else size <= limits.small
         if not plain and (excess := limits.excess(instance)):
             return self._unchecked(excess)
         started = None if plain else thread_time()

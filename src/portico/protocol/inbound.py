@@ -1,21 +1,26 @@
-"""Sorts what came in: a request to serve, a client's answer, or a refusal with its answer."""
+"""Reads what came in: a request to serve, a client's answer, or a refusal with its answer."""
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
-from portico.model.errors import INVALID_REQUEST
+from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
 from portico.model.message import Request, Response
+from portico.model.methods import Kind
 from portico.model.version import LATEST_LEGACY, Version
-from portico.protocol.codec import (
-    MAX_BATCH,
-    Envelope,
-    Malformed,
-    error_response,
-    is_id,
-    read_message,
-)
+from portico.protocol.codec import NO_RAW, Envelope, encode, error_response, is_id
+from portico.protocol.depth import MAX_NESTING, is_too_deep
 from portico.protocol.ladder import Rejection, admit
+
+MAX_BATCH = 100
+_SHORT = 64 * 1024
+"""Up to this size a broken message is searched whole for its id."""
+_MOST, _LONGEST = 16, 2048
+"""So many requests are remembered on a connection, and no longer ones."""
+_ID = b'"id":'
+_LIST, _DISCOVER = b'/list"', b'/discover"'
 
 
 class Answer(Struct, frozen=True):
@@ -38,6 +43,25 @@ class Refused(Struct, frozen=True):
 
 
 Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
+
+
+class _Salvage(Struct, gc=False):
+    """Anything with an id, to answer a message that is wrong in some other way."""
+
+    id: Raw = NO_RAW
+
+
+_envelope = msgspec.json.Decoder(Envelope).decode
+# A struct takes no more members of an array than it has fields, and passes over the rest unread.
+_members = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Batch",
+        [(f"member_{at}", Raw, NO_RAW) for at in range(MAX_BATCH + 1)],
+        array_like=True,
+    )
+).decode
+_unread = msgspec.json.Decoder(Raw).decode
+_salvage = msgspec.json.Decoder(_Salvage).decode
 
 
 def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None) -> Inbound:
@@ -96,3 +120,141 @@ def refuse(
         id if is_id(id) else b"", rejection.code, rejection.message, rejection.data, version
     )
     return Refused(response, version, rejection.bare, is_call and not id)
+
+
+class Again:
+    """Remembers, for one connection, how requests for what is static were read: clients ask for the
+    same few lists again and again, under another id."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes, bytes, Version | None], Request] = {}
+
+    def read(self, line: bytes, assumed: Version | None) -> Inbound:
+        """The same as `read(line, assumed)`."""
+        if len(line) > _LONGEST or (line.find(_LIST) < 0 and line.find(_DISCOVER) < 0):
+            return read(line, assumed)
+        before, _, rest = line.partition(_ID)
+        id, comma, after = rest.partition(b",")
+        if not comma:  # the last of all, as some clients have it
+            id, _, after = rest.partition(b"}")
+        # A number spelled as JSON spells it, and nothing around it.
+        if not id.isdigit() or id[0] == 48:
+            return read(line, assumed)
+        known = self._known.get((before, comma, after, assumed))
+        if known is not None:
+            return replace(known, id=id)
+        inbound = read(line, assumed)
+        if isinstance(inbound, Request) and _is_safe(inbound, id, before, after):
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[before, comma, after, assumed] = replace(inbound)
+        return inbound
+
+
+def _is_safe(request: Request, id: bytes, before: bytes, after: bytes) -> bool:
+    """True if another number in the place of this id changes the id and nothing else."""
+    meaning = request.meaning
+    if meaning is None or meaning.kind is not Kind.STATIC or request.id != id:
+        return False
+    # One key of this name in all the line, and none in disguise: then it is the message's own.
+    return all(b'"id"' not in part and b"\\" not in part for part in (before, after))
+
+
+class Malformed(Exception):
+    """A message that is no JSON-RPC message; carries the id if one could be read."""
+
+    def __init__(self, code: int, message: str, id: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.id = id
+
+
+def read_message(data: bytes) -> Envelope | list[bytes]:
+    """One envelope, or the first raw members of a batch, one past the limit; raises Malformed."""
+    if not data.isascii():
+        _check_text(data)
+    # Counting is far cheaper than walking, and an honest message seldom comes near.
+    if len(data) > MAX_NESTING and data.count(b"{") + data.count(b"[") > MAX_NESTING:
+        _check_depth(data)
+    try:
+        return _envelope(data) if data[:1] == b"{" else _decode(data)
+    except msgspec.ValidationError as error:
+        # It stopped at the first field that is wrong; what follows may not even be JSON.
+        raise _no_message(data, error) from None
+    except msgspec.DecodeError as error:
+        raise Malformed(PARSE_ERROR, f"not JSON: {error}", _id_despite_surrogates(data)) from None
+    except RecursionError:
+        raise Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data)) from None
+
+
+def id_at_an_end(data: bytes) -> bytes:
+    """The id of a request that cannot be read, if its first or last bytes tell it for certain."""
+    from portico.protocol.salvage import id_at_an_end as found  # seldom needed, slow to load
+
+    return found(data)
+
+
+def _decode(data: bytes) -> Envelope | list[bytes]:
+    if data.lstrip(b" \t\r\n").startswith(b"["):
+        return [raw for raw in map(bytes, msgspec.structs.astuple(_members(data))) if raw]
+    return _envelope(data)
+
+
+def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
+    """What is wrong with JSON that is no message, or no JSON either."""
+    try:
+        _unread(data)
+    except msgspec.DecodeError as worse:
+        return Malformed(PARSE_ERROR, f"not JSON: {worse}", _id_despite_surrogates(data))
+    except RecursionError:
+        return Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data))
+    return Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged_id(data))
+
+
+def _check_text(data: bytes) -> None:
+    """Find what the decoder would pass over in the parts that it leaves raw."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(PARSE_ERROR, f"not UTF-8 at byte {error.start}") from None
+
+
+def _check_depth(data: bytes) -> None:
+    if is_too_deep(data):
+        words = f"nested deeper than {MAX_NESTING} levels"
+        raise Malformed(INVALID_REQUEST, words, _salvaged_id(data))
+
+
+def _salvaged_id(data: bytes) -> bytes:
+    """The id of a message that is wrong in some other way; empty if there is none to be read."""
+    try:
+        id = bytes(_salvage(data).id)
+    except msgspec.DecodeError:
+        return b""
+    except RecursionError:
+        return id_at_an_end(data)
+    return id if is_id(id) else b""
+
+
+def _id_despite_surrogates(data: bytes) -> bytes:
+    """The id of a message with half a surrogate pair in it, which JavaScript can send.
+
+    Our decoder refuses it whole; without its id, the one who asked would wait for ever.
+    """
+    if b"\\ud" not in data.lower():
+        return b""
+    if len(data) > _SHORT:
+        return id_at_an_end(data)
+    import json
+
+    try:
+        id = json.loads(data, parse_constant=_no_number).get("id")
+        raw = encode(id)
+    except (AttributeError, ValueError, TypeError, RecursionError):
+        return b""
+    return raw if is_id(raw) and not isinstance(id, bool) else b""
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

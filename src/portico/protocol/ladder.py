@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from portico.model.errors import (
     HEADER_MISMATCH,
@@ -38,6 +38,7 @@ METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 
 _NO_PARAMS = WireParams()
+_NEWEST = MODERN[-1]
 
 
 class Rejection(Struct, frozen=True):
@@ -65,7 +66,7 @@ def admit(
         return Rejection(INVALID_REQUEST, 'jsonrpc must be "2.0"')
     if not method:
         return Rejection(INVALID_REQUEST, "a request needs a method")
-    if id and not is_id(id):
+    if id and not id.isdigit() and not is_id(id):
         return Rejection(INVALID_REQUEST, "an id must be a string or an integer")
 
     # 2. Params of the right shape, as far as the rungs below look.
@@ -79,24 +80,33 @@ def admit(
                 params = WireParams(meta=any_params_of(raw).meta)
         except msgspec.DecodeError as error:
             return Rejection(INVALID_PARAMS, f"params of {method}: {error}")
-        if params.meta is not UNSET and not _is_token(bytes(params.meta.progress_token)):
+    meta = params.meta
+    token = b"" if meta is UNSET else bytes(meta.progress_token)
+    if token and token[0] not in b'"-0123456789':
+        if token != b"null":
             return Rejection(INVALID_PARAMS, "_meta.progressToken must be a string or a number")
+        token = b""  # null names no progress
 
     # 3. The era: what the body says, then the header, then the method's own name.
+    modern = meta is not UNSET and meta.version is not UNSET
+    if not modern:
+        modern = method in MODERN_ONLY or (headers is not None and _names_modern(headers))
     request = Request(
         method=method,
         id=id,
         params=raw,
+        version=_NEWEST if modern else assumed or LATEST_LEGACY,
         name=params.name,
         uri=params.uri,
         cursor=params.cursor,
     )
-    meta = params.meta
-    if meta is not UNSET and meta.version is not UNSET:
-        return _modern(request, params, headers)
-    if method in MODERN_ONLY or (headers is not None and _names_modern(headers)):
-        return _modern(request, params, headers)
-    return _legacy(request, params, assumed, headers)
+    if modern:
+        return _modern(request, meta, token, headers)
+    if token:
+        request.meta = Meta(progress_token=token)
+    if assumed is not None and headers is None:
+        return request
+    return _legacy(request, assumed, headers)
 
 
 def _names_modern(headers: Mapping[str, str]) -> bool:
@@ -106,40 +116,34 @@ def _names_modern(headers: Mapping[str, str]) -> bool:
 
 
 def _legacy(
-    request: Request,
-    params: WireParams,
-    assumed: Version | None,
-    headers: Mapping[str, str] | None,
+    request: Request, assumed: Version | None, headers: Mapping[str, str] | None
 ) -> Request | Rejection:
     # 4L. A version agreed on, except for what may come before.
     if request.method == "initialize":
-        assumed = assumed or LATEST_LEGACY
-    elif headers is not None and (header := headers.get(VERSION_HEADER)) is not None:
+        return request
+    if headers is not None and (header := headers.get(VERSION_HEADER)) is not None:
         version = BY_TEXT.get(header)
         if version is None:
             return Rejection(
                 INVALID_REQUEST, f"unsupported {VERSION_HEADER}: {header[:40]!r}", bare=True
             )
-        assumed = assumed or version
-    elif assumed is None and (request.method == "ping" or not request.id):
-        assumed = LATEST_LEGACY
-    if assumed is None:
+        if assumed is None:
+            request.at(version)
+    elif assumed is None and request.method != "ping" and request.id:
         return Rejection(
             INVALID_REQUEST,
             f"{request.method} before initialize: open with initialize, or send the "
-            f"per-request _meta of {MODERN[-1].text}",
+            f"per-request _meta of {_NEWEST.text}",
         )
-    request.at(assumed)
-    if params.meta is not UNSET and (token := _token(params.meta)):
-        request.meta = Meta(progress_token=token)
     return request
 
 
 def _modern(
-    request: Request, params: WireParams, headers: Mapping[str, str] | None
+    request: Request,
+    meta: WireMeta | UnsetType,
+    token: bytes,
+    headers: Mapping[str, str] | None,
 ) -> Request | Rejection:
-    request.at(MODERN[-1])
-    meta = params.meta
     if not request.id and headers is not None:
         return request  # header rules for notifications are not defined (2026-07-28)
 
@@ -161,9 +165,10 @@ def _modern(
             UNSUPPORTED_VERSION,
             f"unsupported protocol version {stated[:40]!r}",
             {"supported": [v.text for v in MODERN], "requested": stated},
-            version=MODERN[-1],
+            version=_NEWEST,
         )
-    request.at(version)
+    if version is not _NEWEST:
+        request.at(version)
 
     # 6M. The other required metadata.
     if request.id and not meta.client_capabilities:
@@ -175,10 +180,7 @@ def _modern(
     if meta.log_level and meta.log_level not in LOG_LEVELS:
         return _bad_meta(f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}")
     request.meta = Meta(
-        bytes(meta.client_capabilities),
-        bytes(meta.client_info),
-        meta.log_level,
-        _token(meta),
+        bytes(meta.client_capabilities), bytes(meta.client_info), meta.log_level, token
     )
 
     # 7M. The routing headers repeat the body.
@@ -187,16 +189,6 @@ def _modern(
         if wrong is not None:
             return wrong
     return request
-
-
-def _is_token(raw: bytes) -> bool:
-    """True for what may name a progress: a string or a number; null names none."""
-    return raw in (b"", b"null") or raw[0] in b'"-0123456789'
-
-
-def _token(meta: WireMeta) -> bytes:
-    token = bytes(meta.progress_token)
-    return b"" if token == b"null" else token
 
 
 def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | None:
@@ -211,7 +203,7 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
     # A resource may be read by its name where no URI is given; then that is mirrored.
     body = request.uri or request.name if meaning.mirrored == "uri" else request.name
     header = headers.get(NAME_HEADER)
-    if header is None or decode_header(header) != body:
+    if header is None or (decode_header(header) if header[:2] == "=?" else header) != body:
         return _mismatch(NAME_HEADER, header, body)
     return None
 
@@ -291,7 +283,7 @@ def _mismatch(name: str, header: str | None, body: str) -> Rejection:
     return Rejection(
         HEADER_MISMATCH,
         f"header mismatch: {name} {said}, the body has {body[:80]!r}",
-        version=MODERN[-1],
+        version=_NEWEST,
     )
 
 
@@ -300,4 +292,4 @@ def _lacks(key: str) -> Rejection:
 
 
 def _bad_meta(message: str) -> Rejection:
-    return Rejection(INVALID_PARAMS, message, version=MODERN[-1])
+    return Rejection(INVALID_PARAMS, message, version=_NEWEST)

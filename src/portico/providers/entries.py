@@ -1,21 +1,23 @@
 """The things a server's author registers, each with its definition, its bytes and its function."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.definitions.derive import Derived
 from portico.definitions.headers import header_params
 from portico.definitions.schema import Schema
 from portico.definitions.templates import UriTemplate
 from portico.model.offer import Item
 from portico.providers.invoke import Invocation
 
+if TYPE_CHECKING:
+    from portico.definitions.binding import Derived
+
 
 class Tool:
     """One tool: its definition compiled as far as calls need it."""
 
-    def __init__(self, definition: dict[str, Any], derived: Derived | None = None) -> None:
+    def __init__(self, definition: dict[str, Any], derived: "Derived | None" = None) -> None:
         self.name: str = definition["name"]
         self.definition = definition
         self.invoke: Invocation | None = None

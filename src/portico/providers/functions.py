@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from portico.definitions.schema import Schema
 from portico.definitions.words import shown, type_name
 from portico.model.context import Context
 from portico.model.errors import (
@@ -44,6 +45,9 @@ _Found = tuple[Resource | Template, str, dict[str, str]]
 class _ToolParams(Struct):
     name: str
     arguments: dict[str, Any] | None = None
+
+
+_tool_params = msgspec.json.Decoder(_ToolParams).decode
 
 
 class _PromptParams(Struct):
@@ -126,20 +130,21 @@ class FunctionProvider:
 
     def provide(self, request: Request, context: Context) -> Answer | None:
         """Answer for what is registered; None for everything else."""
+        if request.method == "tools/call":
+            tool = self.tools.get(request.name)
+            return None if tool is None else self._call(tool, request, context)
         answer = _ANSWERS.get(request.method)
         return None if answer is None else answer(self, request, context)
 
-    def call_tool(self, request: Request, context: Context) -> Answer | None:
-        """Run a tool, its arguments checked before and its structured answer after."""
-        tool = self.tools.get(request.name)
-        return None if tool is None else self._call(tool, request, context)
-
     async def _call(self, tool: Tool, request: Request, context: Context) -> Response:
-        params = decode_params(request, _ToolParams)
+        """Run a tool, its arguments checked before and its structured answer after."""
+        try:
+            arguments = _tool_params(request.params or b"{}").arguments or {}
+        except msgspec.DecodeError as error:
+            raise InvalidParams(f"params of {request.method}: {error}") from None
         invoke = tool.invoke
         if invoke is None:
             raise McpError(f"no handler for tool: {tool.name}", INTERNAL_ERROR)
-        arguments = params.arguments or {}
         problems = tool.input.problems(arguments, len(request.params))
         if problems:
             words = f"{tool.name}: {tool.input.describe(problems)}"
@@ -148,7 +153,13 @@ class FunctionProvider:
             return self._result(request, context, error_result(words))
 
         async def run(bound: Context) -> dict[str, Any]:
-            return self._tool_value(tool, await invoke(arguments, bound), request)
+            value = await invoke(arguments, bound)
+            if tool.output is not None:
+                _check_output(tool.output, value, tool.wrapped)
+            structured = tool.output is not None
+            return tool_result(
+                value, structured=structured, wrapped=tool.wrapped, version=request.version
+            )
 
         try:
             result = await self._rounded(request, context, run)
@@ -262,24 +273,6 @@ class FunctionProvider:
                 return template, uri, variables
         return None
 
-    def _tool_value(self, tool: Tool, value: Any, request: Request) -> dict[str, Any]:
-        if tool.output is not None:
-            # Checked in full before the version's shape may leave some of it out.
-            full = tool_result(
-                value, structured=True, wrapped=tool.wrapped, version=Version.V2026_07_28
-            )
-            problems = tool.output.problems(full.get("structuredContent"))
-            if problems and not full.get("isError"):
-                raise WrongReturn(
-                    f"its answer does not match its output schema: {tool.output.describe(problems)}"
-                )
-        return tool_result(
-            value,
-            structured=tool.output is not None,
-            wrapped=tool.wrapped,
-            version=request.version,
-        )
-
     async def _guarded(
         self,
         request: Request,
@@ -311,6 +304,8 @@ class FunctionProvider:
         """One round: run to the end, or to the first question the client has not answered."""
         bound, asker = self._rounds.begin(request, context)
         try:
+            if context.deadline is None and self.call_timeout_s is None:
+                return await run(bound)
             return await self._in_time(run(bound), context)
         except Suspended as suspended:
             assert isinstance(asker, Replay)
@@ -326,8 +321,6 @@ class FunctionProvider:
         if self.call_timeout_s is not None:
             own = asyncio.get_running_loop().time() + self.call_timeout_s
             deadline = own if deadline is None else min(own, deadline)
-        if deadline is None:
-            return await running
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 return await running
@@ -343,6 +336,16 @@ class FunctionProvider:
             return Response(id=request.id, result=encode(result))
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise McpError(f"the answer has no JSON form: {error}") from None
+
+
+def _check_output(schema: Schema, value: Any, wrapped: bool) -> None:
+    """Raise WrongReturn for what breaks the output schema, before the version's shape may leave
+    some of it out."""
+    full = tool_result(value, structured=True, wrapped=wrapped, version=Version.V2026_07_28)
+    problems = schema.problems(full.get("structuredContent"))
+    if problems and not full.get("isError"):
+        words = schema.describe(problems)
+        raise WrongReturn(f"its answer does not match its output schema: {words}")
 
 
 def _words(error: BaseException) -> str:
@@ -365,7 +368,6 @@ def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:
 
 
 _ANSWERS: dict[str, Callable[[FunctionProvider, Request, Context], Answer | None]] = {
-    "tools/call": FunctionProvider.call_tool,
     "resources/read": FunctionProvider.read_resource,
     "prompts/get": FunctionProvider.get_prompt,
     "completion/complete": FunctionProvider.complete,

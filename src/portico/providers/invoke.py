@@ -33,7 +33,10 @@ class Invocation:
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
         """Call it: on the loop if it is async, in a thread if it is not."""
         try:
-            return await (self._on_loop if self.is_async else self._in_thread)(arguments, context)
+            if not self.is_async:
+                return await self._in_thread(arguments, context)
+            args, kwargs = self._bind(arguments, context)
+            return await self.function(*args, **kwargs)
         except ExceptionGroup as group:
             raise meant_in(group) or group from None
         except (Exception, Suspended):
@@ -46,10 +49,6 @@ class Invocation:
                 raise round from None
             # It would end the event loop, or leave its asker without an answer.
             raise NotAnException(error) from error
-
-    async def _on_loop(self, arguments: dict[str, Any], context: Context) -> Any:
-        args, kwargs = self._bind(arguments, context)
-        return await self.function(*args, **kwargs)
 
     async def _in_thread(self, arguments: dict[str, Any], context: Context) -> Any:
         blocking = BlockingContext(context, asyncio.get_running_loop())

@@ -86,7 +86,7 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     return Suspended(asks)
 
 
-class _Asking:
+class _Asking(Struct):
     """The part of asking that is the same in both eras."""
 
     def form(self, kind: type[T]) -> "ClassForm[T]":
@@ -99,9 +99,8 @@ class _Asking:
 class Direct(_Asking):
     """Asks a legacy client by requests of our own."""
 
-    def __init__(self, context: Context, version: Version) -> None:
-        self._context = context
-        self._version = version
+    _context: Context
+    _version: Version
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """All answers, asked for at the same time."""
@@ -132,11 +131,10 @@ class Direct(_Asking):
 class Replay(_Asking):
     """Answers a modern handler from what the client has sent so far."""
 
-    def __init__(self, context: Context, answers: dict[str, Any], given: dict[str, Any]) -> None:
-        self._context = context
-        self._given = given
-        self.answers = answers
-        """Those used so far; they travel on to the next round."""
+    _context: Context
+    answers: dict[str, Any]
+    """Those used so far; they travel on to the next round."""
+    _given: dict[str, Any]
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """All answers, or Suspended with the questions that are still open."""

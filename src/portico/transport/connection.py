@@ -85,13 +85,15 @@ class Connection:
         task is done, also if it was cancelled before its first step. `now` runs it up to its first
         wait before this returns.
         """
-        clash = self.clash(request)
-        if clash is not None:
-            return clash
-        key = id_key(request.id) if request.id else self._nameless()
+        key = request.id or self._nameless()
+        if _BACKSLASH in key:
+            key = id_key(key)
+        if key in self.running:
+            return in_flight(request.id)
         task = start_now(work()) if now else asyncio.create_task(work())
         if task.done():
-            self._look_at(task)
+            if task.cancelled() or task.exception() is not None:
+                self._look_at(task)
             if over is not None:
                 over()
             return None
@@ -149,7 +151,7 @@ class Connection:
     def free(self, id: bytes) -> None:
         """Let an id be used again: its answer is about to be written."""
         if id:
-            self._done(id_key(id))
+            self._done(id_key(id) if _BACKSLASH in id else id)
 
     def question(self, method: str, params: bytes) -> Question:
         """A request to the client with an id of ours."""

@@ -1,10 +1,9 @@
 """Who may come in: Host, Origin, token and header limits, before anything else is looked at."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from hmac import compare_digest
 from string import ascii_letters, digits
-from typing import Any
 
 from portico.model.errors import RegistrationError
 from portico.protocol.codec import encode
@@ -26,41 +25,25 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
 
 
-class Head(Mapping[str, str]):
-    """A request's headers; to others, a mapping of its `Mcp-*` headers alone.
+class Head(dict[str, str]):
+    """A request's headers; to others, its `Mcp-*` headers alone.
 
     A header that came twice has both values, so that it matches nothing.
     """
 
-    __slots__ = ("_told", "raw")
+    __slots__ = ("raw",)
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
-        self.raw = raw
-        self._told: dict[str, str] = {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of an `Mcp-*` header."""
-        told = self._told.get(key)
-        if told is not None:
-            return told
-        value = self.raw.get(key.encode())
-        if value is None or key[:4] != "mcp-":
-            return default
         # What is not ASCII must not equal anything in a body, hence no Latin-1.
-        told = self._told[key] = value.strip(b" \t").decode("ascii", "surrogateescape")
-        return told
-
-    def __getitem__(self, key: str) -> str:
-        value: str | None = self.get(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return (name.decode("ascii") for name in self.raw if name[:4] == b"mcp-")
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+        super().__init__(
+            (
+                name.decode("ascii", "replace"),
+                value.strip(b" \t").decode("ascii", "surrogateescape"),
+            )
+            for name, value in raw.items()
+            if name[:4] == b"mcp-"
+        )
+        self.raw = raw
 
 
 class Guard:

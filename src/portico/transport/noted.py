@@ -8,7 +8,8 @@ from msgspec import Raw, Struct
 from portico.model.methods import TABLE, Kind
 from portico.model.types import Change
 from portico.model.version import BY_TEXT, Version
-from portico.protocol.codec import NO_RAW, Envelope, Malformed, encode, read_message
+from portico.protocol.codec import NO_RAW, Envelope, encode
+from portico.protocol.inbound import Malformed, read_message
 from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
 
 T = TypeVar("T")

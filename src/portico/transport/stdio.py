@@ -9,9 +9,8 @@ from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
-from portico.protocol.again import Again
-from portico.protocol.codec import error_response, id_at_an_end
-from portico.protocol.inbound import Answer, Inbound, Refused
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import Again, Answer, Inbound, Refused, id_at_an_end
 from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.state.freed import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
@@ -59,20 +58,16 @@ class StdioServer:
 
     def received(self, data: bytes) -> None:
         """Take in what was read, and answer in one write all that can be answered at once."""
-        if self._unwritten is not None:  # what a handler does may lead here again
-            self._take_lines(data)
-            return
-        self._unwritten = []
+        nested = self._unwritten is not None  # what a handler does may lead here again
+        self._unwritten = self._unwritten or []
         try:
-            self._take_lines(data)
+            for line in self._lines.feed(data):
+                self.take_line(line)
         finally:
-            parts, self._unwritten = self._unwritten, None
-            if parts:
-                self._out(tuple(parts))
-
-    def _take_lines(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            self.take_line(line)
+            if not nested:
+                parts, self._unwritten = self._unwritten, None
+                if parts:
+                    self._out(tuple(parts))
 
     def _write(self, parts: tuple[bytes, ...]) -> None:
         unwritten = self._unwritten
@@ -164,7 +159,8 @@ class StdioServer:
             self.connection.settle(inbound)
         elif isinstance(inbound, list):
             batch = Batch(lambda answers: self._send(answers) if answers else None, now=True)
-            batch.serve(inbound, self._endpoint, self.connection, self._context())
+            context = Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
+            batch.serve(inbound, self._endpoint, self.connection, context)
 
     def _serve(self, request: Request) -> None:
         if not request.id and request.method == "notifications/cancelled":
@@ -177,11 +173,12 @@ class StdioServer:
         if connection.running and (refusal := self._refusal(request)) is not None:
             self._reply(refusal)
             return
-        answer = self._endpoint.handle(request, self._context())
+        context = Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
+        answer = self._endpoint.handle(request, context)
         if type(answer) is Response:
-            self._pass_on(answer)
+            self._reply(answer)
         elif isinstance(answer, Pending):
-            connection.expect(request, answer, self._pass_on)
+            connection.expect(request, answer, self._reply)
         elif request.method == "initialize":
             self._early = self._early or []
             over = self._catch_up
@@ -211,30 +208,21 @@ class StdioServer:
     async def _answer(self, request: Request, answer: Awaitable[Response]) -> None:
         response = await self.connection.arrived(answer)
         self.connection.free(request.id)  # the client may use it as soon as it reads the answer
-        self._pass_on(response)
-
-    def _context(self) -> Context:
-        return Context(principal=LOCAL, data=self._data, session=self.session, peer=self)
+        self._reply(response)
 
     def _reply(self, response: Response) -> None:
         result = response.result
-        if result:
-            if self._left:
-                return
-            if len(result) < _SHORT:  # then to copy it is the least
-                self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
-            else:
-                self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
-        elif response.error and not self._left:
-            self._write((*response.parts, b"\n"))
-
-    def _pass_on(self, response: Response) -> None:
-        """Reply with what may be somebody else's bytes, in which a line may end."""
-        body = response.result or response.error
-        if LF not in body and CR not in body:
-            self._reply(response)
-        elif not self._left:
+        body = result or response.error
+        if not body or self._left:
+            return
+        if LF in body or CR in body:  # somebody else's bytes, in which a line may end
             self._write((one_line(response.encode()), b"\n"))
+        elif not result:
+            self._write((*response.parts, b"\n"))
+        elif len(result) < _SHORT:  # then to copy it is the least
+            self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
+        else:
+            self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
 
     def _send(self, message: bytes) -> None:
         if not self._left:

@@ -12,15 +12,8 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
-from portico.protocol.codec import (
-    MAX_BATCH,
-    Envelope,
-    Malformed,
-    encode,
-    error_response,
-    is_id,
-    read_message,
-)
+from portico.protocol.codec import Envelope, encode, error_response, is_id
+from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
 from portico.upstream.wire import NO_HEADERS, Failure, Outgoing, Wire

@@ -4,7 +4,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.protocol.codec import Envelope, Malformed, encode, read_message
+from portico.protocol.codec import Envelope, encode
+from portico.protocol.inbound import Malformed, read_message
 from portico.state.report import printable
 from portico.upstream.wire import Failure
 
