@@ -18,7 +18,7 @@ from portico.auth.token import (
     known_token,
     token_of_door,
 )
-from portico.config.paths import cache_dir, config_dir, state_dir
+from portico.config.paths import cache_folder, config_file, state_dir
 
 
 def test_a_token_is_made_once_and_stays_the_same(tmp_path: Path) -> None:
@@ -143,25 +143,25 @@ def test_folders_follow_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    assert config_dir() == tmp_path / ".config/portico"
+    assert config_file() == str(tmp_path / ".config/portico/portico.toml")
     assert state_dir() == tmp_path / ".local/state/portico"
-    assert cache_dir() == tmp_path / ".cache/portico"
+    assert cache_folder() == str(tmp_path / ".cache/portico")
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
 
     assert state_dir() == tmp_path / "s/portico"
-    assert cache_dir() == tmp_path / ".cache/portico"
+    assert cache_folder() == str(tmp_path / ".cache/portico")
 
 
 def test_portico_home_moves_all_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
 
-    assert (config_dir(), state_dir(), cache_dir()) == (
-        tmp_path / "config",
+    assert (config_file(), state_dir(), cache_folder()) == (
+        str(tmp_path / "config/portico.toml"),
         tmp_path / "state",
-        tmp_path / "cache",
+        str(tmp_path / "cache"),
     )
 
 

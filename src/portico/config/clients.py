@@ -5,17 +5,7 @@ from typing import Any
 
 from portico.config.problems import Path, Report, word
 from portico.config.tables import SERVER
-from portico.config.values import (
-    BAD,
-    Reader,
-    anything,
-    flag,
-    number,
-    pairs,
-    read_table,
-    text,
-    texts,
-)
+from portico.config.values import BAD, Reader, flag, number, pairs, read_table, text, texts
 
 _TYPES = {
     "stdio": "stdio",
@@ -49,10 +39,9 @@ def read_entry(report: Report, at: Path, entry: Any) -> Folded:
     names: dict[str, str] = {}
     for key in [key for key in found if key in _FOLDS]:
         value = found.pop(key)
-        ours = _FOLDS[key](found, value)
+        ours, fold = _FOLDS[key]
+        found[ours] = fold(found, value)
         names.setdefault(ours, key)
-    for key in _IGNORED.split():
-        found.pop(key, None)
     return found, names
 
 
@@ -124,97 +113,65 @@ def _or_null(reader: Reader) -> Reader:
     return read
 
 
-# What becomes of the keys that we call otherwise; each gives the name that we have for it.
+# What becomes of the keys that we call otherwise: the name that we have for each, and its value
+# from what was found so far and what the file says.
 
 
-def _url(found: dict[str, Any], value: str) -> str:
-    found["url"] = value
-    return "url"
-
-
-def _transport(found: dict[str, Any], value: str) -> str:
-    found.setdefault("type", value)
-    return "type"
+_Fold = tuple[str, Callable[[dict[str, Any], Any], Any]]
 
 
 def _http_url(found: dict[str, Any], value: str) -> str:
     found["type"] = "http"
-    return _url(found, value)
+    return value
 
 
-def _argv(found: dict[str, Any], value: Any) -> str:
+def _argv(found: dict[str, Any], value: Any) -> Any:
     if isinstance(value, dict):
-        _environment(found, value.get("env", {}))
+        found["env"] = {**found.get("env", {}), **value.get("env", {})}
         value = (value["path"], *value.get("args", ()))
     if isinstance(value, tuple):
         found["args"] = (*value[1:], *found.get("args", ()))
         value = value[0]
-    found["command"] = value
-    return "command"
+    return value
 
 
-def _disabled(found: dict[str, Any], value: bool) -> str:
-    found["enabled"] = not value and found.get("enabled", True)
-    return "enabled"
+def _more(key: str, made: Callable[[Any], dict[str, Any]] = dict) -> _Fold:
+    """More of a table, made of what the file says."""
+    return key, lambda found, value: {**found.get(key, {}), **made(value)}
 
 
-def _active(found: dict[str, Any], value: bool) -> str:
-    found["enabled"] = value and found.get("enabled", True)
-    return "enabled"
-
-
-def _environment(found: dict[str, Any], value: dict[str, str]) -> str:
-    found["env"] = {**found.get("env", {}), **value}
-    return "env"
-
-
-def _headers(found: dict[str, Any], value: dict[str, str]) -> str:
-    found["headers"] = {**found.get("headers", {}), **value}
-    return "headers"
-
-
-def _headers_of_variables(found: dict[str, Any], value: dict[str, str]) -> str:
-    return _headers(found, {name: f"${{{variable}}}" for name, variable in value.items()})
-
-
-def _bearer(found: dict[str, Any], value: str) -> str:
-    return _headers(found, {"Authorization": f"Bearer ${{{value}}}"})
-
-
-def _filter(key: str) -> Callable[[dict[str, Any], tuple[str, ...]], str]:
-    def fold(found: dict[str, Any], value: tuple[str, ...]) -> str:
+def _filter(key: str) -> _Fold:
+    def fold(found: dict[str, Any], value: tuple[str, ...]) -> dict[str, Any]:
         tools = found.get("tools", {})
-        found["tools"] = {**tools, key: (*tools.get(key, ()), *value)}
-        return "tools"
+        return {**tools, key: (*tools.get(key, ()), *value)}
 
-    return fold
-
-
-def _timeout(key: str) -> Callable[[dict[str, Any], float], str]:
-    def fold(found: dict[str, Any], value: float) -> str:
-        found["timeouts"] = {**found.get("timeouts", {}), key: value}
-        return "timeouts"
-
-    return fold
+    return "tools", fold
 
 
-def _milliseconds(found: dict[str, Any], value: float) -> str:
-    return _timeout("call")(found, value if value < _FASTEST_MS else value / 1000)
+def _timeout(key: str) -> _Fold:
+    return _more("timeouts", lambda value: {key: value})
 
 
-_FOLDS: dict[str, Callable[[dict[str, Any], Any], str]] = {
-    "command": _argv,
-    "serverUrl": _url,
-    "httpUrl": _http_url,
-    "transport": _transport,
-    "transportType": _transport,
-    "disabled": _disabled,
-    "isActive": _active,
-    "environment": _environment,
-    "http_headers": _headers,
-    "env_http_headers": _headers_of_variables,
-    "bearer_token_env_var": _bearer,
-    "timeout": _milliseconds,
+_TRANSPORT: _Fold = ("type", lambda found, value: found.get("type", value))
+_FOLDS: dict[str, _Fold] = {
+    "command": ("command", _argv),
+    "serverUrl": ("url", lambda _, value: value),
+    "httpUrl": ("url", _http_url),
+    "transport": _TRANSPORT,
+    "transportType": _TRANSPORT,
+    "disabled": ("enabled", lambda found, value: not value and found.get("enabled", True)),
+    "isActive": ("enabled", lambda found, value: value and found.get("enabled", True)),
+    "environment": _more("env"),
+    "http_headers": _more("headers"),
+    "env_http_headers": _more(
+        "headers", lambda value: {name: f"${{{variable}}}" for name, variable in value.items()}
+    ),
+    "bearer_token_env_var": _more(
+        "headers", lambda value: {"Authorization": f"Bearer ${{{value}}}"}
+    ),
+    "timeout": _more(
+        "timeouts", lambda value: {"call": value if value < _FASTEST_MS else value / 1000}
+    ),
     **{key: _filter("allow") for key in _ALLOW},
     **{key: _filter("deny") for key in _DENY},
     **{key: _timeout(ours) for key, ours in _SECONDS.items()},
@@ -226,7 +183,7 @@ _PROGRAM: dict[str, Reader] = {
     "env": _or_null(_loose_pairs),
 }
 _KNOWN: dict[str, Reader] = {
-    **dict.fromkeys(_IGNORED.split(), anything),
+    **dict.fromkeys(_IGNORED.split(), lambda _report, _at, _value: BAD),
     **{
         key: _or_null(reader)
         for key, reader in {

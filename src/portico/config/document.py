@@ -34,7 +34,7 @@ class Document(Struct, frozen=True):
 
 def opened(path: str) -> Document:
     """The file at this path, parsed; ConfigError says why it cannot be."""
-    return parsed(path, read_text(path))
+    return parsed(path, as_text(path, read_bytes(path)))
 
 
 def read_bytes(path: str) -> bytes:
@@ -60,11 +60,6 @@ def read_bytes(path: str) -> bytes:
     if len(data) > MAX_SIZE:
         raise ConfigError(f"{path}: it is larger than 4 MB, which no config is; name another file")
     return data
-
-
-def read_text(path: str) -> str:
-    """The file as text, as it is, with its line ends."""
-    return as_text(path, read_bytes(path))
 
 
 def as_text(path: str, data: bytes) -> str:

@@ -10,14 +10,8 @@ from portico.config.toml_places import toml_places
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_ESCAPES = {
-    "\\": "\\\\",
-    '"': '\\"',
-    "\b": "\\b",
-    "\t": "\\t",
-    "\n": "\\n",
-    "\f": "\\f",
-    "\r": "\\r",
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F)} | {
+    ord(c): f"\\{mark}" for c, mark in zip('\\"\b\t\n\f\r', '\\"btnfr', strict=True)
 }
 
 
@@ -159,8 +153,4 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(c) or _escaped(c) for c in text) + '"'
-
-
-def _escaped(c: str) -> str:
-    return f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else c
+    return '"' + text.translate(_ESCAPES) + '"'

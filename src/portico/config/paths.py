@@ -9,19 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def config_dir() -> "Path":
-    """Where the user's own files are, such as portico.toml."""
-    return _path(_folder("config", "XDG_CONFIG_HOME", ".config"))
-
-
 def state_dir() -> "Path":
     """What must survive a restart: tokens, tasks, the control socket."""
-    return _path(state_folder())
+    from pathlib import Path  # slow to import
 
-
-def cache_dir() -> "Path":
-    """What can be made again: catalogs, downloads."""
-    return _path(cache_folder())
+    return Path(state_folder())
 
 
 def config_file() -> str:
@@ -45,7 +37,7 @@ def log_file() -> str:
 
 
 def cache_folder() -> str:
-    """`cache_dir` for those who must start fast."""
+    """What can be made again: catalogs, downloads."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
@@ -61,12 +53,6 @@ def make_folder(folder: str) -> None:
     except FileExistsError:
         if not os.path.isdir(folder):
             raise
-
-
-def _path(folder: str) -> "Path":
-    from pathlib import Path  # slow to import
-
-    return Path(folder)
 
 
 def _folder(kind: str, variable: str, default: str) -> str:

@@ -56,7 +56,7 @@ class _Reading:
             servers=servers,
             groups=self._groups(servers),
             later=self._later(),
-            warnings=self._warnings(),
+            warnings=(*group_warning(self._document.path), *self._worded(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
             unresolved=self._worded(self._report.unresolved),
         )
@@ -179,11 +179,6 @@ class _Reading:
         for key in later:
             self._report.warn((key,), "not used yet")
         return later
-
-    def _warnings(self) -> tuple[str, ...]:
-        about_file = group_warning(self._document.path)
-        worded = self._worded(self._report.warnings)
-        return (about_file, *worded) if about_file else worded
 
     def _worded(self, problems: list[Problem]) -> tuple[str, ...]:
         """Each with its file and line; lines are looked for only here."""

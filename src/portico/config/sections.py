@@ -65,13 +65,12 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
         for key in path:
             table = table.get(key) if isinstance(table, dict) else None
         # Some clients have settings of their own under `mcp`, and no servers.
-        if table is not None and (path != ("mcp",) or _has_servers(table)):
+        has_servers = path != ("mcp",) or (
+            isinstance(table, dict) and all(isinstance(one, dict) for one in table.values())
+        )
+        if table is not None and has_servers:
             found.append(Section(path, table, of_client))
     return found
-
-
-def _has_servers(table: Any) -> bool:
-    return isinstance(table, dict) and all(isinstance(one, dict) for one in table.values())
 
 
 def left_out(document: Document, section: Section) -> set[str]:

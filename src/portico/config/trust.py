@@ -44,17 +44,17 @@ def _check_folder(path: str, folder: str) -> None:
             )
 
 
-def group_warning(path: str) -> str:
-    """What to say of a config that a group can write to; empty if none can."""
+def group_warning(path: str) -> list[str]:
+    """What to say of a config that a group can write to."""
     with suppress(OSError):
         status = os.stat(path)
         if os.name == "posix" and status.st_mode & stat.S_IWGRP:
             group = _group(status.st_gid)
-            return (
+            return [
                 f"{path}: all members of {group} can write to it (mode {_mode(status)}) and so "
                 f"run commands as you; run `chmod g-w {_quoted(path)}`"
-            )
-    return ""
+            ]
+    return []
 
 
 def _quoted(path: str) -> str:

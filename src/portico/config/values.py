@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, Final
 
 from portico.config.problems import Path, Report, nearest, word
@@ -13,6 +14,14 @@ Reader = Callable[[Report, Path, Any], Any]
 """Checks one value; what it is, or BAD when the report has been told why not."""
 
 _MOST = 1e9
+_KINDS = (
+    (NoneType, "null"),
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (str, "a string"),
+    (list, "a list"),
+    (dict, "a table"),
+)
 # Compiled when they are needed, and not at every start.
 _ADDRESS = r"(?a:(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(\d{1,5}))"
 _URL = r"(?i:https?://[^\s/])"
@@ -58,11 +67,6 @@ def pairs(report: Report, at: Path, value: Any) -> Any:
         return _wrong_type(report, at, "a table of strings", value)
     found = {key: text(report, (*at, key), one) for key, one in value.items()}
     return {key: "" if one is BAD else one for key, one in found.items()}
-
-
-def anything(_report: Report, _at: Path, value: Any) -> Any:
-    """Whatever it is; nobody looks at it here."""
-    return value
 
 
 def a_table(report: Report, at: Path, value: Any) -> Any:
@@ -112,9 +116,9 @@ def choice(*options: str) -> Reader:
         if not isinstance(value, str):
             return _wrong_type(report, at, "a string", value)
         if value not in options:
-            report.wrong(
-                at, f"{word(value)} is not one of {', '.join(options)}", _near(value, options)
-            )
+            hint = nearest(value, options)
+            remedy = hint if hint.startswith("did") else "write one of them"
+            report.wrong(at, f"{word(value)} is not one of {', '.join(options)}", remedy)
             return BAD
         return value
 
@@ -175,11 +179,6 @@ def read_table(
     return found
 
 
-def _near(value: str, options: tuple[str, ...]) -> str:
-    hint = nearest(value, options)
-    return hint if hint.startswith("did") else "write one of them"
-
-
 def _wrong_type(report: Report, at: Path, wanted: str, value: Any) -> Any:
     plain = wanted == "a string" and not isinstance(value, list | dict | None)
     remedy = "put it in quotes" if plain else ""
@@ -188,17 +187,4 @@ def _wrong_type(report: Report, at: Path, wanted: str, value: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case dict():
-            return "a table"
-    return "a date or time"
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), "a date or time")
