@@ -36,6 +36,8 @@ def build(tools: Tools) -> ToolIndex:
 
 def _elsewhere(tools: Tools) -> ToolIndex | None:
     """None if it went wrong: then we build it here, and what is wrong will show."""
+    # What Python needs: other processes of the user can read it, and ours has secrets.
+    needed = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
     try:
         # -P, so that nothing in the working folder is taken for a module.
         with subprocess.Popen(
@@ -43,7 +45,7 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env={**clean(os.environ), **needed},
         ) as builder:
             assert builder.stdin is not None
             try:
@@ -57,12 +59,6 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
     except (OSError, ValueError, TypeError, subprocess.SubprocessError):
         return None
     return ToolIndex.from_bytes(data)
-
-
-def _environment() -> dict[str, str]:
-    """What Python needs: other processes of the user can read it, and ours has secrets."""
-    needed = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
-    return {**clean(os.environ), **needed}
 
 
 def main() -> None:

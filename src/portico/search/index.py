@@ -45,7 +45,6 @@ class ToolIndex:
     """An index of tools; it does not change, another catalog gets another one."""
 
     def __init__(self, names: list[str], servers: list[str], tables: Tables) -> None:
-        """For `build` and `from_bytes`."""
         self._names = names
         self._servers = servers
         self._tables = tables
@@ -120,12 +119,9 @@ class ToolIndex:
 
     def to_bytes(self) -> bytes:
         """The index as bytes, to lie beside the catalog that it was made from."""
-        tables = self._tables
-        parts = (tables.tools, tables.names, tables.servers, tables.server_names)
-        tool, name, server, server_name = (part.stored() for part in parts)
-        stored = (tool, name, server, server_name)
-        file = _File(FORMAT, self._names, self._servers, tables.server_of, stored)
-        return msgspec.msgpack.encode(file)
+        *tables, server_of = self._tables
+        stored = [table.stored() for table in tables]
+        return msgspec.msgpack.encode((FORMAT, self._names, self._servers, server_of, stored))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ToolIndex | None":
@@ -136,8 +132,7 @@ class ToolIndex:
                 return None
             tools, servers = len(file.names), len(file.servers)
             sizes = (tools, tools, servers, servers)
-            pairs = zip(file.tables, sizes, strict=True)
-            tool, name, server, server_name = (Postings.restore(*pair) for pair in pairs)
+            tool, name, server, server_name = map(Postings.restore, file.tables, sizes)
             tables = Tables(tool, name, server, server_name, file.server_of)
             return cls(file.names, file.servers, tables)
         except (msgspec.DecodeError, ValueError, IndexError):

@@ -47,7 +47,8 @@ class Model(Protocol):
 
 def load(folder: str = "") -> Model:
     """The model of the extra, or the one in a folder; NoModel if it is missing or damaged."""
-    paths = _in_folder(folder) if folder else _in_packages()
+    names = (MODEL, TOKENIZER)
+    paths = {n: os.path.join(folder, n) for n in names} if folder else _in_packages()
     try:
         digests = {name: _digest(path) for name, path in paths.items()}
     except OSError as error:
@@ -104,10 +105,6 @@ class MiniLM:
         lengths = np.linalg.norm(total, axis=1, keepdims=True)
         vectors: NDArray[float32] = (total / np.maximum(lengths, 1e-12)).astype(np.float32)
         return vectors
-
-
-def _in_folder(folder: str) -> dict[str, str]:
-    return {name: os.path.join(folder, name) for name in (MODEL, TOKENIZER)}
 
 
 def _in_packages() -> dict[str, str]:

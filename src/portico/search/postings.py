@@ -5,7 +5,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import log
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ LENGTH = 0.5
 # Python 3.11 cannot subscript arrays when it runs.
 Integers: TypeAlias = "array[int]"
 Numbers: TypeAlias = "array[int] | array[float]"
+A = TypeVar("A", "array[int]", "array[float]")
 Field = tuple[float, Sequence[str]]
 """A weight, and the terms of one field."""
 
@@ -93,43 +94,38 @@ class Postings:
 
     def rarity(self, term: str) -> float:
         """How much a term tells tools apart; one that is nowhere is the rarest."""
-        number = self._numbers.get(term)
-        count = 0 if number is None else self._starts[number + 1] - self._starts[number]
-        return _rarity(count, self._size)
+        here = self._here(term)
+        return _rarity(here.stop - here.start, self._size)
 
     def having(self, term: str) -> Sequence[int]:
         """The places that have a term."""
+        return self._places[self._here(term)]
+
+    def _here(self, term: str) -> slice:
         number = self._numbers.get(term)
-        return (
-            () if number is None else self._places[self._starts[number] : self._starts[number + 1]]
-        )
+        return slice(0, 0) if number is None else slice(*self._starts[number : number + 2])
 
     def add_up(self, query: Mapping[str, float]) -> dict[int, float]:
         """The worth of every place that has a term of the query."""
         total: dict[int, float] = {}
         known = total.get
         for term, factor in query.items():
-            number = self._numbers.get(term)
-            if number is None:
-                continue
-            here = slice(self._starts[number], self._starts[number + 1])
+            here = self._here(term)
             for place, weight in zip(self._places[here], self._weights[here], strict=True):
                 total[place] = known(place, 0.0) + factor * weight
         return total
 
     def stored(self) -> Stored:
         """As it is kept on disk."""
-        starts, places, weights = (
-            _to_bytes(n) for n in (self._starts, self._places, self._weights)
-        )
-        return Stored(self._terms, starts, places, weights)
+        starts, places = _to_bytes(self._starts), _to_bytes(self._places)
+        return Stored(self._terms, starts, places, _to_bytes(self._weights))
 
     @classmethod
     def restore(cls, stored: Stored, size: int) -> "Postings":
         """Back from disk; ValueError where they do not fit together, or the `size` they are for."""
-        starts, places = _integers(stored.starts), _integers(stored.places)
-        weights = array("f")
-        _read(weights, stored.weights)
+        starts = _restored(array("I"), stored.starts)
+        places = _restored(array("I"), stored.places)
+        weights = _restored(array("f"), stored.weights)
         fits = len(starts) == len(stored.terms) + 1 and len(places) == len(weights)
         if not fits or starts[-1] != len(places) or max(places, default=0) >= max(size, 1):
             raise ValueError("postings that do not fit together")
@@ -152,13 +148,8 @@ def _to_bytes(numbers: Numbers) -> bytes:
     return numbers.tobytes()
 
 
-def _integers(data: bytes) -> Integers:
-    numbers = array("I")
-    _read(numbers, data)
-    return numbers
-
-
-def _read(numbers: Numbers, data: bytes) -> None:
+def _restored(numbers: A, data: bytes) -> A:
     numbers.frombytes(data)
     if sys.byteorder == "big":
         numbers.byteswap()
+    return numbers

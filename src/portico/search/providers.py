@@ -26,7 +26,7 @@ class Provider:
     key_env: str
     headers: Callable[[str], dict[str, str]]
     """That show a key."""
-    body: Callable[[str, str], bytes]
+    body: Callable[[str, str], dict[str, Any]]
     """Of a request, from the model and the question."""
     text: Callable[[bytes], str]
     """Of an answer; empty if there is none."""
@@ -60,21 +60,6 @@ def names_in(text: str) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _chat_body(model: str, text: str) -> bytes:
-    messages = [{"role": "system", "content": ORDER}, {"role": "user", "content": text}]
-    return msgspec.json.encode({"model": model, "messages": messages})
-
-
-def _gemini_body(model: str, text: str) -> bytes:
-    return msgspec.json.encode(
-        {
-            "systemInstruction": {"parts": [{"text": ORDER}]},
-            "contents": [{"role": "user", "parts": [{"text": text}]}],
-            "generationConfig": {"responseMimeType": "application/json", "temperature": 0},
-        }
-    )
-
-
 def _at(answer: bytes, *path: str | int) -> str:
     """The text at a place in an answer."""
     try:
@@ -92,7 +77,10 @@ PROVIDERS = {
         "/chat/completions",
         "OPENAI_API_KEY",
         lambda key: {"authorization": f"Bearer {key}"},
-        _chat_body,
+        lambda model, text: {
+            "model": model,
+            "messages": [{"role": "system", "content": ORDER}, {"role": "user", "content": text}],
+        },
         lambda answer: _at(answer, "choices", 0, "message", "content"),
     ),
     "gemini": Provider(
@@ -100,7 +88,11 @@ PROVIDERS = {
         "/models/{model}:generateContent",
         "GEMINI_API_KEY",
         lambda key: {"x-goog-api-key": key},
-        _gemini_body,
+        lambda _, text: {
+            "systemInstruction": {"parts": [{"text": ORDER}]},
+            "contents": [{"role": "user", "parts": [{"text": text}]}],
+            "generationConfig": {"responseMimeType": "application/json", "temperature": 0},
+        },
         lambda answer: _at(answer, "candidates", 0, "content", "parts", 0, "text"),
     ),
 }

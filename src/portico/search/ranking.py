@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
+from typing import NamedTuple
 
 from portico.search.postings import Postings
 from portico.search.synonyms import acting, widen
@@ -39,22 +40,14 @@ _QUESTION = re.compile(
 )
 
 
-class Tables:
+class Tables(NamedTuple):
     """What is looked up: tools and servers, each by text and by name."""
 
-    def __init__(
-        self,
-        tools: Postings,
-        names: Postings,
-        servers: Postings,
-        server_names: Postings,
-        server_of: list[int],
-    ) -> None:
-        self.tools = tools
-        self.names = names
-        self.servers = servers
-        self.server_names = server_names
-        self.server_of = server_of
+    tools: Postings
+    names: Postings
+    servers: Postings
+    server_names: Postings
+    server_of: list[int]
 
 
 def rank(tables: Tables, query: str) -> dict[int, float]:
@@ -80,15 +73,11 @@ def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]
         for place, score in scores.items()
     }
     if _QUESTION.match(query):
-        for place in _acting_otherwise(tables.names, wide):
+        unasked = acting() - wide.keys()
+        for place in {place for term in unasked for place in tables.names.having(term)}:
             if place in scores:
                 scores[place] *= UNASKED
     return scores, clause_of
-
-
-def _acting_otherwise(names: Postings, wide: Mapping[str, float]) -> set[int]:
-    """The tools whose names say that they do something that the query does not mention."""
-    return {place for term in acting() - wide.keys() for place in names.having(term)}
 
 
 def _best_clauses(

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from portico.search.providers import PROVIDERS, Provider, names_in, question
 
 if TYPE_CHECKING:
@@ -79,12 +81,13 @@ class Reranker:
             from portico.upstream.pool import Pool
             from portico.upstream.trouble import Trouble
             from portico.upstream.trust import tls_context
+            from portico.upstream.web import is_loopback
 
             if self._url.startswith("https:"):
                 with contextlib.suppress(Trouble):  # it will be told when it is asked
                     tls_context()
             # What is meant for this machine does not go through a proxy.
-            self._pool = Pool({}, self._timeout_s, is_direct=_is_loopback(self._url))
+            self._pool = Pool({}, self._timeout_s, is_direct=is_loopback(self._url))
 
     async def rerank(
         self, query: str, candidates: Sequence[Candidate], limit: int
@@ -122,7 +125,7 @@ class Reranker:
         headers = {"content-type": "application/json"}
         if key := os.environ.get(self._key_env, "").strip():
             headers |= self._provider.headers(key)
-        body = self._provider.body(self._model, text)
+        body = msgspec.json.encode(self._provider.body(self._model, text))
         response = await self._pool.ask("POST", self._url, headers, body)
         try:
             await response.head()
@@ -143,8 +146,11 @@ class Reranker:
         given = os.environ.get(self._key_env, "").strip()
         if not given and self._provider.needs_key(self._url):
             return f"{self._key_env} is not set"
-        if given and self._url.startswith("http:") and not _is_loopback(self._url):
-            return "its URL would send the key in the open; use https"
+        if given and self._url.startswith("http:"):
+            from portico.upstream.web import is_loopback
+
+            if not is_loopback(self._url):
+                return "its URL would send the key in the open; use https"
         return ""
 
     def _fail(self, why: str) -> None:
@@ -186,9 +192,3 @@ def _order(names: Sequence[object], candidates: Sequence[Candidate]) -> list[int
     if not named:
         raise Unusable("its answer names no tool of ours")
     return [*named, *(place for place in range(len(candidates)) if place not in named)]
-
-
-def _is_loopback(url: str) -> bool:
-    from portico.upstream.web import is_loopback
-
-    return is_loopback(url)

@@ -40,20 +40,22 @@ def write(path: str, kind: str, format: int, rest: bytes) -> None:
 
 def newest(folder: str, ending: str) -> list[str]:
     """The files with this ending, the newest first."""
-    found: list[tuple[float, str]] = []
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(ending) and not entry.name.startswith("."):
-                with suppress(OSError):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
-    return [path for _, path in sorted(found, reverse=True)]
+    return [path for _, path in sorted(_dated(folder, ending), reverse=True)]
 
 
 def sweep(folder: str, now: float, older_than: float = 3600.0) -> None:
     """Remove the drafts of writers that were killed."""
+    for at, path in _dated(folder, ".draft"):
+        if now - at > older_than:
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _dated(folder: str, ending: str) -> list[tuple[float, str]]:
+    found: list[tuple[float, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") and entry.name.endswith(".draft"):
+            if entry.name.endswith(ending):
                 with suppress(OSError):
-                    if now - entry.stat(follow_symlinks=False).st_mtime > older_than:
-                        os.unlink(entry.path)
+                    found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+    return found

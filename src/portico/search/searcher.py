@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from portico.catalog.room import Room
 from portico.model.errors import PorticoError
-from portico.search.building import build
+from portico.search.building import Tools, build
 from portico.search.index import Hit, ToolIndex
 from portico.search.ranking import LONGEST_QUERY
 from portico.search.shelf import Shelf
@@ -34,7 +34,6 @@ WHOLE_S = 2.0
 FIRST_S = 20.0
 """Searches wait this long for any index at all: building the first part takes a fraction of it."""
 
-Tools = Callable[[], Iterable[Mapping[str, Any]]]
 _Asked = tuple[str, int, str | None, frozenset[str] | None, bool]
 
 
@@ -165,7 +164,8 @@ class Searcher:
         catalog = self._catalog
         if catalog is None or not catalog.whole:
             catalog = await self._opened()
-        space = self._space(catalog)
+        space = self._vectors.space if self._vectors else None
+        space = space if space is not None and space.index is catalog.index else None
         asked: _Asked = (query, limit, server, servers, space is not None)
         cache = catalog.cache
         found = cache.get(asked)
@@ -260,7 +260,13 @@ class Searcher:
     def _candidates(self, tools: Tools) -> "dict[tuple[str, str], Candidate]":
         if self._reranker is None:
             return {}
-        shown = _shown(tools())
+        from portico.search.rerank import candidate
+
+        shown: dict[tuple[str, str], Candidate] = {}
+        for tool in tools():
+            server, name = tool.get("server"), tool.get("name")
+            if isinstance(server, str) and isinstance(name, str):
+                shown.setdefault((server, name), candidate(name, tool))
         self._reranker.prepare()
         return shown
 
@@ -277,22 +283,18 @@ class Searcher:
             raise PorticoError(self._failure or still)
         return self._catalog
 
-    def _space(self, catalog: _Catalog) -> "Space | None":
-        space = self._vectors.space if self._vectors else None
-        return space if space is not None and space.index is catalog.index else None
-
     async def _find(
         self, catalog: _Catalog, space: "Space | None", asked: _Asked
     ) -> tuple[list[Hit], bool]:
         """The hits, and whether they are as good as they get."""
         query, limit, server, servers, _ = asked
-        wide = max(limit, CANDIDATES) if self._reranker else limit
+        wanted = query, max(limit, CANDIDATES) if self._reranker else limit, server, servers
         if space is not None:
-            hits = await asyncio.to_thread(self._by_both, space, query, wide, server, servers)
+            hits = await asyncio.to_thread(self._by_both, space, *wanted)
         elif len(query) > SHORT:
-            hits = await asyncio.to_thread(catalog.index.search, query, wide, server, servers)
+            hits = await asyncio.to_thread(catalog.index.search, *wanted)
         else:
-            hits = catalog.index.search(query, wide, server, servers)
+            hits = catalog.index.search(*wanted)
         if self._reranker is None or len(hits) < 2:
             return hits[:limit], True
         shown = _unlike([catalog.shown.get((hit.server, hit.name)) for hit in hits], hits)
@@ -301,19 +303,12 @@ class Searcher:
             return hits[: max(limit, 0)], False
         return [*(hits[at] for at in order), *hits[CANDIDATES:]][: max(limit, 0)], True
 
-    def _by_both(
-        self,
-        space: "Space",
-        query: str,
-        limit: int,
-        server: str | None,
-        servers: frozenset[str] | None,
-    ) -> list[Hit]:
+    def _by_both(self, space: "Space", *wanted: Any) -> list[Hit]:
         try:
-            return space.search(query, limit, server, servers)
+            return space.search(*wanted)
         except Exception as error:  # noqa: BLE001 - words are always there
             self._report(f"vectors failed for a query: {type(error).__name__}: {error}")
-            return space.index.search(query, limit, server, servers)
+            return space.index.search(*wanted)
 
 
 def _settle(future: "Future[None]") -> None:
@@ -335,17 +330,6 @@ def _unfailing(report: Callable[[str], None]) -> Callable[[str], None]:
             report(words)
 
     return tell
-
-
-def _shown(tools: Iterable[Mapping[str, Any]]) -> "dict[tuple[str, str], Candidate]":
-    from portico.search.rerank import candidate
-
-    shown: dict[tuple[str, str], Candidate] = {}
-    for tool in tools:
-        server, name = tool.get("server"), tool.get("name")
-        if isinstance(server, str) and isinstance(name, str):
-            shown.setdefault((server, name), candidate(name, tool))
-    return shown
 
 
 def _unlike(shown: "list[Candidate | None]", hits: list[Hit]) -> "list[Candidate]":

@@ -66,7 +66,9 @@ class VectorFile:
                         known[key] = known.pop(key)
                 for key in [*known][: max(0, len(known) - MOST)]:
                     del known[key]
-                data = _written(known)
+                width = len(next(iter(known.values()), b""))
+                file = _File(width, b"".join(known), b"".join(known.values()))
+                data = msgspec.msgpack.encode(file)
                 sealed.write(self._path, "vectors", FORMAT, data)
         except OSError as error:
             self._say(f"{self._path} cannot be written: {error.strerror}")
@@ -120,11 +122,6 @@ def _opened(data: bytes) -> dict[bytes, bytes]:
         file.keys[at * KEY : (at + 1) * KEY]: file.vectors[at * width : (at + 1) * width]
         for at in range(count)
     }
-
-
-def _written(vectors: dict[bytes, bytes]) -> bytes:
-    width = len(next(iter(vectors.values()), b""))
-    return msgspec.msgpack.encode(_File(width, b"".join(vectors), b"".join(vectors.values())))
 
 
 @contextmanager

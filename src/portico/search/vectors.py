@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from portico.catalog.room import Room
 from portico.model.errors import PorticoError
+from portico.search.building import Tools
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
 from portico.search.model import Model, load
@@ -33,7 +34,6 @@ _ALL_SEEN = 800
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 Views = tuple[str, ...]
-Tools = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 class Meaning(NamedTuple):
