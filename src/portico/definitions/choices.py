@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from portico.definitions.keywords import parts_of
+
 Choices = dict[frozenset[Any], list[Any]]
 """By the options themselves, how they are written."""
 
 
 def restore_order(schemas: Iterable[Any], kinds: Iterable[Any]) -> None:
     """Put the options of all `enum`s in these schemas of these types into their own order."""
-    found = [schema for schema in _walked(schemas) if _has_options(schema)]
+    walked = (part for part in parts_of(*schemas) if isinstance(part, dict))
+    found = [s for s in walked if isinstance(s.get("enum"), list) and len(s["enum"]) > 1]
     if not found:
         return
     choices: Choices = {}
@@ -22,22 +25,6 @@ def restore_order(schemas: Iterable[Any], kinds: Iterable[Any]) -> None:
         own = choices.get(_key(schema["enum"]))
         if own is not None:
             schema["enum"] = own
-
-
-def _has_options(schema: dict[str, Any]) -> bool:
-    options = schema.get("enum")
-    return isinstance(options, list) and len(options) > 1
-
-
-def _walked(schemas: Iterable[Any]) -> Iterable[dict[str, Any]]:
-    waiting = list(schemas)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
 
 
 def _collect(kind: Any, choices: Choices, seen: set[int]) -> None:

@@ -24,6 +24,11 @@ _WORDS = ("title", "description", "examples")
 _UNIONS = (typing.Union, types.UnionType)
 
 
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types that a union allows; any other type alone."""
+    return typing.get_args(kind) if typing.get_origin(kind) in _UNIONS else (kind,)
+
+
 def is_field(note: Any) -> bool:
     """True for pydantic's `Field(...)`."""
     return type(note).__name__ == "FieldInfo" and hasattr(note, "metadata")
@@ -39,7 +44,7 @@ def constrained(kind: Any) -> Any:
     arguments = typing.get_args(kind)
     if not arguments or typing.get_origin(kind) is typing.Literal:
         return kind
-    inside = tuple(map(_inside, arguments))
+    inside = tuple(constrained(one) if typing.get_args(one) else one for one in arguments)
     if all(new is old for new, old in zip(inside, arguments, strict=True)):
         return kind
     origin = typing.get_origin(kind)
@@ -60,10 +65,6 @@ def default_of(field: Any) -> Callable[[], Any] | None:
     if default is ... or type(default).__name__ == "PydanticUndefinedType":
         return None
     return lambda: default
-
-
-def _inside(argument: Any) -> Any:
-    return constrained(argument) if typing.get_args(argument) else argument
 
 
 def _annotated(kind: Any, note: Any) -> Any:

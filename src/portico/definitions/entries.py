@@ -40,9 +40,23 @@ class Kind(Struct, frozen=True):
                 check(entry[field], field)
 
 
-def _text(value: Any, field: str) -> None:
-    if not isinstance(value, str):
-        raise DefinitionError(f"must be a string, not {_got(value)}", field=field)
+def _must(be: str, fits: Callable[[Any], bool]) -> _Check:
+    def check(value: Any, field: str) -> None:
+        if not fits(value):
+            raise DefinitionError(f"must be {be}, not {_got(value)}", field=field)
+
+    return check
+
+
+_text = _must("a string", lambda value: isinstance(value, str))
+_flag = _must("true or false", lambda value: isinstance(value, bool))
+_object = _must("an object", lambda value: isinstance(value, dict))
+_list = _must("a list", lambda value: isinstance(value, list | tuple))
+_size = _must("a number of bytes", lambda value: type_name(value) == "integer" and value >= 0)
+_priority = _must(
+    "a number from 0 to 1",
+    lambda value: type_name(value) in ("integer", "number") and 0 <= value <= 1,
+)
 
 
 def _name(value: Any, field: str) -> None:
@@ -51,38 +65,8 @@ def _name(value: Any, field: str) -> None:
         raise DefinitionError("must not be empty", field=field)
 
 
-def _flag(value: Any, field: str) -> None:
-    if not isinstance(value, bool):
-        raise DefinitionError(f"must be true or false, not {_got(value)}", field=field)
-
-
-def _object(value: Any, field: str) -> None:
-    if not isinstance(value, dict):
-        raise DefinitionError(f"must be an object, not {_got(value)}", field=field)
-
-
-def _list(value: Any, field: str) -> None:
-    if not isinstance(value, list | tuple):
-        raise DefinitionError(f"must be a list, not {_got(value)}", field=field)
-
-
-def _size(value: Any, field: str) -> None:
-    if type_name(value) != "integer" or value < 0:
-        raise DefinitionError(f"must be a number of bytes, not {_got(value)}", field=field)
-
-
-def _priority(value: Any, field: str) -> None:
-    if type_name(value) not in ("integer", "number") or not 0 <= value <= 1:
-        raise DefinitionError(f"must be a number from 0 to 1, not {_got(value)}", field=field)
-
-
 def _one_of(*options: str) -> _Check:
-    def check(value: Any, field: str) -> None:
-        if value not in options:
-            named = " or ".join(map(shown, options))
-            raise DefinitionError(f"must be {named}, not {_got(value)}", field=field)
-
-    return check
+    return _must(" or ".join(map(shown, options)), lambda value: value in options)
 
 
 def _each(inner: _Check) -> _Check:

@@ -71,3 +71,13 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[Location, Any]]:
                     yield (keyword, index), inner
         elif isinstance(value, bool) and keyword in ONE:
             yield (keyword,), value
+
+
+def parts_of(*values: Any) -> Iterator[Any]:
+    """These values of JSON, and all that is in them."""
+    waiting = list(values)
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)

@@ -4,7 +4,7 @@ from math import isqrt
 from typing import Any
 
 from portico.definitions.errors import SchemaError
-from portico.definitions.keywords import subschemas
+from portico.definitions.keywords import parts_of, subschemas
 from portico.definitions.patterns import compile_units, pattern_cost, patterns_in
 from portico.definitions.references import References
 from portico.definitions.structure import FOREIGN_NODES
@@ -29,13 +29,7 @@ _MOST_BYTES = 4_000_000
 def check_compile_time(schema: Any) -> None:
     """Raise SchemaError for patterns and numbers that take too long to compile."""
     units = sum(compile_units(pattern) for pattern, _ in patterns_in(schema))
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict | list):
-            waiting.extend(value.values() if isinstance(value, dict) else value)
-        elif isinstance(value, int):
-            units += huge(value)
+    units += sum(huge(value) for value in parts_of(schema) if isinstance(value, int))
     if units > FOREIGN_NODES:
         raise SchemaError("has patterns or numbers that take too long to compile")
 

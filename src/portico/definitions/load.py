@@ -1,6 +1,7 @@
 """Definitions from files, bytes and objects: every field kept, every mistake named."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
@@ -26,26 +27,6 @@ class Definitions(Struct, frozen=True):
     prompts: list[dict[str, Any]]
 
 
-def load_tools(source: Source) -> list[dict[str, Any]]:
-    """The tools of a source, or DefinitionError."""
-    return _load(source, "tools")
-
-
-def load_resources(source: Source) -> list[dict[str, Any]]:
-    """The resources of a source, or DefinitionError."""
-    return _load(source, "resources")
-
-
-def load_templates(source: Source) -> list[dict[str, Any]]:
-    """The resource templates of a source, or DefinitionError."""
-    return _load(source, "resourceTemplates")
-
-
-def load_prompts(source: Source) -> list[dict[str, Any]]:
-    """The prompts of a source, or DefinitionError."""
-    return _load(source, "prompts")
-
-
 def load_file(path: str | PathLike[str]) -> Definitions:
     """All definitions of a file: an object of lists, or a bare list of tools."""
     name, document = _read(path)
@@ -58,6 +39,7 @@ def load_file(path: str | PathLike[str]) -> Definitions:
 
 
 def _load(source: Source, key: str) -> list[dict[str, Any]]:
+    """The definitions of one kind in a source, or DefinitionError."""
     name, document = _read(source)
     if isinstance(document, Mapping):
         found = _lists(document, name)
@@ -65,6 +47,12 @@ def _load(source: Source, key: str) -> list[dict[str, Any]]:
             raise DefinitionError(f"has no {shown(key)}", source=name)
         document = found[key]
     return _checked(document, key, name)
+
+
+load_tools = partial(_load, key="tools")
+load_resources = partial(_load, key="resources")
+load_templates = partial(_load, key="resourceTemplates")
+load_prompts = partial(_load, key="prompts")
 
 
 # Reading.
@@ -97,13 +85,9 @@ def _decode(data: bytes, name: str) -> Any:
     except msgspec.MsgspecError as error:
         what, _, where = str(error).rstrip(")").partition(" (byte ")
         at = _at(data, int(where) if where.isdecimal() else len(data))
-        raise DefinitionError(f"is not JSON: {_said(what)}{at}", source=name) from None
-
-
-def _said(what: str) -> str:
-    return {"Input data was truncated": "it ends too early"}.get(
-        what, what.removeprefix("JSON is malformed: ")
-    )
+        what = what.removeprefix("JSON is malformed: ")
+        what = "it ends too early" if what == "Input data was truncated" else what
+        raise DefinitionError(f"is not JSON: {what}{at}", source=name) from None
 
 
 def _at(data: bytes, offset: int) -> str:

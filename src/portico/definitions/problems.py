@@ -56,11 +56,6 @@ def _counted(unit: str, bound: str) -> Callable[[Any, Any], str]:
     return words
 
 
-def _unmatched(asked: Any, value: Any) -> str:
-    pattern = asked if len(asked) <= LONGEST else asked[:LONGEST] + "…"
-    return f"{shown(value)} does not match the pattern {pattern}"
-
-
 _WORDS: dict[str, Callable[[Any, Any], str]] = {
     "const": lambda want, got: f"must be {shown(want)}, not {shown(got)}",
     "minimum": lambda want, got: f"{shown(got)} is less than the minimum {shown(want)}",
@@ -75,6 +70,8 @@ _WORDS: dict[str, Callable[[Any, Any], str]] = {
     "minProperties": _counted("field", "least"),
     "maxProperties": _counted("field", "most"),
     "uniqueItems": lambda _, __: "has the same item more than once",
-    "pattern": _unmatched,
+    "pattern": lambda want, got: (
+        f"{shown(got)} does not match the pattern {want[:LONGEST]}{'…' * (len(want) > LONGEST)}"
+    ),
 }
 ASSERTIONS = frozenset(_WORDS) | {"enum"}

@@ -47,7 +47,8 @@ class Questions:
     def fails(self, location: Location, value: Any) -> bool:
         """Does the value fail the schema at this location?"""
         if location not in self._validators and not self.exhausted():
-            pointer = "".join(f"/{_escaped(part)}" for part in location)
+            parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
+            pointer = "".join(f"/{quote(part, safe='~')}" for part in parts)
             part = {"$ref": f"{self._address}#{pointer}"}
             self._validators[location] = self._compiled(part, registry=self._registry)
         return self._ask(location, value)
@@ -77,7 +78,3 @@ class Questions:
             return compiled({"$schema": self._dialect, **part}, **options)
         except SchemaError:  # a part that cannot stand alone
             return None
-
-
-def _escaped(part: str | int) -> str:
-    return quote(str(part).replace("~", "~0").replace("/", "~1"), safe="~")

@@ -38,10 +38,11 @@ class References:
         """Raise SchemaError if a reference leads nowhere or all of them unfold into too much."""
         for location, schema in self._pointing:
             for keyword, reference in _references(schema):
-                if self.target(schema, reference) is None and not _is_built_in(reference):
-                    raise SchemaError(
-                        _why_unresolved(reference), field=dotted((*location, keyword))
-                    )
+                if self.target(schema, reference) is None and not reference.startswith(_BUILT_IN):
+                    why = f"{shown(reference)} is not in this schema"
+                    if not reference.startswith("#"):
+                        why += ", and other documents are never fetched"
+                    raise SchemaError(why, field=dotted((*location, keyword)))
         if self._unfolded(self._root, 0) > MAX_UNFOLDED:
             raise SchemaError(f"unfolds through its references into more than {MAX_UNFOLDED} parts")
 
@@ -130,16 +131,6 @@ class References:
 
 def _references(schema: dict[str, Any]) -> list[tuple[str, str]]:
     return [(k, schema[k]) for k in REFERENCES if isinstance(schema.get(k), str)]
-
-
-def _is_built_in(reference: str) -> bool:
-    return reference.startswith(_BUILT_IN)
-
-
-def _why_unresolved(reference: str) -> str:
-    if reference.startswith("#"):
-        return f"{shown(reference)} is not in this schema"
-    return f"{shown(reference)} is not in this schema, and other documents are never fetched"
 
 
 def _join(base: str, reference: str) -> str:

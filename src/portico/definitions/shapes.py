@@ -1,13 +1,13 @@
 """From Python types to JSON Schemas, and from JSON values to Python types."""
 
 import math
-import types
 import typing
 from typing import Annotated, Any
 
 import msgspec
 
 from portico.definitions.choices import restore_order
+from portico.definitions.constraints import members
 from portico.definitions.errors import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
 from portico.definitions.words import shown
@@ -82,10 +82,11 @@ def is_unstructured(kind: Any) -> bool:
     kind = _bare(kind)
     if kind in (NOTHING, Any) or kind in _UNSTRUCTURED or _is_content(kind):
         return True
-    members = typing.get_args(kind)
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return any(is_unstructured(member) for member in members)
-    return any(_is_content(_bare(inner)) for member in members for inner in _members(_bare(member)))
+    several = members(kind)
+    if several != (kind,):
+        return any(map(is_unstructured, several))
+    held = (inner for one in typing.get_args(kind) for inner in members(_bare(one)))
+    return any(_is_content(_bare(inner)) for inner in held)
 
 
 def _shapes(signature: Signature) -> tuple[list[JsonObject], JsonObject]:
@@ -105,11 +106,6 @@ def check_shape(signature: Signature, parameter: Parameter) -> None:
     except (TypeError, NameError, ValueError) as error:
         why = f"has no JSON form: {_last_line(error)}"
         raise signature.error(why, parameter.name) from None
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
-    return typing.get_args(kind) if is_union else (kind,)
 
 
 def _is_content(kind: Any) -> bool:

@@ -17,6 +17,7 @@ from portico.definitions.constraints import (
     constrained_default,
     default_of,
     is_field,
+    members,
 )
 from portico.definitions.errors import DefinitionError
 from portico.definitions.words import shown
@@ -68,13 +69,15 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         raise DefinitionError("is a class; give a function", source=function.__qualname__)
     target = _written(function)
     # An object that is called goes by the name of its class.
-    name = type(function).__name__ if target.__name__ == "__call__" else target.__name__
-    label = f"{name if target.__name__ == '__call__' else target.__qualname__}()"
+    is_object = target.__name__ == "__call__"
+    name = type(function).__name__ if is_object else target.__name__
+    label = f"{name if is_object else target.__qualname__}()"
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"has no signature: {error}", source=label) from None
-    doc = _docstring(target)
+    # A call without a docstring would get the words that Python has for all calls.
+    doc = "" if is_object and not target.__doc__ else inspect.getdoc(target) or ""
     scope = _Scope(target, label)
     bound = function.keywords if isinstance(function, partial) else ()
     # What is bound may be a secret, and is not the caller's to give.
@@ -103,13 +106,6 @@ def _written(function: Any) -> Any:
     if inspect.isroutine(function):
         return function
     return type(function).__call__
-
-
-def _docstring(target: Any) -> str:
-    # A call without one would get the words that Python has for all calls.
-    if target.__name__ == "__call__" and not target.__doc__:
-        return ""
-    return inspect.getdoc(target) or ""
 
 
 def _parted(
@@ -175,18 +171,14 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 def _means_context(annotation: Any) -> bool:
     if typing.get_origin(annotation) is Annotated:
         return _means_context(annotation.__origin__)
-    members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-    return any(_is_context(member) for member in members)
-
-
-def _is_context(annotation: Any) -> bool:
-    if isinstance(annotation, typing.ForwardRef):
-        return annotation.__forward_arg__.rpartition(".")[2] in _CONTEXTS
-    return any(base.__name__ in _CONTEXTS for base in getattr(annotation, "__mro__", ()))
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    for member in members(annotation):
+        if isinstance(member, typing.ForwardRef):
+            names = [member.__forward_arg__.rpartition(".")[2]]
+        else:
+            names = [base.__name__ for base in getattr(member, "__mro__", ())]
+        if not _CONTEXTS.isdisjoint(names):
+            return True
+    return False
 
 
 class _Scope:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from portico.config.problems import alike
-
 LONGEST = 80
 _MOST_OPTIONS = 10
 _DEEPEST = 3
@@ -68,9 +66,14 @@ def _text(value: Any, limit: int, depth: int) -> str:
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    if escaped.isprintable():
-        return f'"{escaped}"'
-    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'
+    return f'"{escaped if escaped.isprintable() else printable(escaped, "")}"'
+
+
+def printable(text: str, also: str = "\t") -> str:
+    """A text with all that is not to be seen written out, but for what may pass `also`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in also else repr(c)[1:-1] for c in text)
 
 
 def _joined(parts: Iterable[str], limit: int) -> str:
@@ -112,9 +115,11 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
+    from difflib import get_close_matches
+
     if len(word) > _LONGEST_CANDIDATE:
         return ""
     # Comparing is slow, so neither many nor long candidates are looked at.
     few = islice(candidates, _MOST_CANDIDATES)
-    found = alike(word, (c for c in few if len(c) <= _LONGEST_CANDIDATE), 1, 0.7)
+    found = get_close_matches(word, [c for c in few if len(c) <= _LONGEST_CANDIDATE], 1, 0.7)
     return f" (did you mean {shown(found[0])}?)" if found else ""

@@ -7,7 +7,7 @@ value, because the validator remembers their outcomes.
 
 from typing import Any
 
-from portico.definitions.keywords import REFERENCES, STORES, subschemas
+from portico.definitions.keywords import REFERENCES, STORES, parts_of, subschemas
 from portico.definitions.references import References
 
 MOST = 1_000_000_000
@@ -98,7 +98,7 @@ def _weight(keyword: str, value: Any) -> int:
             return _data(value)
         case "enum" if isinstance(value, list):
             # Plain options are looked up; the others are compared one by one.
-            slow = (one for one in value if isinstance(one, dict | list) or _is_huge(one))
+            slow = (one for one in value if isinstance(one, dict | list) or _data(one) > _COMPARED)
             return 5 + sum(map(_data, slow))
         case "required" | "dependentRequired":
             return 1 + _data(value) // _COMPARED
@@ -107,21 +107,7 @@ def _weight(keyword: str, value: Any) -> int:
     return 2 + (huge(value) if isinstance(value, int) else 0)
 
 
-def _is_huge(value: Any) -> bool:
-    return isinstance(value, int) and huge(value) > 0
-
-
 def _data(value: Any) -> int:
     """Units to compare with a value."""
-    units = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        units += _COMPARED
-        if isinstance(one, dict):
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
-        elif isinstance(one, int):
-            units += huge(one)
-    return units
+    parts = parts_of(value)
+    return sum(_COMPARED + (huge(one) if isinstance(one, int) else 0) for one in parts)
