@@ -51,6 +51,11 @@ def ledger(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "ledger.py"), str(file)]
 
 
+def laggard(mode: str, count: int) -> list[str]:
+    """The command line of the server that takes its time over large calls; late or slow."""
+    return [sys.executable, "-I", "-S", str(HERE / "laggard.py"), mode, str(count)]
+
+
 @contextmanager
 def listening(command: list[str]) -> Iterator[str]:
     """The URL of a server that prints its port first, for as long as the block runs."""

@@ -19,19 +19,21 @@ from tests.upstream.fakes import Fake, FakeWire, Message, modern, result
 TOOL = {"name": "it", "inputSchema": {"type": "object"}}
 
 
-async def called(answer: dict[str, Any], session: Session) -> dict[str, Any]:
+async def called(
+    answer: dict[str, Any], session: Session, params: bytes = b'{"name":"it"}'
+) -> dict[str, Any]:
     """What the client gets if this is all that the upstream answers."""
 
     def script(message: Message) -> list[Message]:
         if message.get("method") == "tools/call":
-            return [result(message, answer)]
+            return [result(message, answer or {"got": message["params"]})]
         if message.get("method") == "tools/list":
             return [result(message, {"tools": [TOOL]})]
         return modern(message, tools={})
 
     upstream = Upstream(Fake([FakeWire(script)]), Plan(era="modern"))
     endpoint = MirrorEndpoint(upstream, lambda request, error: None)
-    request = Request(method="tools/call", id=b"1", params=b'{"name":"it"}', name="it")
+    request = Request(method="tools/call", id=b"1", params=params, name="it")
     try:
         response = await endpoint.handle(request, Context(session=session))
     finally:
@@ -49,6 +51,14 @@ def client(**capabilities: Any) -> Session:
 
 def asks(**questions: Any) -> dict[str, Any]:
     return {"resultType": "input_required", "inputRequests": questions}
+
+
+async def test_large_arguments_cross_the_eras_whole() -> None:
+    arguments = {"text": "x" * 1_000_000}
+    params = {"name": "it", "arguments": arguments, "_meta": {"own": 1, "progressToken": "t"}}
+    answer = await called({}, client(), msgspec.json.encode(params))
+    got = answer["result"]["got"]
+    assert (got["name"], got["arguments"], got["_meta"]["own"]) == ("it", arguments, 1)
 
 
 async def test_a_result_of_no_known_type_is_a_result() -> None:

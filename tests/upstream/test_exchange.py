@@ -56,6 +56,36 @@ async def test_answers_out_of_order_find_their_calls() -> None:
     assert [msgspec.json.decode(await call) for call in calls] == [1, 2, 3]
 
 
+class Shut(FakeWire):
+    """A wire that takes nothing until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(echo)
+        self.gate = asyncio.Event()
+        self.waiting: list[Outgoing] = []
+
+    async def send(self, message: Outgoing) -> None:
+        self.waiting.append(message)
+        await self.gate.wait()
+        await super().send(message)
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_large_params_become_a_message_when_it_is_sent(is_ready: bool) -> None:
+    wire = Shut()
+    exchange = await opened(wire)
+    params = json.dumps({"text": "x" * 1_000_000}).encode()
+    given = params if is_ready else lambda: params
+    call = asyncio.create_task(exchange.ask(b"1", "work", given, timeout=WAIT_S))
+    await until(lambda: bool(wire.waiting))
+    assert not isinstance(wire.waiting[0].data, bytes)
+    wire.gate.set()
+    assert msgspec.json.decode(await call) == {"id": 1}
+    assert wire.sent == [
+        {"jsonrpc": "2.0", "id": 1, "method": "work", "params": json.loads(params)}
+    ]
+
+
 async def test_a_string_does_not_answer_a_number() -> None:
     wire = FakeWire(lambda m: [result(m | {"id": str(m["id"])}, "wrong"), result(m, "right")])
     exchange = await opened(wire)

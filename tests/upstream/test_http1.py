@@ -199,6 +199,20 @@ async def test_headers_are_found_by_small_letters_and_joined() -> None:
     assert response.reason == ""
 
 
+async def test_a_body_is_made_when_there_is_a_connection_for_it() -> None:
+    made: list[bytes] = []
+
+    def content() -> bytes:
+        made.append(b"abc")
+        return b"abc"
+
+    async with raw_server(saying(SIZED)) as server, asking() as pool:
+        assert pool.begin("POST", server.url, {}, content, lambda _: None) is None
+        assert made == []
+        await (await pool.ask("POST", server.url, {}, content)).head()
+        assert server.bodies == made == [b"abc"]
+
+
 async def test_a_request_is_what_it_should_be_and_carries_no_cookie() -> None:
     answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
     async with raw_server(saying(answer)) as server, asking() as pool:

@@ -6,12 +6,13 @@ import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream import child
 from portico.upstream.child import ChildProcess, Command
+from portico.upstream.exchange import Exchange
 from portico.upstream.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S
 
@@ -117,19 +118,82 @@ async def test_waiting_senders_go_on_when_the_child_reads(gate: str) -> None:
     os.close(let_go)
 
 
-async def test_what_waits_for_a_child_is_bounded(
-    gate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(child, "MOST_UNREAD", 5 * MB)
-    wire, _ = await opened(python(PATIENT, gate))
-    sending = [asyncio.create_task(wire.send(Outgoing(b"x" * MB))) for _ in range(10)]
+class Workshop:
+    """Makes large messages, and notes which."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+
+    def message(self, number: int) -> Callable[[], bytes]:
+        def make() -> bytes:
+            self.made.append(number)
+            return b"x" * MB
+
+        return make
+
+
+async def test_what_waits_for_a_child_is_made_when_its_turn_comes(gate: str) -> None:
+    wire, inbox = await opened(python(PATIENT, gate))
+    workshop = Workshop()
+    sending = [
+        asyncio.create_task(wire.send(Outgoing(workshop.message(number)))) for number in range(100)
+    ]
     await turns()
-    refused = [task.exception() for task in sending if task.done() and task.exception()]
-    assert len(refused) >= 4
-    assert {getattr(error, "kind", None) for error in refused} == {"full"}
+    assert 1 <= len(workshop.made) <= 3, "the others wait"
+    assert not wire.send_now(Outgoing(b"y")), "it would overtake them"
+    sending[50].cancel()
+    last = asyncio.create_task(wire.send(Outgoing(b"z")))
+    let_go = await asyncio.to_thread(opens(gate))
+    lines = [await next_of(inbox) for _ in range(100)]
+    assert lines == [f"{MB + 1} x 1".encode()] * 99 + [b"2 z 1"]
+    assert workshop.made == [number for number in range(100) if number != 50]
+    await last
     await wire.close()
-    outcomes = await asyncio.gather(*sending, return_exceptions=True)
-    assert all(outcome is None or isinstance(outcome, TargetError) for outcome in outcomes)
+    os.close(let_go)
+
+
+async def no_answer(method: str, params: bytes, about: bytes) -> bytes:
+    raise AssertionError(method)
+
+
+async def waiting_calls(gate: str, *limits_s: float) -> tuple[Exchange, Workshop, list[Any]]:
+    """Calls with large params to a child that does not read."""
+    wire = python(PATIENT, gate).wire()
+    exchange = Exchange(wire, "child", no_answer, lambda *_: None)
+    await exchange.open()
+    workshop = Workshop()
+    calls = [
+        asyncio.create_task(
+            exchange.ask(exchange.next_id(), "work", workshop.message(number), timeout=limit_s)
+        )
+        for number, limit_s in enumerate(limits_s)
+    ]
+    await turns()
+    return exchange, workshop, calls
+
+
+async def test_a_call_runs_out_or_is_cancelled_while_it_waits_to_be_sent(gate: str) -> None:
+    exchange, workshop, calls = await waiting_calls(gate, *[WAIT_S] * 4, 0.01, WAIT_S)
+    calls[5].cancel()
+    with pytest.raises(TargetError, match="did not answer work within") as late:
+        await calls[4]
+    assert late.value.kind == "timeout"
+    assert len(workshop.made) <= 3
+    await exchange.close()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert len(workshop.made) <= 3
+
+
+async def test_calls_that_wait_to_be_sent_fail_with_the_child(gate: str) -> None:
+    exchange, workshop, calls = await waiting_calls(gate, *[WAIT_S] * 10)
+    assert isinstance(exchange.wire, ChildProcess)
+    assert exchange.wire._process is not None
+    os.kill(exchange.wire._process.pid, 9)
+    async with asyncio.timeout(WAIT_S):
+        failures = await asyncio.gather(*calls, return_exceptions=True)
+    assert {getattr(failure, "kind", None) for failure in failures} == {"exited"}
+    assert len(workshop.made) <= 3
+    await exchange.close()
 
 
 async def test_senders_who_wait_go_free_at_the_end_of_the_child(gate: str) -> None:

@@ -12,7 +12,7 @@ from portico.protocol.lines import LineReader, one_line
 from portico.transport.attach import Attached, Unfit, attach
 from portico.transport.control import names
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver
+from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, made
 
 _ATTACH_S = 5.0
 _SEEK_S = 5.0
@@ -77,7 +77,7 @@ class Visit:
         if self._is_leaving and message.id:  # it was promised no more requests, only answers
             raise Failure(server=self._owner.name, why="is about to end", kind="closed").error()
         assert self._writer is not None
-        self._writer.write((one_line(message.data), b"\n"))
+        self._writer.write((one_line(made(message.data)), b"\n"))
 
     def send_now(self, message: Outgoing) -> bool:
         """Never: a command has time."""

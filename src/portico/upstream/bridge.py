@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -24,29 +25,41 @@ from portico.protocol.eras import (
     wants_input,
     with_code,
 )
+from portico.state.freed import LARGE
 from portico.upstream.caller import Call, Caller
 from portico.upstream.leg import Leg
 from portico.upstream.questions import for_session, refused_question
 from portico.upstream.servererror import ServerError
+from portico.upstream.wire import Data
 
 MAX_ROUNDS = 10
 
-Send = Callable[[bytes, bytes], Awaitable[bytes]]
+Send = Callable[[bytes, Data], Awaitable[bytes]]
 """Sends a call's request once: id and params in, raw result out."""
+
+
+def when_sent(call: Call, params: Callable[[], bytes]) -> Data:
+    """The params of a call as its upstream gets them; large ones are made when they are sent."""
+    return params if len(call.request.params) > LARGE else params()
 
 
 async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
     sender = _sender(leg, call.caller)
-    fields = dict(members(call.request.params))
+    added: dict[str, Raw] = {}
     for _ in range(MAX_ROUNDS):
         id = leg.exchange.next_id()
-        params = modern_params(encode(fields), sender, id)
-        result = await send(id, params)
+        params = partial(_round, call, added, sender, id)
+        result = await send(id, when_sent(call, params))
         if not wants_input(result):
             return legacy_result(result)
-        fields = dict(members(call.request.params)) | await _ask_all(leg, call, result)
+        added = await _ask_all(leg, call, result)
     raise _misspoke(leg, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}")
+
+
+def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> bytes:
+    params = call.request.params
+    return modern_params(encode(members(params) | added) if added else params, sender, id)
 
 
 def first_round(params: bytes, leg: Leg, caller: Caller) -> bytes:

@@ -15,12 +15,10 @@ from portico.upstream.environment import DOOR_TOKEN, secrets
 from portico.upstream.overheard import Overheard
 from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver
+from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, made
 
 HIGH_WATER = 1024 * 1024
 """How much may wait for a child to read before those who send wait too."""
-MOST_UNREAD = 64 * 1024 * 1024
-"""How much may wait in all, before it is refused."""
 
 _NO_ENV: Mapping[str, str] = {}
 _UV, _NODE = "uv (https://docs.astral.sh/uv/)", "Node.js (https://nodejs.org/)"
@@ -93,6 +91,7 @@ class ChildProcess:
         self._sources: list[Source] = []
         self._receiver: Receiver | None = None
         self._waiting = 0
+        self._turn = asyncio.Lock()
         self._ahead = 0  # lines that it was sent and has said nothing after
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
@@ -124,25 +123,29 @@ class ChildProcess:
         self._watcher = asyncio.create_task(self._watch(process, self._stdin, out, err))
 
     async def send(self, message: Outgoing) -> None:
-        """Write one line; waits while the child does not read."""
+        """Write one line; waits while the child does not read. First come, first served."""
         stdin = self._stdin
         assert stdin is not None
-        size = len(message.data)
-        if size > HIGH_WATER or not stdin.room.is_set():
-            await self._turn(stdin, size)
-        if self._failure is not None:
-            raise self._failure.error()
-        # If it is closed, that is being looked into, and will be told.
-        stdin.write(one_line(message.data))
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await stdin.room.wait()
+                if self._failure is not None:
+                    raise self._failure.error()
+                # If it is closed, that is being looked into, and will be told.
+                if not stdin.closing:
+                    stdin.write(one_line(made(message.data)))
+        finally:
+            self._waiting -= 1
 
     def send_now(self, message: Outgoing) -> bool:
         """Write one line unless the child is behind with reading."""
-        stdin, line = self._stdin, message.data
+        stdin = self._stdin
         if stdin is None or self._failure is not None:
             return False
-        if stdin.size > HIGH_WATER or len(line) > HIGH_WATER:
+        if stdin.size > HIGH_WATER or self._waiting:
             return False
-        line = one_line(line)
+        line = one_line(made(message.data))
         if self._ahead and stdin.joins and len(line) <= _SHORT:
             # It has something to do, and can wait for what else comes now: one write for all.
             stdin.join(line)
@@ -150,20 +153,6 @@ class ChildProcess:
             stdin.write(line)
         self._ahead += 1
         return True
-
-    async def _turn(self, stdin: Sink, size: int) -> None:
-        if stdin.size + self._waiting + size > MOST_UNREAD:
-            raise Failure(
-                server=self._command.name,
-                why=f"does not read: more than {MOST_UNREAD} bytes would wait for it",
-                kind="full",
-            ).error()
-        self._waiting += size
-        try:
-            while not stdin.room.is_set():
-                await stdin.room.wait()
-        finally:
-            self._waiting -= size
 
     def abandon(self, id: bytes) -> None:
         """All requests share the two pipes: there is nothing to close."""

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 
@@ -14,9 +14,10 @@ from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, encode, error_response, is_id
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
+from portico.state.freed import LARGE
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
-from portico.upstream.wire import NO_HEADERS, Failure, Outgoing, Wire
+from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
 
 MAX_GARBAGE_LINES = 1000
 """Lines in a row that an upstream may write that are not messages."""
@@ -102,7 +103,7 @@ class Exchange:
         self,
         id: bytes,
         method: str,
-        params: bytes,
+        params: Data,
         *,
         timeout: float,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -117,11 +118,10 @@ class Exchange:
             raise self.failure.error()
         asked = Asked(method, timeout, progress, self._loop.create_future())
         self._expect(id, asked)
-        message = Outgoing(_message(method, params, id), id, headers)
+        message = _outgoing(method, params, id, headers)
         try:
             if not self.wire.send_now(message):
                 await self._send(message, asked.answer)
-            del message  # it may be large, and is on its way
             return await asked.answer
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
@@ -157,7 +157,7 @@ class Exchange:
         if self.failure is not None:
             return b""
         id = self.next_id()
-        if not self.wire.send_now(Outgoing(_message(pending.method, params, id), id)):
+        if not self.wire.send_now(_outgoing(pending.method, params, id)):
             return b""
         self._expect(id, pending)
         return id
@@ -171,7 +171,7 @@ class Exchange:
         self, method: str, params: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         """Send a notification."""
-        await self.wire.send(Outgoing(_message(method, params), headers=headers))
+        await self.wire.send(_outgoing(method, params, headers=headers))
 
     async def close(self) -> None:
         """Fail what still waits, stop answering, and close the wire."""
@@ -414,7 +414,17 @@ class Exchange:
         return task
 
 
-def _message(method: str, params: bytes, id: bytes = b"") -> bytes:
+def _outgoing(
+    method: str, params: Data, id: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+) -> Outgoing:
+    """A message, which is made at once unless it is large."""
+    if isinstance(params, bytes) and len(params) <= LARGE:
+        return Outgoing(_message(method, params, id), id, headers)
+    return Outgoing(partial(_message, method, params, id), id, headers)
+
+
+def _message(method: str, data: Data, id: bytes) -> bytes:
+    params = made(data)
     head = b'{"jsonrpc":"2.0","id":' + id if id else b'{"jsonrpc":"2.0"'
     if params:
         return b"".join((head, _named(method), params, b"}"))

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from portico.model.version import Version
 from portico.protocol.lines import one_line
-from portico.upstream.wire import Outgoing, Receiver
+from portico.upstream.wire import Outgoing, Receiver, made
 
 Write = Callable[[tuple[bytes, ...]], None]
 
@@ -59,7 +59,7 @@ class InMemory:
     async def send(self, message: Outgoing) -> None:
         """Hand over one line."""
         assert self._served is not None
-        self._served.received(one_line(message.data) + b"\n")
+        self._served.received(one_line(made(message.data)) + b"\n")
 
     def send_now(self, message: Outgoing) -> bool:
         """Never: to send is to wait."""

@@ -10,6 +10,7 @@ from portico.upstream.proxies import Proxy, proxy_for
 from portico.upstream.response import Response
 from portico.upstream.trouble import Unfit
 from portico.upstream.weburl import Origin, parse
+from portico.upstream.wire import Data, made
 
 MAX_IDLE = 20
 """Connections kept for later; more of them only from one moment to the next."""
@@ -44,27 +45,27 @@ class Pool:
         self._is_closed = False
 
     async def ask(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+        self, method: str, url: str, headers: Mapping[str, str], content: Data | None = None
     ) -> Response:
         """Send a request, on a new connection if need be; raises Trouble."""
-        head, body = self._request(method, url, headers, content)
+        head = self._head(method, url, headers)
         connection = self._rested()
         if connection is None:
             connection = await self._new()
-        return connection.ask(head, body)
+        return connection.ask(*_request(head, content))
 
     def begin(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str],
-        content: bytes | None,
+        content: Data | None,
         ready: Callable[[Response], None],
     ) -> Response | None:
         """Send a request if there is a connection for it; else None. Raises Unfit."""
-        head, body = self._request(method, url, headers, content)
+        head = self._head(method, url, headers)
         connection = self._rested()
-        return None if connection is None else connection.ask(head, body, ready)
+        return None if connection is None else connection.ask(*_request(head, content), ready)
 
     async def close(self) -> None:
         """Close all connections; who waits for an answer is told."""
@@ -128,22 +129,18 @@ class Pool:
                 self._idle.remove(connection)
         self._timer = loop.call_later(_LOOK_S, self._look) if self._idle else None
 
-    def _request(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
-    ) -> tuple[bytes, bytes]:
+    def _head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
+        """All that the same requests begin with."""
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
-            head = self._head(method, url, headers)
+            head = self._new_head(method, url, headers)
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()
             self._heads[key] = head
-        if content is None:
-            return head + b"\r\n", b""
-        return b"%bcontent-length: %d\r\n\r\n" % (head, len(content)), content
+        return head
 
-    def _head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        """All that the same requests begin with."""
+    def _new_head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         target = parse(url)
         if self._way is None:
             proxy = None if self._is_direct else proxy_for(target.origin)
@@ -166,3 +163,10 @@ class Pool:
                 raise Unfit(why)
         lines = (f"{name}: {value}\r\n" for name, value in by_name.values())
         return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}".encode()
+
+
+def _request(head: bytes, content: Data | None) -> tuple[bytes, bytes]:
+    if content is None:
+        return head + b"\r\n", b""
+    body = made(content)
+    return b"%bcontent-length: %d\r\n\r\n" % (head, len(body)), body

@@ -284,7 +284,10 @@ class Sink:
     def _keep(self, line: bytes, left: int) -> None:
         if not self._backlog:
             self._loop.add_writer(self._fd, self._go_on)
-        self._backlog.append(memoryview(line + _NEWLINE)[-left:])
+        if left < _SHORT:
+            self._backlog.append(memoryview(line + _NEWLINE)[-left:])
+        else:
+            self._backlog += (memoryview(line)[1 - left :], memoryview(_NEWLINE))
         self.size += left
         if self.size > self._high_water:
             self.room.clear()

@@ -22,6 +22,7 @@ from portico.protocol.eras import (
     wants_input,
 )
 from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
+from portico.state.freed import LARGE
 from portico.upstream.bridge import (
     as_it_is,
     first_round,
@@ -29,6 +30,7 @@ from portico.upstream.bridge import (
     from_modern,
     in_rounds,
     other_error,
+    when_sent,
 )
 from portico.upstream.caller import Call, Caller
 from portico.upstream.express import Express
@@ -42,6 +44,7 @@ from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
 from portico.upstream.questions import refused_question
 from portico.upstream.servererror import ServerError
+from portico.upstream.wire import Data
 
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
@@ -151,6 +154,8 @@ class Relay:
             return None
         if may_create(params, meta.client_capabilities):
             return None  # its task, if there will be one, is to be noted
+        if route.is_bridged and len(params) > LARGE:
+            return None  # it is translated when it is its turn
         back = as_it_is
         if route.is_bridged and not route.modern:
             params, back = first_round(params, route.leg, caller), from_modern
@@ -271,7 +276,7 @@ class Relay:
         try:
             if leg.modern == modern:
                 id = leg.exchange.next_id()
-                params = same_era_params(call.request, id)
+                params = when_sent(call, lambda: same_era_params(call.request, id))
                 result = await self._send(leg, call, id, params, timeout)
                 if modern and not leg.may_ask and wants_input(result):
                     raise McpError(refused_question(call.request.method, leg.name))
@@ -281,7 +286,7 @@ class Relay:
                     leg, call, lambda id, params: self._send(leg, call, id, params, timeout)
                 )
             id = leg.exchange.next_id()
-            params = legacy_params(call.request.params, id)
+            params = when_sent(call, lambda: legacy_params(call.request.params, id))
             result = await self._send(leg, call, id, params, timeout)
             return modern_result(call.request.method, result, encode(leg.server.info))
         except ServerError as error:
@@ -289,7 +294,7 @@ class Relay:
                 raise
             return other_error(call, error)
 
-    async def _send(self, leg: Leg, call: Call, id: bytes, params: bytes, timeout: float) -> bytes:
+    async def _send(self, leg: Leg, call: Call, id: bytes, params: Data, timeout: float) -> bytes:
         request = call.request
         if not (leg.modern and leg.exchange.wire.mirrors):
             return await leg.request(request.method, params, timeout=timeout, id=id, call=call)

@@ -16,7 +16,7 @@ from portico.upstream.response import Response
 from portico.upstream.sse import TooLong
 from portico.upstream.trouble import Trouble, Unfit
 from portico.upstream.weburl import join, parse
-from portico.upstream.wire import MAX_MESSAGE, NO_HEADERS, Failure
+from portico.upstream.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0
 ACCEPT_S = 30.0
@@ -78,7 +78,7 @@ class Web:
         method: str,
         url: str,
         headers: Mapping[str, str],
-        content: bytes | None = None,
+        content: Data | None = None,
         begun: Response | None = None,
     ) -> AsyncGenerator[Response, None]:
         """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
@@ -111,7 +111,7 @@ class Web:
         method: str,
         url: str,
         headers: Mapping[str, str],
-        content: bytes,
+        content: Data,
         ready: Callable[[Response], None],
     ) -> Response | None:
         """A request, if it can go out without waiting; `ready` has what came of it, and `send` goes
@@ -121,7 +121,7 @@ class Web:
         except Unfit:
             return None  # as `send` will say
 
-    async def tell(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
+    async def tell(self, url: str, headers: Mapping[str, str], content: Data) -> None:
         """Post what nobody answers; raises Broken, also if it is not accepted in time."""
         try:
             async with (

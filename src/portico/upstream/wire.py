@@ -4,7 +4,7 @@ An adapter (`child`, `http`, `http_sse`, `memory`) only carries. What a message 
 for which answer and for how long is the business of `Exchange`, the same over every wire.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -17,11 +17,20 @@ MAX_MESSAGE = 16 * 1024 * 1024
 
 NO_HEADERS: Mapping[str, str] = {}
 
+Data = bytes | Callable[[], bytes]
+"""Bytes, or a function that makes them when they are sent: large ones are not kept twice while they
+wait."""
+
+
+def made(data: Data) -> bytes:
+    """The bytes themselves."""
+    return data if isinstance(data, bytes) else data()
+
 
 class Outgoing(Struct, frozen=True):
     """One message on its way out."""
 
-    data: bytes
+    data: Data
     id: bytes = b""
     """The raw id of a request; empty for what nobody answers."""
     headers: Mapping[str, str] = NO_HEADERS
