@@ -6,6 +6,8 @@ questions about parts of the schema, and not too many of them.
 """
 
 from collections.abc import Callable
+from functools import cached_property, reduce
+from operator import getitem
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +18,7 @@ from portico.definitions.problems import (
     ASSERTIONS,
     Problem,
     assertion,
+    is_of,
     options_problem,
     type_problem,
 )
@@ -54,17 +57,21 @@ def explain(root: Any, instance: Any, started: float | None = None) -> list[Prob
 
 class _Explainer:
     def __init__(self, root: Any, started: float | None) -> None:
-        self._references = References(root)
-        self._ref_stands_alone = dialect(root) in REF_STANDS_ALONE
-        self._ask = Questions(root, started)
+        self._root = root
+        self._dialect = dialect(root)
+        self._ask = Questions(root, self._dialect, started)
         self._timely = self._ask.while_there_is_time
         self._active: set[tuple[Location, tuple[str | int, ...]]] = set()
+
+    @cached_property
+    def _references(self) -> References:
+        return References(self._root)
 
     # Walking.
 
     def walk(self, location: Location, value: Any, path: tuple[str | int, ...]) -> list[Problem]:
         """What is wrong with a value that fails the schema at this location."""
-        schema = self._references.at(location)
+        schema = reduce(getitem, location, self._root)
         if not isinstance(schema, dict):
             return [Problem(dotted(path), "is not allowed here", keyword="false")]
         if (location, path) in self._active or len(self._active) == _DEEPEST:
@@ -76,11 +83,12 @@ class _Explainer:
 
     def _look(self, place: _Place) -> list[Problem]:
         schema, value = place.schema, place.value
-        if "$ref" in schema and self._ref_stands_alone:
+        if "$ref" in schema and self._dialect in REF_STANDS_ALONE:
             return self._follow(place, "$ref")
-        if "type" in schema and self._ask.breaks(schema, "type", value):
+        if "type" in schema:
             types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-            return [type_problem(dotted(place.path), types, value)]
+            if not is_of(types, value, self._dialect):
+                return [type_problem(dotted(place.path), types, value)]
         asserted = (keyword for keyword in schema if keyword in ASSERTIONS)
         broken = (keyword for keyword in asserted if self._ask.breaks(schema, keyword, value))
         found = [_asserted(place, keyword) for keyword in broken]
@@ -274,7 +282,7 @@ class _Explainer:
         ]
 
     def _named_fields(self, location: Location, depth: int) -> set[str]:
-        schema = self._references.at(location)
+        schema = reduce(getitem, location, self._root)
         if not isinstance(schema, dict) or depth > 8:
             return set()
         named = set(schema.get("properties", ()))

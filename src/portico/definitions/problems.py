@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from portico.definitions.keywords import DRAFT_4
 from portico.definitions.words import LONGEST, counted, listed, shown, type_name
 
 
@@ -32,6 +33,14 @@ def describe(problems: Iterable[Problem]) -> str:
 def assertion(path: str, keyword: str, asked: Any, value: Any) -> Problem:
     """The problem of a value that breaks a keyword which asks something of the value itself."""
     return Problem(path, _WORDS[keyword](asked, value), asked, keyword, shown(value))
+
+
+def is_of(types: list[str], value: Any, dialect: str) -> bool:
+    """True for a value of one of these types."""
+    kind = type_name(value)
+    if kind == "integer" and isinstance(value, float) and dialect == DRAFT_4:
+        kind = "number"  # by how it is written, there
+    return kind in types or (kind == "integer" and "number" in types)
 
 
 def type_problem(path: str, types: list[str], value: Any) -> Problem:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urljoin
 from jsonschema_rs import Registry
 
 from portico.definitions.errors import SchemaError
-from portico.definitions.keywords import DRAFT_4, Location, dialect
+from portico.definitions.keywords import DRAFT_4, Location
 from portico.definitions.schema import compiled
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _ADDRESS = "http://portico.invalid/schema"
 class Questions:
     """Asks the validator; when the time is up, every answer is no."""
 
-    def __init__(self, root: Any, started: float | None) -> None:
-        self._dialect = dialect(root)
+    def __init__(self, root: Any, dialect: str, started: float | None) -> None:
+        self._dialect = dialect
         own = root.get("$id") if isinstance(root, dict) else None
         self._address = urljoin(_ADDRESS, own.partition("#")[0] if isinstance(own, str) else "")
         self._registry = Registry([(self._address, root)])
@@ -40,18 +40,16 @@ class Questions:
     def while_there_is_time(self, things: Iterable[T]) -> Iterator[T]:
         """These things, as long as there is time for another question."""
         for thing in things:
-            if self.exhausted():
+            if thread_time() > self._until or len(self._validators) > _MOST_PARTS:
                 return
             yield thing
 
     def fails(self, location: Location, value: Any) -> bool:
         """Does the value fail the schema at this location?"""
-        if location not in self._validators and not self.exhausted():
-            parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
-            pointer = "".join(f"/{quote(part, safe='~')}" for part in parts)
-            part = {"$ref": f"{self._address}#{pointer}"}
-            self._validators[location] = self._compiled(part, registry=self._registry)
-        return self._ask(location, value)
+        escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
+        pointer = quote("".join(f"/{part}" for part in escaped), safe="~/")
+        part = {"$ref": f"{self._address}#{pointer}"}
+        return self._ask(location, part, value, registry=self._registry)
 
     def breaks(self, schema: dict[str, Any], keyword: str, value: Any) -> bool:
         """Does the value break this one keyword, which holds no schemas?"""
@@ -60,21 +58,19 @@ class Questions:
         if self._dialect == DRAFT_4 and exclusive in schema:
             part[exclusive] = schema[exclusive]  # where it is a flag that changes the keyword
         key = tuple((name, id(asked)) for name, asked in part.items())
-        if key not in self._validators and not self.exhausted():
-            self._validators[key] = self._compiled(part)
-        return self._ask(key, value)
+        return self._ask(key, part, value)
 
-    def _ask(self, key: tuple[Any, ...], value: Any) -> bool:
-        validator = self._validators.get(key)
-        if validator is None or self.exhausted():
+    def _ask(self, key: tuple[Any, ...], part: dict[str, Any], value: Any, **options: Any) -> bool:
+        if self.exhausted():
             return False
         try:
+            if key not in self._validators:
+                self._validators[key] = None
+                self._validators[key] = compiled({"$schema": self._dialect, **part}, **options)
+            validator = self._validators[key]
+            if validator is None or thread_time() > self._until:
+                return False
             return not validator.is_valid(value)
-        except ValueError:  # not JSON, and then there is nothing to say of it
+        except (SchemaError, ValueError):
+            # A part that cannot stand alone, or a value that is not JSON: nothing to say of either.
             return False
-
-    def _compiled(self, part: dict[str, Any], **options: Any) -> "Validator | None":
-        try:
-            return compiled({"$schema": self._dialect, **part}, **options)
-        except SchemaError:  # a part that cannot stand alone
-            return None

@@ -48,7 +48,9 @@ def _text(value: Any, limit: int, depth: int) -> str:
             return str(value) if value.bit_length() <= 256 else "(very large)"
         case str():
             # Cut before it is quoted, so that both quotes show.
-            return _quoted(value if len(value) <= limit - 2 else value[: limit - 3] + "…")
+            text = value if len(value) <= limit - 2 else value[: limit - 3] + "…"
+            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{escaped if escaped.isprintable() else printable(escaped, "")}"'
         case list() | tuple():
             if depth == _DEEPEST:
                 return "[…]"
@@ -62,11 +64,6 @@ def _text(value: Any, limit: int, depth: int) -> str:
             )
             return "{" + _joined(fields, limit) + "}"
     return str(value) if isinstance(value, float) else f"a {type(value).__name__}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped if escaped.isprintable() else printable(escaped, "")}"'
 
 
 def printable(text: str, also: str = "\t") -> str:

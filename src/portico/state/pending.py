@@ -3,16 +3,25 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from inspect import iscoroutine
-from typing import Any
+from typing import Any, Protocol
 
 from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
 from portico.model.types import Answer
 from portico.protocol.codec import error_response
+from portico.state.eager import start_now
 
 Reply = Callable[[Response], None]
 Over = Callable[[Response | None], None]
 """Receives an answer, or None for a call that was cancelled."""
+
+
+class Running(Protocol):
+    """A call under way that can be stopped."""
+
+    def cancel(self) -> object:
+        """Nobody wants its answer any more."""
+        ...
 
 
 class Pending:
@@ -42,6 +51,18 @@ class Pending:
         except BaseException:
             self.cancel()
             raise
+
+
+def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
+    """Have the answer sent when it arrives; what can be cancelled until then."""
+    if isinstance(answer, Pending):
+        answer.then(reply)
+        return answer
+    return start_now(_replied(answer, reply))
+
+
+async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
+    reply(await answer)
 
 
 def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:

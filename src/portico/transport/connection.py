@@ -1,7 +1,7 @@
 """What is under way, each way, on one stdio connection or in one legacy session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from portico.model.types import Answer
 from portico.protocol.codec import encode, error_response, is_id, notification
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.state.eager import start_now
-from portico.state.pending import Pending, Reply
+from portico.state.pending import Pending, Reply, Running
 
 _BACKSLASH = ord("\\")
 
@@ -25,14 +25,6 @@ class Endpoint(Protocol):
 
     def handle(self, request: Request, context: Context) -> Answer:
         """The answer; neither this nor awaiting it raises anything but CancelledError."""
-        ...
-
-
-class Running(Protocol):
-    """A call under way that can be stopped."""
-
-    def cancel(self) -> object:
-        """Nobody wants its answer any more."""
         ...
 
 
@@ -236,18 +228,6 @@ class Connection:
             loop = asyncio.get_running_loop()
             if not isinstance(error, ConnectionError):
                 loop.call_exception_handler({"message": "a call failed", "exception": error})
-
-
-def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
-    """Have the answer sent when it arrives; what can be cancelled until then."""
-    if isinstance(answer, Pending):
-        answer.then(reply)
-        return answer
-    return start_now(_replied(answer, reply))
-
-
-async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
-    reply(await answer)
 
 
 def id_key(raw: bytes) -> bytes:

@@ -11,8 +11,7 @@ from portico.transport.asgi import CLOSE, GONE, Scope, Send
 from portico.transport.http import HttpApp
 from portico.transport.httpwatch import Stage, WatchedHttp
 from portico.transport.plain import Entry, PlainRequest
-from portico.transport.sessioncall import SessionCall
-from portico.transport.swift import App, Swift
+from portico.transport.swift import App, Underway
 
 _HEAD_ENDS = b"\r\n\r\n"
 _MOST_HEADS = 8
@@ -47,7 +46,7 @@ class HttpWire(WatchedHttp):
         self._usual = False  # is the app to have the next one in any case?
         self._served: Entry | None = None  # the latest that went without the app
         self._heads: dict[bytes, Entry] = {}
-        self._call: Swift | SessionCall | None = None
+        self.call: Underway | None = None
         self._later = bytearray()  # what came while it was answered
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_lines = b""
@@ -57,13 +56,13 @@ class HttpWire(WatchedHttp):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
         self._held = None
-        if self._call is not None:
-            self._call.gone()
+        if self.call is not None:
+            self.call.gone()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is still held back afterwards is begun, or goes its usual way."""
-        if self._call is not None or self._later:
+        if self.call is not None or self._later:
             self._later += data  # its turn comes
             if len(self._later) > self.limits.header_bytes:
                 self.transport.pause_reading()
@@ -121,18 +120,22 @@ class HttpWire(WatchedHttp):
             return
         self._whole = True
         asked = self._asked = self._http.plain.read(entry, self._body)
-        response = None if asked is None else self._http.plain.answer(asked)
-        if asked is not None and response is not None:
-            self._held, self._served = None, entry
-            self.answer(asked.status(response), response.parts)
+        if asked is not None and asked.is_static:
+            response = self._http.plain.answer(asked)
+            if response is not None:
+                self._held, self._served = None, entry
+                self.answer(asked.status(response), response.parts)
 
     # The connection, as a swift call sees it.
 
     def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
         """Write a whole response."""
+        if self.server_state.default_headers is not self._defaults:
+            self._renew()
         size = sum(map(len, parts))
-        always = self._always
-        head = self._ok if status == 200 else b"%b%b%b" % (STATUS_LINE[status], always, _JSON)
+        head = self._ok
+        if status != 200:
+            head = b"%b%b%b" % (STATUS_LINE[status], self._default_lines, _JSON)
         pieces = (head, b"%d\r\n\r\n" % size, *parts)
         if size < _JOINED:
             self.transport.write(b"".join(pieces))
@@ -142,8 +145,9 @@ class HttpWire(WatchedHttp):
 
     def begin_stream(self, headers: bytes) -> None:
         """Write the head of a response in chunks."""
+        self._renew()
         chunked = b"transfer-encoding: chunked\r\n\r\n"
-        self.transport.write(b"".join((STATUS_LINE[200], self._always, headers, chunked)))
+        self.transport.write(b"".join((STATUS_LINE[200], self._default_lines, headers, chunked)))
 
     def say(self, chunk: bytes, *, last: bool = False) -> None:
         """Write a chunk."""
@@ -177,7 +181,7 @@ class HttpWire(WatchedHttp):
         task = self.loop.create_task(cycle.run_asgi(cast(Any, app)))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
-        self._call = None
+        self.call = None
         self._take_up()
         return cast(Send, cycle.send)
 
@@ -200,18 +204,19 @@ class HttpWire(WatchedHttp):
         entry = self._heads.get(data[:end])
         if entry is None or len(data) - end != entry.length:
             return False
-        if self.busy or self.flow.write_paused:
+        cycle: RequestResponseCycle | None = self.cycle
+        if (cycle is not None and not cycle.response_complete) or self.flow.write_paused:
             return False
         self._unset_keepalive_if_required()
         plain = self._http.plain
         asked = plain.read(entry, data[end:])
         if asked is not None:
-            response = plain.answer(asked)
+            response = plain.answer(asked) if asked.is_static else None
             if response is not None:
                 self.requests += 1
                 self.answer(asked.status(response), response.parts)
                 return True
-            if self._begun_with(asked):
+            if plain.begin(asked, self):
                 self.requests += 1
                 return True
         self._usual = True
@@ -222,17 +227,9 @@ class HttpWire(WatchedHttp):
         entry, asked = self._held, self._asked
         if entry is None or asked is None:
             return False
-        if not self._begun_with(asked):
+        if not self._http.plain.begin(asked, self):
             return False
         self._served, self._held, self._asked = entry, None, None
-        return True
-
-    def _begun_with(self, asked: PlainRequest) -> bool:
-        call = self._http.plain.admit(asked, self)
-        if call is None:
-            return False
-        self._call = call  # before it runs: it may be over at once
-        self._http.plain.run(asked, call)
         return True
 
     def _remember(self, data: bytes) -> None:
@@ -249,7 +246,7 @@ class HttpWire(WatchedHttp):
 
     def _end(self) -> None:
         self.server_state.total_requests += 1
-        self._call = None
+        self.call = None
         if self._closes:
             self.transport.close()
         else:
@@ -274,21 +271,17 @@ class HttpWire(WatchedHttp):
         if self._whole:
             super().on_message_complete()
 
-    @property
-    def _always(self) -> bytes:
-        """The headers that every response has."""
-        defaults = self.server_state.default_headers
-        if defaults is not self._defaults:  # the date has moved on
-            self._defaults = defaults
-            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
-            self._ok = b"%b%b%b" % (STATUS_LINE[200], self._default_lines, _JSON)
-            self._closes = CLOSE in defaults
-        return self._default_lines
+    def _renew(self) -> None:
+        """Have the headers that every response has, as they are now: the date moves on."""
+        self._defaults = defaults = self.server_state.default_headers
+        self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
+        self._ok = b"%b%b%b" % (STATUS_LINE[200], self._default_lines, _JSON)
+        self._closes = CLOSE in defaults
 
     @property
     def busy(self) -> bool:
         """True while a request is being answered."""
-        return self._call is not None or super().busy
+        return self.call is not None or super().busy
 
     @property
     def waits(self) -> bool:

@@ -65,8 +65,8 @@ class Load:
         self._limits = limits
         self._calls = 0
         self._streams = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._at_rest: asyncio.Event | None = None
+        """Set when nothing is under way any more, if somebody waits for that."""
         self.leaving = False
         """True from the notice of a stop on: not ready, and still serving."""
         self.draining = False
@@ -81,33 +81,32 @@ class Load:
         if self._calls >= self._limits.running:
             return False
         self._calls += 1
-        self._idle.clear()
         return True
 
     def end_call(self) -> None:
         """One call less."""
         self._calls -= 1
-        self._look()
+        if self._at_rest is not None:
+            self._look(self._at_rest)
 
     def begin_stream(self) -> bool:
         """Count one more open-ended stream; False if there are too many."""
         if self._streams >= self._limits.streams:
             return False
         self._streams += 1
-        self._idle.clear()
         return True
 
     def end_stream(self) -> None:
         """One stream less."""
         self._streams -= 1
-        self._look()
+        if self._at_rest is not None:
+            self._look(self._at_rest)
 
     def reopen(self) -> None:
         """Take work again, on the event loop of now: another lifespan begins."""
         self.leaving = self.draining = self.gave_up = False
         self.drain_began = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._look()
+        self._at_rest = None
 
     def begin_drain(self) -> None:
         """From now on no new work is taken, and whoever waits for it is told."""
@@ -116,14 +115,16 @@ class Load:
 
     async def idle(self, within_s: float) -> bool:
         """Wait until nothing is under way; False if that took too long."""
-        if self._idle.is_set():
+        if not self._calls and not self._streams:
             return True
+        at_rest = self._at_rest = self._at_rest or asyncio.Event()
         try:
-            await asyncio.wait_for(self._idle.wait(), within_s)
+            await asyncio.wait_for(at_rest.wait(), within_s)
         except TimeoutError:
             return False
         return True
 
-    def _look(self) -> None:
+    def _look(self, at_rest: asyncio.Event) -> None:
         if not self._calls and not self._streams:
-            self._idle.set()
+            self._at_rest = None
+            at_rest.set()

@@ -41,18 +41,16 @@ class Entry(Struct, frozen=True):
     """The id of its session; empty if it names none."""
 
 
-class PlainRequest:
+class PlainRequest(Struct):
     """A plain request, and what has come of it so far."""
 
-    __slots__ = ("answer", "context", "request", "session")
-
-    def __init__(self, request: Request, session: HttpSession | None, context: Context) -> None:
-        self.request = request
-        self.session = session
-        """Its session, if it is a legacy one."""
-        self.context = context
-        self.answer: Answer | None = None
-        """The answer to what is static, if that has to be waited for."""
+    request: Request
+    session: HttpSession | None
+    """Its session, if it is a legacy one."""
+    context: Context
+    is_static: bool
+    answer: Answer | None = None
+    """The answer to what is static, if that has to be waited for."""
 
     def status(self, response: Response) -> int:
         """The HTTP status of its answer."""
@@ -106,8 +104,8 @@ class Plain:
         """What is asked, unless something is wrong with it."""
         session = None
         version = None
+        assert self._principal is not None
         if entry.session:
-            assert self._principal is not None
             session = self._legacy.sessions.find(entry.session, self._principal)
             if session is None:
                 return None
@@ -124,20 +122,24 @@ class Plain:
         meaning = request.meaning
         if meaning is None or meaning.kind not in (_STATIC, _CALL):
             return None
-        return PlainRequest(request, session, self._context(session, entry))
+        context = Context(
+            principal=self._principal,
+            data=self._data,
+            session=None if session is None else session.session,
+            headers=entry.head,
+        )
+        return PlainRequest(request, session, context, meaning.kind is _STATIC)
 
     def answer(self, asked: PlainRequest) -> Response | None:
-        """The answer to what is static, unless it has to be waited for; None for anything else."""
-        if not asked.request.is_static:
-            return None
+        """The answer to what is static, unless it has to be waited for."""
         answer = self._endpoint.handle(asked.request, asked.context)
         if type(answer) is Response:
             return answer
         asked.answer = answer
         return None
 
-    def admit(self, asked: PlainRequest, line: Line) -> Swift | SessionCall | None:
-        """Make room for a call whose answer goes to the line; None if there is no room."""
+    def begin(self, asked: PlainRequest, line: Line) -> bool:
+        """Begin a call whose answer goes to the line; False if there is no room for it."""
         request, session = asked.request, asked.session
         call: Swift | SessionCall | None
         if session is not None:
@@ -147,11 +149,9 @@ class Plain:
             call = Swift(line, request.id, self._load, self._pulse) if has_room else None
         if call is None:
             discard(asked.answer)
+            return False
+        line.call = call  # before it runs: it may be over at once
         asked.context.peer = call
-        return call
-
-    def run(self, asked: PlainRequest, call: Swift | SessionCall) -> None:
-        """Begin a call that there is room for."""
         try:
             answer = asked.answer or self._endpoint.handle(asked.request, asked.context)
         except BaseException:
@@ -161,12 +161,4 @@ class Plain:
             call.reply(answer)
         else:
             call.run(answer)
-
-    def _context(self, session: HttpSession | None, entry: Entry) -> Context:
-        assert self._principal is not None
-        return Context(
-            principal=self._principal,
-            data=self._data,
-            session=None if session is None else session.session,
-            headers=entry.head,
-        )
+        return True

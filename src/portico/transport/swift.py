@@ -6,10 +6,12 @@ from typing import Protocol
 
 from portico.model.errors import AskError
 from portico.model.message import Response
+from portico.state.pending import Running, reply_with
 from portico.transport.asgi import Receive, Scope, Send
-from portico.transport.connection import Running, reply_with, stopped
+from portico.transport.connection import stopped
 from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
+from portico.transport.modern import STATUS
 
 _COMMENT = b":\n\n"
 _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
@@ -17,8 +19,19 @@ _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+class Underway(Protocol):
+    """A call under way, as the connection sees it."""
+
+    def gone(self) -> None:
+        """The client has left."""
+        ...
+
+
 class Line(Protocol):
     """The connection, as a call sees it."""
+
+    call: "Underway | None"
+    """The call that it is answered by."""
 
     def begin_stream(self, headers: bytes) -> None:
         """Write the head of a response in chunks."""
@@ -87,8 +100,6 @@ class Swift:
         if self._streams:
             self._line.say(event(response.encode()), last=True)
         else:
-            from portico.transport.modern import STATUS
-
             self._line.answer(STATUS.get(response.code, 200), response.parts)
 
     def gone(self) -> None:
