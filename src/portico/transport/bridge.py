@@ -14,6 +14,7 @@ from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, error_response, notification
 from portico.protocol.lines import LineReader
+from portico.state.background import Background
 from portico.transport.connection import id_key, in_flight
 from portico.transport.crossing import Crossing, HouseCrossing
 from portico.transport.noted import (
@@ -57,7 +58,7 @@ class Bridge:
         self._again: list[Asked] = []
         self._waiting: deque[bytes] = deque()
         self._is_slow = False
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Background()
         self._retired = asyncio.Event()
         self.adrift = asyncio.Event()
         """Set while nobody takes new requests."""
@@ -124,8 +125,7 @@ class Bridge:
         for envelope in (envelope for line in self._waiting for envelope in read(line)):
             if envelope.id and envelope.method:
                 self._reply(_closed(bytes(envelope.id)))
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
         await self._writer.close()
 
     # How the client reads.
@@ -173,9 +173,7 @@ class Bridge:
         crossing.over()
         self._open.discard(crossing)
         self._retired.set()
-        closing = asyncio.ensure_future(crossing.close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._closing.start(crossing.close())
         if crossing is self._current:
             self._drift()
         self._ease()

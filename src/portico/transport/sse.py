@@ -9,6 +9,7 @@ from portico.model.errors import AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
+from portico.state.background import Background
 from portico.transport.asgi import (
     Client,
     Reply,
@@ -42,7 +43,7 @@ class SsePeer:
         self.session.ask = self.ask
         self.connection = Connection(self.session)
         self.over = asyncio.Event()
-        self._saying: set[asyncio.Task[None]] = set()
+        self._saying = Background()
 
     async def notify(self, message: bytes) -> None:
         """Send a message; waits while the reader is slow."""
@@ -67,9 +68,7 @@ class SsePeer:
 
     def say(self, message: bytes) -> None:
         """Send a message as soon as the reader lets us."""
-        task = asyncio.create_task(self.notify(message))
-        self._saying.add(task)
-        task.add_done_callback(self._saying.discard)
+        self._saying.start(self.notify(message))
 
     async def drain(self) -> None:
         """End the stream as soon as what was asked for is answered."""

@@ -8,6 +8,7 @@ from typing import Protocol
 from portico.model.errors import McpError, TargetError
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
+from portico.state.background import Background
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
 from portico.upstream.life import Event, State, next_state
@@ -79,7 +80,7 @@ class Line:
         self._opening: asyncio.Task[Leg] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._reviving: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Background()
         self._following: dict[str, asyncio.Future[None]] = {}
         """By URI, what is done when the upstream has said whether it will have it."""
         self._idle: asyncio.TimerHandle | None = None
@@ -216,8 +217,7 @@ class Line:
         leg, self._leg = self._leg, None  # how it ends from now on is our own doing
         if leg is not None:
             self._put_away(leg)
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
         if self.state is not State.DISCONNECTED:
             self._happens(Event.CLOSED)
 
@@ -352,9 +352,7 @@ class Line:
 
     def _put_away(self, leg: Leg) -> None:
         leg.closing = True
-        task = asyncio.create_task(leg.exchange.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(leg.exchange.close())
 
     def _rest(self) -> None:
         """Begin to count the time without anything to do."""

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 from portico.model.errors import TargetError
 from portico.model.session import Session
 from portico.protocol.codec import encode
+from portico.state.background import Background
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
 from portico.upstream.line import Line, Opened, shut_down
@@ -48,7 +49,7 @@ class Lines:
         self._free: list[Line] = []
         self._surplus: set[Line] = set()
         """One too many of those that all share: each ends with the calls it has."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Background()
         self._closed = False
 
     def __iter__(self) -> Iterator[Line]:
@@ -211,8 +212,7 @@ class Lines:
             session.let_go(line)
         if lines:
             await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
 
     def _new(self, era: str, caller: Caller | None, view: str) -> Line:
         if self._closed:
@@ -254,9 +254,7 @@ class Lines:
         if any(line in lines for lines in self._shared.values()):
             return  # it has become everybody's
         self._forget(line)
-        task = asyncio.ensure_future(line.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(line.close())
 
     def _forget(self, line: Line) -> None:
         for session, own in tuple(self._own.items()):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from portico.state.background import Background
 from portico.upstream.family import MARK, Family, start_of
 from portico.upstream.guardian import GUARDIAN
 from portico.upstream.pace import Handle, Pace
@@ -179,7 +180,7 @@ def _waited(pid: int) -> int:
 
 _STARTING: set["asyncio.Future[Process]"] = set()
 """Starts that nobody waits for any more."""
-_ENDING: set["asyncio.Task[None]"] = set()
+_ENDING = Background()
 
 
 def _abandoned(starting: "asyncio.Future[Process]") -> None:
@@ -190,9 +191,7 @@ def _abandoned(starting: "asyncio.Future[Process]") -> None:
     process = starting.result()
     for pipe in (process.stdin, process.stdout, process.stderr):
         pipe.close()
-    ending = asyncio.ensure_future(process.end(0, _REST_S))
-    _ENDING.add(ending)
-    ending.add_done_callback(_ENDING.discard)
+    _ENDING.start(process.end(0, _REST_S))
 
 
 class Source:

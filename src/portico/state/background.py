@@ -1,0 +1,26 @@
+"""Work that nobody waits for."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class Background(set["asyncio.Task[None]"]):
+    """Tasks, held until they are done: the event loop alone would let them be collected."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Have this done."""
+        task = asyncio.create_task(work)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Stop all of them."""
+        for task in tuple(self):
+            task.cancel()
+
+    async def wait(self, within_s: float | None = None) -> None:
+        """Wait until all of them are done, for so long at most."""
+        if self:
+            await asyncio.wait(self, timeout=within_s)
