@@ -50,7 +50,9 @@ def _text(value: Any, limit: int, depth: int) -> str:
             # Cut before it is quoted, so that both quotes show.
             text = value if len(value) <= limit - 2 else value[: limit - 3] + "…"
             escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped if escaped.isprintable() else printable(escaped, "")}"'
+            if not escaped.isprintable():
+                escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped)
+            return f'"{escaped}"'
         case list() | tuple():
             if depth == _DEEPEST:
                 return "[…]"
@@ -64,13 +66,6 @@ def _text(value: Any, limit: int, depth: int) -> str:
             )
             return "{" + _joined(fields, limit) + "}"
     return str(value) if isinstance(value, float) else f"a {type(value).__name__}"
-
-
-def printable(text: str, also: str = "\t") -> str:
-    """A text with all that is not to be seen written out, but for what may pass `also`."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in also else repr(c)[1:-1] for c in text)
 
 
 def _joined(parts: Iterable[str], limit: int) -> str:

@@ -2,10 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from time import monotonic
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,6 +13,7 @@ from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import Envelope, encode, error_response, is_id
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
+from portico.state.background import Background
 from portico.state.freed import LARGE
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
@@ -80,7 +80,7 @@ class Exchange:
         self._notice = notice
         self._pending: dict[bytes, Expected] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._numbers = 0
         self._garbage_lines = 0
         self._garbage_bytes = 0.0
@@ -136,7 +136,7 @@ class Exchange:
     async def _send(self, message: Outgoing, answer: "asyncio.Future[bytes]") -> None:
         """Send a request, unless nobody waits for its answer any more; that may come first, from
         servers that end the POST which brought the request only later."""
-        sending = self._spawn(self.wire.send(message))
+        sending = self._background.start(self.wire.send(message))
         sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
         is_wanted = False
         try:
@@ -177,10 +177,8 @@ class Exchange:
         """Fail what still waits, stop answering, and close the wire."""
         self._end(Failure(server=self.server, why="was closed", kind="closed"))
         try:
-            if self._background:  # a cancellation may still be on its way out
-                _, late = await asyncio.wait(self._background, timeout=_LAST_WORD_S)
-                for task in late:
-                    task.cancel()
+            await self._background.wait(_LAST_WORD_S)  # a cancellation may be on its way out
+            self._background.cancel()
         finally:
             await self.wire.close()
 
@@ -318,7 +316,7 @@ class Exchange:
 
     def _cut_off(self, why: str) -> None:
         self.lost(Failure(server=self.server, why=why, kind="garbage"))
-        self._spawn(self.wire.close())
+        self._background.start(self.wire.close())
 
     def _salvage(self, message: bytes) -> bytes:
         """The one id of ours in a broken message; none in what only quotes one, like a log line."""
@@ -338,7 +336,7 @@ class Exchange:
             why = f"{MAX_ASKED} questions wait for their answers already"
             self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
             return
-        task = self._spawn(self._answer(id, method, params, about))
+        task = self._background.start(self._answer(id, method, params, about))
         self._asked[id] = task
         task.add_done_callback(lambda _: self._answered_upstream(id))
         self._extend_all()
@@ -382,7 +380,7 @@ class Exchange:
             return
         # Closing its stream is the cancellation where each request has one and the era is modern.
         if cancellable and not (self.modern and self.wire.mirrors):
-            self._spawn(self._cancel(id, reason))
+            self._background.start(self._cancel(id, reason))
         else:
             self.wire.abandon(id)
 
@@ -406,12 +404,6 @@ class Exchange:
             pending.settle(failure.error())
         for task in self._asked.values():
             task.cancel()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
 
 def _outgoing(

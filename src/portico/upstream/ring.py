@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from portico.definitions.words import printable
+from portico.state.report import printable
 
 _SHORTEST_SECRET = 6
 _NAMED = re.compile(

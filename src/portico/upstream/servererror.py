@@ -3,10 +3,10 @@
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.definitions.words import printable
 from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.protocol.codec import Envelope, encode
 from portico.protocol.inbound import Malformed, read_message
+from portico.state.report import printable
 from portico.upstream.wire import Failure
 
 _CLOSED_DOORS = (401, 403)
