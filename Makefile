@@ -51,7 +51,7 @@ setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
 
 .PHONY: run
 run: setup ## a gateway over several real servers, to look at and to add to a client
-	$(BIN)/python -m portico.cli.demo
+	$(BIN)/python -m examples.demo
 
 .PHONY: check
 check: .venv/.stamp ## lint, formatting, types and import contracts, in seconds

@@ -14,7 +14,7 @@ from tests.support.shared import ROOT
 def test_the_demo_serves_searches_calls_says_how_to_add_it_and_stays_up(tmp_path: Path) -> None:
     environment = {**os.environ, "PORTICO_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [sys.executable, "-m", "portico.cli.demo"],
+        [sys.executable, "-m", "examples.demo"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
