@@ -14,7 +14,7 @@ Measure = Callable[[Path], Walk]
 
 LIMITS = [
     (listing, 9, 15),
-    (executing, 44, 121),
+    (executing, 39, 107),
     (executing_wrongly, 34, 123),
     (library, 19, 44),
 ]

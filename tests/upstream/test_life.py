@@ -7,7 +7,7 @@ import pytest
 from portico.model.errors import TargetError
 from portico.upstream.child import Command
 from portico.upstream.leg import Leg
-from portico.upstream.life import TABLE, Event, State, drawing, next_state
+from portico.upstream.life import TABLE, Event, State, drawing
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker, Patience
 from portico.upstream.plan import Plan
@@ -41,8 +41,8 @@ def test_every_event_means_something_somewhere() -> None:
 
 def test_whatever_is_open_can_be_lost_and_closed() -> None:
     for state in (State.CONNECTED, State.ACTIVE, State.IDLE):
-        assert next_state(state, Event.LOST) is State.FAILED
-        assert next_state(state, Event.CLOSED) is State.DISCONNECTED
+        assert TABLE[state, Event.LOST] is State.FAILED
+        assert TABLE[state, Event.CLOSED] is State.DISCONNECTED
 
 
 def test_only_one_without_calls_is_closed_for_being_idle() -> None:
@@ -61,7 +61,7 @@ def test_only_one_without_calls_is_closed_for_being_idle() -> None:
 )
 def test_what_is_not_in_the_table_does_not_happen(state: State, event: Event) -> None:
     with pytest.raises(KeyError):
-        next_state(state, event)
+        TABLE[state, event]
 
 
 def test_the_drawing_has_an_arrow_for_every_row() -> None:
@@ -108,13 +108,14 @@ async def test_a_line_goes_through_the_states_as_its_calls_do(
     seen: list[State] = []
     tired = asyncio.Event()
 
-    def step(state: State, event: Event) -> State:
-        seen.append(next_state(state, event))
-        if event is Event.TIRED:
-            tired.set()
-        return seen[-1]
+    class Steps(dict[tuple[State, Event], State]):
+        def __getitem__(self, step: tuple[State, Event]) -> State:
+            seen.append(super().__getitem__(step))
+            if step[1] is Event.TIRED:
+                tired.set()
+            return seen[-1]
 
-    monkeypatch.setattr("portico.upstream.line.next_state", step)
+    monkeypatch.setattr("portico.upstream.line.TABLE", Steps(TABLE))
     line = line_to_a_child(idle_s=0.1)
     try:
         line.begin()

@@ -132,9 +132,9 @@ def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
         return mcp_error_response(call.request.id, call.missing)
     try:
         if isinstance(outcome, bytes):
-            outcome = modern_result(call.request.method, outcome, leg.info)
-        else:
-            outcome = other_error(call, outcome)
+            result = modern_result(call.request.method, outcome, leg.info)
+            return Response(id=call.request.id, result=result)
+        outcome = other_error(call, outcome)
     except ServerError as error:
         outcome = error
     except McpError as error:

@@ -84,10 +84,16 @@ class Callers:
                 self._sessions.add(whose)
             # Only a handshake tells: a modern client says it with each request.
             if session.client_info and caller.info is not session.client_info:
-                caller.learn(self._shown(session.capabilities), session.client_info)
+                can = session.capabilities
+                can = can if self._may_ask else without_questions(can)
+                caller.learn(can, session.client_info)
             return caller
-        capabilities = self._shown(_known(meta.client_capabilities))
-        info = _known(meta.client_info)
+        # What is short is read once, since a client says it with every request.
+        raw, named = meta.client_capabilities, meta.client_info
+        capabilities = _remembered(raw) if len(raw) <= _SHORT else _object(raw)
+        info = _remembered(named) if len(named) <= _SHORT else _object(named)
+        if not self._may_ask:
+            capabilities = without_questions(capabilities)
         if session is None:
             return Caller(None, capabilities, info)
         caller = session.notes.get(self)
@@ -97,9 +103,6 @@ class Callers:
             self._sessions.add(session)
             caller.level = level
         return caller
-
-    def _shown(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-        return capabilities if self._may_ask else without_questions(capabilities)
 
 
 def without_questions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,11 +121,6 @@ def _object(raw: bytes) -> Mapping[str, Any]:
 
 
 _remembered = lru_cache(256)(_object)
-
-
-def _known(raw: bytes) -> Mapping[str, Any]:
-    """The same; what is short is read once, since a client says it with every request."""
-    return _remembered(raw) if len(raw) <= _SHORT else _object(raw)
 
 
 class Outbox:

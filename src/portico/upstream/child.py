@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from portico.model.version import Version
-from portico.protocol.lines import LineReader, one_line
+from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.upstream.environment import DOOR_TOKEN, secrets
 from portico.upstream.overheard import Overheard
 from portico.upstream.process import Process, Sink, Source
@@ -145,7 +145,10 @@ class ChildProcess:
             return False
         if stdin.size > HIGH_WATER or self._waiting:
             return False
-        line = one_line(made(message.data))
+        data = message.data
+        line = data if isinstance(data, bytes) else data()
+        if LF in line or CR in line:
+            line = one_line(line)
         if self._ahead and stdin.joins and len(line) <= _SHORT:
             # It has something to do, and can wait for what else comes now: one write for all.
             stdin.join(line)

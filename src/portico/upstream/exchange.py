@@ -17,7 +17,7 @@ from portico.state.background import Background
 from portico.state.freed import LARGE
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
-from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
+from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire
 
 MAX_GARBAGE_LINES = 1000
 """Lines in a row that an upstream may write that are not messages."""
@@ -156,7 +156,8 @@ class Exchange:
         its outcome, unless it is taken back first."""
         if self.failure is not None:
             return b""
-        id = self.next_id()
+        self._numbers += 1
+        id = b"%d" % self._numbers
         if not self.wire.send_now(_outgoing(pending.method, params, id)):
             return b""
         self._expect(id, pending)
@@ -214,7 +215,7 @@ class Exchange:
         """One request will get no answer, or has got it with an HTTP error."""
         pending = self._pending.pop(id, None)
         if pending is not None:
-            pending.settle(error_in(failure) or failure.error())
+            self._settle(pending, error_in(failure) or failure.error())
 
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
@@ -249,18 +250,31 @@ class Exchange:
             self.strays += 1  # a wrong id, or a second answer: the first one stands
             return
         self.answered += 1
+        outcome: bytes | Exception = bytes(envelope.result)
         if envelope.error and bytes(envelope.error) != b"null":
-            pending.settle(error_of(bytes(envelope.error)))
-        elif envelope.result:
-            pending.settle(bytes(envelope.result))
-        else:
+            outcome = error_of(bytes(envelope.error))
+        elif not outcome:
             why = f"{self.server} sent an answer with neither result nor error"
-            pending.settle(TargetError(why, kind="garbage", server=self.server))
+            outcome = TargetError(why, kind="garbage", server=self.server)
+        self._settle(pending, outcome)
+
+    def _settle(self, pending: Expected, outcome: bytes | Exception) -> None:
+        """Tell whoever waits; the first outcome stands."""
+        if pending.is_done:
+            return
+        pending.is_done = True
+        try:
+            pending.finished(outcome)
+        except Exception as error:  # noqa: BLE001  (who fails to hear it must not cost the others)
+            context = {"message": f"the answer to {pending.method} was lost", "exception": error}
+            self._loop.call_exception_handler(context)
 
     def _expect(self, id: bytes, pending: Expected) -> None:
         self._pending[id] = pending
+        pending.begun = self._now()
+        pending.deadline = pending.begun + pending.timeout
         # One timer for all: it is set anew only for a request that ends before it rings.
-        if pending.begins(self._now()) < self._rings_at:
+        if pending.deadline < self._rings_at:
             self._ring_at(pending.deadline)
 
     def _ring_at(self, when: float) -> None:
@@ -276,7 +290,7 @@ class Exchange:
         now = self._now()
         for pending in tuple(self._pending.values()):
             if pending.deadline <= now:
-                pending.settle(self._late(pending.method, pending.timeout))
+                self._settle(pending, self._late(pending.method, pending.timeout))
         left = [pending for pending in self._pending.values() if not pending.is_done]
         due = min((pending.deadline for pending in left), default=FOREVER)
         if due != FOREVER:
@@ -308,7 +322,8 @@ class Exchange:
         self._garbage_at = now
         pending = self._pending.pop(id or self._salvage(message), None)
         if pending is not None:
-            pending.settle(TargetError(f"{self.server} {why}", kind="garbage", server=self.server))
+            error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
+            self._settle(pending, error)
         if self._garbage_lines > MAX_GARBAGE_LINES:
             self._cut_off(f"wrote {self._garbage_lines} lines in a row that are no messages")
         elif self._garbage_bytes > MAX_GARBAGE_BYTES:
@@ -401,7 +416,7 @@ class Exchange:
             self._timer.cancel()
         waiting, self._pending = self._pending, {}
         for pending in waiting.values():
-            pending.settle(failure.error())
+            self._settle(pending, failure.error())
         for task in self._asked.values():
             task.cancel()
 
@@ -416,7 +431,7 @@ def _outgoing(
 
 
 def _message(method: str, data: Data, id: bytes) -> bytes:
-    params = made(data)
+    params = data if isinstance(data, bytes) else data()
     head = b'{"jsonrpc":"2.0","id":' + id if id else b'{"jsonrpc":"2.0"'
     if params:
         return b"".join((head, _named(method), params, b"}"))

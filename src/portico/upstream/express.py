@@ -81,7 +81,7 @@ class Express(Expected, Pending):
             return False
         self._id = id
         leg.calls[id] = call
-        if call.caller is not leg.latest:
+        if call.caller.session is not None and call.caller is not leg.latest:
             leg.attach(call.caller)
         self._line.begin()
         return True

@@ -5,6 +5,7 @@ cannot be told, it is refused or dropped, never guessed.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -75,14 +76,11 @@ class Leg:
         self.latest: Caller | None = None
         """Whoever used it last, of those with a session."""
         self._watcher = watcher
-        self._info = b""
 
-    @property
+    @cached_property
     def info(self) -> bytes:
         """Who the upstream says it is, as JSON."""
-        if not self._info:
-            self._info = encode(self.server.info)
-        return self._info
+        return encode(self.server.info)
 
     async def open(
         self,

@@ -50,11 +50,6 @@ TABLE: dict[tuple[State, Event], State] = {
 """What is not in the table does not happen, and is an error of ours."""
 
 
-def next_state(state: State, event: Event) -> State:
-    """The state after an event."""
-    return TABLE[state, event]
-
-
 def drawing() -> str:
     """The table as a Mermaid diagram, for the documentation."""
     lines = ["stateDiagram-v2", "    [*] --> disconnected"]

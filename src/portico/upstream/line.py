@@ -11,7 +11,7 @@ from portico.protocol.eras import loud_enough
 from portico.state.background import Background
 from portico.upstream.caller import Caller
 from portico.upstream.leg import Leg, Watcher
-from portico.upstream.life import Event, State, next_state
+from portico.upstream.life import TABLE, Event, State
 from portico.upstream.news import keep_listening
 from portico.upstream.opening import LEGACY_FIRST
 from portico.upstream.patience import Breaker, Pause
@@ -131,7 +131,7 @@ class Line:
         """A call is about to use the line."""
         self.busy += 1
         if self.state in _AT_REST:
-            self.state = next_state(self.state, _CALLED)
+            self.state = TABLE[self.state, _CALLED]
 
     def end(self, answered: bool) -> None:
         """A call is over; `answered` if the upstream showed that it lives."""
@@ -142,7 +142,7 @@ class Line:
         if self.busy:
             return
         if self.state is _ACTIVE:
-            self.state = next_state(self.state, _RESTED)
+            self.state = TABLE[self.state, _RESTED]
         if not answered and self._breaker.is_open:
             leg = self.open_leg
             if leg is not None:
@@ -399,4 +399,4 @@ class Line:
         self._put_away(leg)
 
     def _happens(self, event: Event) -> None:
-        self.state = next_state(self.state, event)
+        self.state = TABLE[self.state, event]

@@ -16,34 +16,18 @@ Progress = Callable[[bytes], None]
 class Expected(ABC):
     """A request that waits for its answer."""
 
-    __slots__ = ("_begun", "deadline", "is_done", "method", "progress", "timeout")
+    __slots__ = ("begun", "deadline", "is_done", "method", "progress", "timeout")
 
     def __init__(self, method: str, timeout: float, progress: Progress | None = None) -> None:
         self.method = method
         self.timeout = timeout
         self.progress = progress
         self.is_done = False
+        self.begun = self.deadline = 0.0
 
     @abstractmethod
     def finished(self, outcome: bytes | Exception) -> None:
         """Take the raw result, or why there is none: ServerError or TargetError."""
-
-    def begins(self, now: float) -> float:
-        """It is on its way; until when it may take."""
-        self._begun = now
-        self.deadline = now + self.timeout
-        return self.deadline
-
-    def settle(self, outcome: bytes | Exception) -> None:
-        """Tell whoever waits; the first outcome stands."""
-        if self.is_done:
-            return
-        self.is_done = True
-        try:
-            self.finished(outcome)
-        except Exception as error:  # noqa: BLE001  (who fails to hear it must not cost the others)
-            context = {"message": f"the answer to {self.method} was lost", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
 
     def moves(self, params: bytes, now: float) -> None:
         """It makes progress: give it more time, and say so."""
@@ -53,7 +37,7 @@ class Expected(ABC):
 
     def extend(self, now: float, our_turn: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
-        latest = self._begun + max(self.timeout, MAX_CALL_S)
+        latest = self.begun + max(self.timeout, MAX_CALL_S)
         self.deadline = latest if our_turn else min(now + self.timeout, latest)
 
 

@@ -18,7 +18,7 @@ from typing import IO
 from portico.state.background import Background
 from portico.upstream.family import MARK, Family, start_of
 from portico.upstream.guardian import GUARDIAN
-from portico.upstream.pace import Handle, Pace
+from portico.upstream.pace import LEAST, Handle, Pace
 from portico.upstream.spawn import Spawned, spawn
 from portico.upstream.sweep import SWEEPER
 
@@ -221,6 +221,9 @@ class Source:
             data = b""
         if not data:
             self.close()
+            return
+        if len(data) < LEAST:
+            self._take(data)
             return
         rest_s = self._pace.take(data, self._take)
         if rest_s and not self.ended.is_set():
