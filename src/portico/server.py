@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import merge
-from portico.catalog.snapshot import Catalog, Identity
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
@@ -121,8 +121,7 @@ class Server(Registration):
         if not isinstance(other, Server) and not hasattr(other, "provide"):
             raise RegistrationError(f"{other!r} is neither a server nor a provider")
         added = list(other._providers) if isinstance(other, Server) else [other]
-        offers = [(p.name, p.offer()) for p in (*self._providers, *added)]
-        _, clashes = merge(offers)
+        _, clashes = merge((p.name, p.offer()) for p in (*self._providers, *added))
         if clashes:
             raise RegistrationError("; ".join(map(str, clashes)))
         for provider in added:
@@ -137,10 +136,10 @@ class Server(Registration):
         catalog, number = self._catalog, self._changes
         if catalog is None or catalog.number != number:
             # What another thread changes from here on has a higher number, and is not missed.
-            offer, clashes = merge([(p.name, p.offer()) for p in self._providers])
+            offer, clashes = merge((p.name, p.offer()) for p in self._providers)
             for clash in clashes:
                 log.warning("%s: the second is hidden", clash)
-            catalog = self._catalog = Catalog(self.identity, offer, number)
+            catalog = self._catalog = Catalog(offer, self.identity, number=number)
         return catalog
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:

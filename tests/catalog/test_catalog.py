@@ -7,21 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog import cursor
+from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import merge
-from portico.catalog.snapshot import Catalog, Identity
-from portico.model.offer import Item, Offer
+from portico.model.offer import Offer
 from portico.model.version import Version
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=12)
 
 
 def tools(*names: str) -> Offer:
-    raws = [(name, json.dumps({"name": name}).encode()) for name in names]
-    return Offer(tools=tuple(Item(name, name, raw, raw) for name, raw in raws))
+    return Offer.of(tools=[{"name": name} for name in names])
 
 
 def catalog(offer: Offer, page_size: int = 0) -> Catalog:
-    return Catalog(Identity(name="t", version="1", page_size=page_size), offer)
+    return Catalog(offer, Identity(name="t", version="1", page_size=page_size))
 
 
 def page(made: Catalog, at: str = "", version: Version = Version.V2026_07_28) -> dict[str, Any]:

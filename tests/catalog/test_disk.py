@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 
 from portico.catalog.disk import Store
 from portico.catalog.document import FORMAT, Seen, fingerprint
-from portico.catalog.facts import KINDS, Facts, Listed
+from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import Version
 
 KEY = "k"
 FILE = "k.catalog"
 
 
-def facts_of(*items: bytes, kind: str = "tools", taken: float = 1.5) -> Facts:
+def facts_of(*items: bytes, kind: str = "tools", taken: float = 1.5) -> Offer:
     listed = Listed(items, tuple(f"name {n}" for n in range(len(items))), b'{"ttlMs": 5}', 2)
-    return Facts(Version.V2025_06_18, b'{ "capabilities":{} }', {kind: listed}, taken)
+    return Offer(Version.V2025_06_18, b'{ "capabilities":{} }', {kind: listed}, taken)
 
 
 OLD = facts_of(*(b'{"name": "tool %d", "description": "%s"}' % (n, b"x" * 40) for n in range(30)))
@@ -101,7 +101,7 @@ def test_it_is_kept_for_the_user_alone(shop: Shop) -> None:
     ],
 )
 def test_every_definition_comes_back_byte_for_byte(shop: Shop, item: bytes) -> None:
-    facts = Facts(
+    facts = Offer(
         Version.V2026_07_28, item, {kind: Listed((item,), ("a",), item) for kind in KINDS}, 1e9
     )
 
@@ -129,7 +129,7 @@ def test_any_json_comes_back(
     tmp_path_factory: pytest.TempPathFactory, items: list[bytes], kind: str, version: Version
 ) -> None:
     store = Store(tmp_path_factory.getbasetemp() / "any")
-    facts = Facts(version, b"{}", facts_of(*items, kind=kind).lists, 0.1)
+    facts = Offer(version, b"{}", facts_of(*items, kind=kind).lists, 0.1)
 
     assert store.save(KEY, facts)
     assert store.load(KEY) == facts
@@ -353,7 +353,7 @@ def test_a_file_that_cannot_be_read_stays_where_it_is(
 _WRITER = """
 import resource, sys
 from portico.catalog.disk import Store
-from portico.catalog.facts import Facts, Listed
+from portico.model.offer import Offer, Listed
 from portico.model.version import Version
 
 folder, name, times, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -365,7 +365,7 @@ for n in range(times):
     stamp = f"{name} {n}"
     items = tuple(b'{"stamp":"%s"}' % stamp.encode() for _ in range(50 + n % 50))
     keys = tuple(f"{stamp} {i}" for i in range(len(items)))
-    facts = Facts(Version.V2025_06_18, b'"%s"' % stamp.encode(), {"tools": Listed(items, keys)}, n)
+    facts = Offer(Version.V2025_06_18, b'"%s"' % stamp.encode(), {"tools": Listed(items, keys)}, n)
     print(store.save("k", facts), flush=True)
 """
 
@@ -377,7 +377,7 @@ def _writer(folder: Path, name: str, times: int, limit: int = 0) -> subprocess.P
     )
 
 
-def _stamp_of(facts: Facts | None) -> str:
+def _stamp_of(facts: Offer | None) -> str:
     """Which write this is; it must be all of it."""
     assert facts is not None
     stamp = facts.introduction.strip(b'"')
@@ -428,7 +428,7 @@ def test_threads_share_a_store(shop: Shop) -> None:
     shop.store.save(KEY, OLD)
     results: set[tuple[bool, bool]] = set()
 
-    def work(mine: Facts) -> None:
+    def work(mine: Offer) -> None:
         for _ in range(30):
             results.add((shop.store.save(KEY, mine), shop.store.load(KEY) in both))
 

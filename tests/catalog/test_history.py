@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.archive import Archive
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.history import MOST_CHANGES, History, line, told
+from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 
 _NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -18,7 +18,7 @@ _WORDS = st.sampled_from(["one", "two"])
 _SURVEYS = st.lists(st.dictionaries(_NAMES, _WORDS), min_size=1, max_size=8)
 
 
-def _facts(tools: dict[str, str], instructions: str = "", **lists: dict[str, Any]) -> Facts:
+def _facts(tools: dict[str, str], instructions: str = "", **lists: dict[str, Any]) -> Offer:
     def listed(items: dict[str, Any], key: str) -> Listed:
         raw = [json.dumps({key: name, "description": of}) for name, of in items.items()]
         return Listed(tuple(one.encode() for one in raw), tuple(items))
@@ -26,7 +26,7 @@ def _facts(tools: dict[str, str], instructions: str = "", **lists: dict[str, Any
     found = {"tools": listed(tools, "name")}
     found |= {kind: listed(items, "uri") for kind, items in lists.items()}
     said = json.dumps({"instructions": instructions} if instructions else {})
-    return Facts(Version.V2025_11_25, said.encode(), found, 0.0)
+    return Offer(Version.V2025_11_25, said.encode(), found, 0.0)
 
 
 class _Watch:
@@ -48,7 +48,7 @@ def _kept(folder: Path, said: list[str] | None = None) -> History:
     return History(archive, clock=_Watch())
 
 
-def _words(history: History, facts: Facts, view: str = "legacy") -> list[str]:
+def _words(history: History, facts: Offer, view: str = "legacy") -> list[str]:
     return [f"{one.kind} {one.name} {one.change}" for one in history.compare(view, facts)]
 
 
@@ -74,7 +74,7 @@ def test_only_the_meaning_counts_and_not_how_it_is_written() -> None:
     spaced = Listed((b'{ "title":"A", "name":"a" }',), ("a",))
     plain = Listed((b'{"name":"a","title":"\\u0041"}',), ("a",))
     for listed in (spaced, plain):
-        facts = Facts(Version.V2025_11_25, b"{}", {"tools": listed}, 0.0)
+        facts = Offer(Version.V2025_11_25, b"{}", {"tools": listed}, 0.0)
         assert history.compare("legacy", facts) == []
 
 
@@ -82,10 +82,10 @@ def test_the_size_and_date_of_a_resource_are_no_change_but_its_description_is() 
     history = History()
     for size in (1, 2):
         raw = b'{"uri":"x:y","size":%d,"annotations":{"lastModified":"%d"}}' % (size, size)
-        facts = Facts(Version.V2025_11_25, b"{}", {"resources": Listed((raw,), ("x:y",))}, 0.0)
+        facts = Offer(Version.V2025_11_25, b"{}", {"resources": Listed((raw,), ("x:y",))}, 0.0)
         assert history.compare("legacy", facts) == []
     raw = b'{"uri":"x:y","description":"obey"}'
-    facts = Facts(Version.V2025_11_25, b"{}", {"resources": Listed((raw,), ("x:y",))}, 0.0)
+    facts = Offer(Version.V2025_11_25, b"{}", {"resources": Listed((raw,), ("x:y",))}, 0.0)
     assert [one.kind for one in history.compare("legacy", facts)] == ["resource"]
 
 
@@ -108,7 +108,7 @@ def test_a_tool_that_was_away_and_returns_is_only_told_of_if_it_is_another() -> 
 def test_a_list_that_could_not_be_had_forgets_nothing() -> None:
     history = History()
     history.compare("legacy", _facts({"a": "one"}))
-    history.compare("legacy", Facts(Version.V2025_11_25, b"{}", {}, 0.0))
+    history.compare("legacy", Offer(Version.V2025_11_25, b"{}", {}, 0.0))
     assert _words(history, _facts({"a": "two"})) == ["tool a changed"]
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.hidden import is_hidden
-from portico.catalog.reveal import Hidden, reveal, reveal_facts, reveal_page
+from portico.catalog.reveal import Hidden, reveal, reveal_offer, reveal_page
+from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 
 _BAD = "a\u200b\U000e0041"
@@ -144,18 +144,18 @@ def test_a_deep_schema_is_looked_at_to_its_end() -> None:
 
 
 def test_clean_facts_are_the_very_same_and_others_name_what_hides_something() -> None:
-    clean = Facts(
+    clean = Offer(
         Version.V2025_11_25,
         '{"instructions":"Grüße"}'.encode(),
         {"tools": Listed((b'{"name":"a","title":"\\u00e9"}',), ("a",))},
         0.0,
     )
-    assert reveal_facts(clean) == (clean, ())
-    assert reveal_facts(clean)[0] is clean
+    assert reveal_offer(clean) == (clean, ())
+    assert reveal_offer(clean)[0] is clean
     raw = json.dumps({"name": "b", "inputSchema": {"enum": [_BAD]}}).encode()
     said = json.dumps({"instructions": _BAD, "serverInfo": {"name": _BAD}}).encode()
     lists = {"tools": Listed((*clean.lists["tools"].items, raw), ("a", "b"))}
-    shown, hidden = reveal_facts(Facts(Version.V2025_11_25, said, lists, 0.0))
+    shown, hidden = reveal_offer(Offer(Version.V2025_11_25, said, lists, 0.0))
     assert hidden == (Hidden("tools", "b", True), Hidden("instructions", "", False))
     assert json.loads(shown.introduction) == {
         "instructions": _SHOWN,

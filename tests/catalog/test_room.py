@@ -5,17 +5,17 @@ import time
 from pathlib import Path
 
 from portico.catalog.disk import Store
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.room import Room
+from portico.model.offer import Listed, Offer
 from portico.model.version import BY_TEXT
 
 LARGE = b'{"name":"a","description":"%s"}' % (b"x" * 300_000)
 
 
-def facts(item: bytes = LARGE) -> Facts:
+def facts(item: bytes = LARGE) -> Offer:
     """What a server with one large tool offers."""
     tools = Listed(items=(item,), keys=("a",))
-    return Facts(BY_TEXT["2025-06-18"], b"{}", {"tools": tools}, 1000.0)
+    return Offer(BY_TEXT["2025-06-18"], b"{}", {"tools": tools}, 1000.0)
 
 
 def put(path: Path, size: int, age: int) -> Path:

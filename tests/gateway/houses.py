@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from portico import Server
-from portico.catalog.facts import Facts
 from portico.config.schema import Config, Gateway
 from portico.config.schema import Server as Entry
 from portico.gateway.endpoint import GatewayEndpoint
@@ -18,6 +17,7 @@ from portico.gateway.house import House
 from portico.model.context import Context
 from portico.model.errors import TargetError
 from portico.model.message import Request
+from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
@@ -80,20 +80,20 @@ class _At:
 
 
 class Shelf:
-    """Facts kept in memory, as a disk would keep them."""
+    """Offer kept in memory, as a disk would keep them."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Facts] = {}
+        self.kept: dict[str, Offer] = {}
 
-    def load(self, key: str) -> Facts | None:
+    def load(self, key: str) -> Offer | None:
         return self.kept.get(key)
 
-    def latest(self, key: str) -> Facts | None:
+    def latest(self, key: str) -> Offer | None:
         owner = key.partition("-")[0]
         found = [facts for name, facts in self.kept.items() if name.startswith(f"{owner}-")]
         return found[-1] if found else None
 
-    def save(self, key: str, facts: Facts) -> bool:
+    def save(self, key: str, facts: Offer) -> bool:
         self.kept[key] = facts
         return True
 

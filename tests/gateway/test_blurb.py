@@ -1,15 +1,15 @@
 """What is behind a gateway, in few words."""
 
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.share import Share
 from portico.gateway.blurb import MAX_COST, Behind, blurb
+from portico.model.offer import Listed, Offer
 from portico.model.version import LATEST_LEGACY
 
 
 def behind(name: str, *tools: str, about: str = "") -> Behind:
     """A server with tools of these names."""
     listed = Listed(tuple(b"{}" for _ in tools), tools)
-    facts = Facts(LATEST_LEGACY, b"{}", {"tools": listed}, 0.0)
+    facts = Offer(LATEST_LEGACY, b"{}", {"tools": listed}, 0.0)
     return Behind(name, about, Share(name, facts, 64))
 
 

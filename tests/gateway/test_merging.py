@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico import Server
-from portico.catalog.facts import Facts
+from portico.model.offer import Offer
 from tests.gateway.houses import Client, Shelf, World, config, house
 
 _NAMES = ("alpha", "beta", "gamma")
@@ -90,7 +90,7 @@ async def test_the_same_server_under_two_names_is_two_accounts() -> None:
     shelf = Shelf()
     async with house(world, config("work", "home"), memory=shelf) as gateway:
         await gateway.refresh(["work", "home"])
-        shown = sorted(tool.key for tool in gateway.union.tool_items())
+        shown = sorted(gateway.union.listed("tools").keys)
         assert shown == ["home__home", "work__work"]
     assert len(shelf.kept) >= 2
 
@@ -100,7 +100,7 @@ async def test_who_asks_again_while_lists_are_being_kept_hears_of_what_is_new() 
     keeping, go_on = threading.Event(), threading.Event()
     save = shelf.save
 
-    def slowly(key: str, facts: Facts) -> bool:
+    def slowly(key: str, facts: Offer) -> bool:
         keeping.set()
         go_on.wait(10)
         return save(key, facts)

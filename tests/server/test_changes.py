@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from portico import Context, RegistrationError, Request, Server
-from portico.model.offer import Item, Offer
+from portico.model.offer import Listed, Offer
 from portico.model.session import Session
 from portico.model.types import Change
 from portico.providers import functions
 from tests.support.messages import error, initialize, modern, request, result
 
 TOOL = {"name": "new", "inputSchema": {"type": "object"}}
-ITEM = Item("late", "late", b"{}", b"{}")
+ITEM = {"name": "late"}
 
 
 class Listener:
@@ -155,7 +155,7 @@ class Meddled:
         self.there = False
 
     def offer(self) -> Offer:
-        known = Offer(tools=(ITEM,)) if self.there else Offer()
+        known = Offer.of(tools=[ITEM]) if self.there else Offer()
         if self.changed is not None and not self.there:
             self.there = True
             self.changed(Change("tools"))
@@ -170,23 +170,23 @@ class Meddled:
 
 def test_a_change_while_the_catalog_is_made_is_not_missed() -> None:
     server = Server.compose("t", Meddled())
-    assert server.catalog().offer.tools == ()
-    assert server.catalog().offer.tools == (ITEM,)
+    assert server.catalog().offer.listed("tools").keys == ()
+    assert server.catalog().offer.listed("tools").keys == ("late",)
     assert server.catalog() is server.catalog()
 
 
 def test_a_change_while_functions_are_listed_is_not_missed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = functions._items
+    listed = functions._listed
 
-    def meddle(entries: Any) -> tuple[Item, ...]:
+    def meddle(entries: Any) -> Listed:
         items = listed(entries)
         monkeypatch.undo()
         server.add_tool(TOOL, lambda arguments: "hello")
         return items
 
     server.remove_resource("note://a")
-    monkeypatch.setattr(functions, "_items", meddle)
-    assert server.catalog().offer.tools == ()
-    assert [item.name for item in server.catalog().offer.tools] == ["new"]
+    monkeypatch.setattr(functions, "_listed", meddle)
+    assert server.catalog().offer.listed("tools").keys == ()
+    assert server.catalog().offer.listed("tools").keys == ("new",)

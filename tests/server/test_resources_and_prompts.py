@@ -260,8 +260,9 @@ async def test_a_resource_takes_what_a_tool_takes(uri: str) -> None:
         """A note."""
         return x
 
-    (item,) = (*server.catalog().offer.resources, *server.catalog().offer.templates)
-    shown = msgspec.json.decode(item.modern)
+    offer = server.catalog().offer
+    (item,) = (*offer.listed("resources").items, *offer.listed("templates").items)
+    shown = msgspec.json.decode(item)
     assert (shown["title"], shown["_meta"]) == ("A note", {"a": 1})
     assert shown["annotations"] == {"priority": 1}
 

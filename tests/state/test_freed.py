@@ -10,7 +10,7 @@ import pytest
 _RUN = """
 import sys
 from portico.catalog.disk import Store
-from portico.catalog.facts import Facts, Listed
+from portico.model.offer import Offer, Listed
 from portico.model.version import Version
 
 def resident():
@@ -19,7 +19,7 @@ def resident():
 
 items = tuple(b'{"name": "tool %d", "description": "%s"}' % (n, b"x" * 1000) for n in range(2000))
 listed = Listed(items, tuple(f"tool {n}" for n in range(2000)))
-facts = Facts(Version.V2025_11_25, b"{}", {"tools": listed}, 1.0)
+facts = Offer(Version.V2025_11_25, b"{}", {"tools": listed}, 1.0)
 before = resident()
 parts = [bytes(2000) for n in range(50_000)]
 last = parts.pop()  # as long as it is there, nothing before it is given back by itself

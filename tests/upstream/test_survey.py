@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.catalog.facts import Facts
 from portico.model.errors import McpError
+from portico.model.offer import Offer
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.upstream.opening import Introduction
@@ -13,7 +13,7 @@ from portico.upstream.survey import survey
 SERVER = Introduction(Version.V2025_11_25, {}, {"tools": {}, "prompts": {}})
 
 
-async def asked(before: Facts | None = None, **lists: list[str]) -> Facts:
+async def asked(before: Offer | None = None, **lists: list[str]) -> Offer:
     """What a server with these lists is found to offer; it refuses all others."""
 
     async def ask(method: str, params: Mapping[str, Any]) -> bytes:

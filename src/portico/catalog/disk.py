@@ -16,14 +16,14 @@ from portico.catalog.document import (
     Document,
     Refused,
     Seen,
-    facts_in,
+    offer_in,
     opened,
     renewed,
     written,
 )
-from portico.catalog.facts import Facts
 from portico.catalog.room import Room
 from portico.config.paths import make_folder
+from portico.model.offer import Offer
 from portico.state.freed import give_back_memory
 from portico.state.report import report as to_operator
 
@@ -62,7 +62,7 @@ class Store:
         self._said: dict[str, str] = {}
         self._swept = False
 
-    def load(self, key: str) -> Facts | None:
+    def load(self, key: str) -> Offer | None:
         """What was saved last; None if there is nothing that can be used."""
         document = self._find(key)
         if not isinstance(document, Document):
@@ -70,9 +70,9 @@ class Store:
         self._mark_used(key)
         if self._room is not None:
             self._room.use(self._path(key))
-        return facts_in(document)
+        return offer_in(document)
 
-    def latest(self, key: str) -> Facts | None:
+    def latest(self, key: str) -> Offer | None:
         """What the same owner saved last, whatever its arguments were."""
         owner, _, _ = key.partition("-")
         found: list[tuple[float, str]] = []
@@ -94,22 +94,22 @@ class Store:
             for kind, listed in document.lists.items()
         }
 
-    def save(self, key: str, facts: Facts) -> bool:
+    def save(self, key: str, offer: Offer) -> bool:
         """True if it is on disk now; if not, what was there still is, and it was reported why."""
-        size = self._save(key, facts)
+        size = self._save(key, offer)
         if size > _LARGE:
             give_back_memory()  # a few times as much was needed to ask for all that
         return bool(size)
 
-    def _save(self, key: str, facts: Facts) -> int:
+    def _save(self, key: str, offer: Offer) -> int:
         """How large it is on disk; 0 if that failed."""
         older = self._find(key)
         if isinstance(older, Refused):
             return 0
         try:
-            document = renewed(facts, older, self._clock())
+            document = renewed(offer, older, self._clock())
             del older  # a large one need not be in memory twice
-            data = written(document, facts)
+            data = written(document, offer)
             self._write(key, data)
         except (OSError, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.facts import KINDS, Facts, Listed
 from portico.catalog.header import Damaged, Newer, headed, verified
+from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import BY_TEXT
 
 FORMAT = 2
@@ -93,9 +93,9 @@ def _misshapen(document: Document) -> Refused | None:
     return None
 
 
-def facts_in(document: Document) -> Facts:
+def offer_in(document: Document) -> Offer:
     """What it says of the upstream."""
-    return Facts(
+    return Offer(
         version=BY_TEXT[document.version],
         introduction=bytes(document.introduction),
         lists={
@@ -112,8 +112,8 @@ def facts_in(document: Document) -> Facts:
     )
 
 
-def renewed(facts: Facts, older: Document | None, now: float) -> Document:
-    """The document of these facts, in which what was there before is known as long as then."""
+def renewed(offer: Offer, older: Document | None, now: float) -> Document:
+    """The document of this offer, in which what was there before is known as long as then."""
     lists = {
         kind: _List(
             _entries(listed, older.lists.get(kind) if older else None, now),
@@ -121,13 +121,13 @@ def renewed(facts: Facts, older: Document | None, now: float) -> Document:
             listed.page_size,
             listed.omitted,
         )
-        for kind, listed in facts.lists.items()
+        for kind, listed in offer.lists.items()
     }
-    return Document(facts.version.text, facts.taken, Raw(facts.introduction), lists)
+    return Document(offer.version.text, offer.taken, Raw(offer.introduction), lists)
 
 
-def written(document: Document, facts: Facts) -> bytes:
-    """The whole file; ValueError if the same facts would not come back from it."""
+def written(document: Document, offer: Offer) -> bytes:
+    """The whole file; ValueError if the same offer would not come back from it."""
     rest = msgspec.json.encode(document)
     data = headed("catalog", FORMAT, rest)
     del rest  # as large as the file, and so is what is made next
@@ -136,17 +136,17 @@ def written(document: Document, facts: Facts) -> bytes:
     again = opened(data)
     if isinstance(again, Refused):
         raise ValueError(again.why)
-    if not _says(again, facts):
+    if not _says(again, offer):
         raise ValueError("what the upstream sent is no plain JSON")
     return data
 
 
-def _says(document: Document, facts: Facts) -> bool:
-    """True if `facts_in` would make the same of it, but without its copies of all definitions."""
+def _says(document: Document, offer: Offer) -> bool:
+    """True if `offer_in` would make the same of it, but without its copies of all definitions."""
     said = (document.version, document.taken, document.introduction, document.lists.keys())
-    if said != (facts.version.text, facts.taken, Raw(facts.introduction), facts.lists.keys()):
+    if said != (offer.version.text, offer.taken, Raw(offer.introduction), offer.lists.keys()):
         return False
-    return all(_lists(document.lists[kind], listed) for kind, listed in facts.lists.items())
+    return all(_lists(document.lists[kind], listed) for kind, listed in offer.lists.items())
 
 
 def _lists(kept: _List, listed: Listed) -> bool:

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from portico.catalog.document import fingerprint
-from portico.catalog.facts import KINDS, Facts
 from portico.catalog.hidden import revealed
+from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode
 from portico.protocol.eras import members
 
@@ -109,12 +109,12 @@ class History:
         """True if the times on disk are worth writing again."""
         return self._clock() - self._compared.get(view, 0.0) > _DUE_S
 
-    def compare(self, view: str, facts: Facts) -> list[DefinitionChange]:
+    def compare(self, view: str, offer: Offer) -> list[DefinitionChange]:
         """Take in what a view offers now; the changes. Waits for the disk."""
         with self._lock:
             record = (self._shelf.load() if self._shelf else None) or self._record or Record()
             now = self._clock()
-            found = compared(record, view, self._hashed(facts), now)
+            found = compared(record, view, self._hashed(offer), now)
             self._record = record
             self._compared[view] = now
             if self._shelf is not None:
@@ -142,19 +142,19 @@ class History:
         shown = [change for change in self._record.changes if change.time > since]
         return [told(change) for change in reversed(shown[-SHOWN:])]
 
-    def _hashed(self, facts: Facts) -> dict[str, dict[str, str]]:
+    def _hashed(self, offer: Offer) -> dict[str, dict[str, str]]:
         """By kind and key, the digest of each definition."""
         known, self._digests = self._digests, {}
         found: dict[str, dict[str, str]] = {}
         for kind in KINDS:
-            if kind not in facts.lists:
+            if kind not in offer.lists:
                 continue
-            listed = facts.lists[kind]
+            listed = offer.lists[kind]
             digests = found[kind] = {}
             for key, item in zip(listed.keys[:_MOST_KEYS], listed.items, strict=False):
                 digest = known.get(item) or digest_of(kind, item)
                 digests[short_key(key)] = self._digests[item] = digest
-        said = members(facts.introduction).get("instructions", b'""')
+        said = members(offer.introduction).get("instructions", b'""')
         found[INSTRUCTIONS] = {"": fingerprint(bytes(said))}
         return found
 

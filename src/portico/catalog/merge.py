@@ -1,12 +1,18 @@
-"""Several offers as one, in order; of two owners of a name the first is shown."""
+"""What several providers offer together at one time, and where each part of it leads."""
 
+from _blake2 import blake2b
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
-from portico.model.offer import Item, Offer
+from portico.catalog.clashes import clashes
+from portico.catalog.ownership import Owned, Ownership
+from portico.catalog.share import Share
+from portico.model.offer import KEYS, KINDS, Listed, Offer
 
-KINDS = ("tools", "resources", "templates", "prompts")
+Place = tuple[Share, str]
+"""Whose it is, and what it is called there."""
 
 
 class Clash(Struct, frozen=True):
@@ -24,31 +30,109 @@ class Clash(Struct, frozen=True):
         )
 
 
-def merge(offers: Sequence[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
-    """One offer of all, first come first shown, and every name that had a second owner."""
-    clashes: list[Clash] = []
-    merged = {kind: _merge_kind(kind, offers, clashes) for kind in KINDS}
-    return (
-        Offer(
-            **merged,
-            completions=any(offer.completions for _, offer in offers),
-            subscriptions=any(offer.subscriptions for _, offer in offers),
-            capabilities=frozenset().union(*(offer.capabilities for _, offer in offers)),
-        ),
-        clashes,
-    )
+class Merged:
+    """An immutable whole of several shares, in their order.
+
+    Under prefixed names (`server__tool`) nobody hides anybody else's. Under plain names, of two
+    owners of a name the first is shown.
+    """
+
+    def __init__(self, shares: Iterable[Share], *, prefixed: bool = True) -> None:
+        self._all = tuple(shares)  # plain names may come from two of the same name
+        self.shares = {share.server: share for share in self._all}
+        self._prefixed = prefixed
+        self._places: dict[str, dict[str, Place]] = {}
+        self.doubles: list[Clash] = []
+        """The names with a second owner, of the lists that were looked at."""
+
+    def only(self, servers: frozenset[str]) -> "Merged":
+        """The part of some servers."""
+        return Merged(share for share in self.shares.values() if share.server in servers)
+
+    @cached_property
+    def tool_count(self) -> int:
+        """How many tools there are in all."""
+        return sum(len(share.listed("tools").keys) for share in self.shares.values())
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that is searched: the same tools have the same, in any process."""
+        digest = blake2b(digest_size=16)
+        for share in self.shares.values():
+            digest.update(share.version)
+        return digest.hexdigest()
+
+    def tool(self, name: str) -> Place | None:
+        """Where a tool is, by its exposed name."""
+        return self.places("tools").get(name)
+
+    def prompt(self, name: str) -> Place | None:
+        """Where a prompt is, by its exposed name."""
+        return self.places("prompts").get(name)
+
+    def resource(self, uri: str) -> tuple[str | None, str]:
+        """The server and its own URI for one that a client has."""
+        return self.ownership.read(uri)
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        """Whose resource is whose."""
+        return Ownership(
+            Owned(share.server, share.listed("resources").keys, share.listed("templates").keys)
+            for share in self.shares.values()
+        )
+
+    @cached_property
+    def clashes(self) -> dict[str, list[str]]:
+        """By server, the resources that it and another one claim."""
+        return clashes(self.ownership)
+
+    def with_ui(self) -> list[str]:
+        """The exposed names of tools that need to be listed for their page to be shown."""
+        return [name for share in self.shares.values() for name in share.with_ui]
+
+    def places(self, kind: str) -> dict[str, Place]:
+        """Where each item of a list is, by what clients ask for it by."""
+        found = self._places.get(kind)
+        if found is None:
+            found = {}
+            for share in self._all:
+                for key, shown in self._shown(kind, share):
+                    owner, _ = found.setdefault(shown, (share, key))
+                    if owner is not share:
+                        self.doubles.append(Clash(kind, shown, owner.server, share.server))
+            self._places[kind] = found
+        return found
+
+    def _shown(self, kind: str, share: Share) -> Iterable[tuple[str, str]]:
+        if kind in ("tools", "prompts"):
+            return share.names(kind).items()
+        keys = share.listed(kind).keys
+        if not self._prefixed:
+            return zip(keys, keys, strict=True)
+        return [(key, self.ownership.shown(share.server, key)) for key in keys]
+
+    def listed(self, kind: str, names: Sequence[str] | None = None) -> Listed:
+        """A whole list, or some of it, as it is shown."""
+        places = self.places(kind)
+        if names is not None:
+            places = {name: places[name] for name in names if name in places}
+        field = KEYS[kind]
+        items = [share.renamed(kind, key, field, shown) for shown, (share, key) in places.items()]
+        return Listed(items=tuple(items), keys=tuple(places))
+
+    def offer(self) -> Offer:
+        """All of it as one."""
+        offers = [share.offer for share in self._all]
+        return Offer(
+            lists={kind: self.listed(kind) for kind in KINDS},
+            completions=any(offer.completions for offer in offers),
+            subscriptions=any(offer.subscriptions for offer in offers),
+            declared=frozenset().union(*(offer.declared for offer in offers)),
+        )
 
 
-def _merge_kind(
-    kind: str, offers: Iterable[tuple[str, Offer]], clashes: list[Clash]
-) -> tuple[Item, ...]:
-    owners: dict[str, str] = {}
-    items: list[Item] = []
-    for owner, offer in offers:
-        for item in getattr(offer, kind):
-            if item.key in owners:
-                clashes.append(Clash(kind, item.key, owners[item.key], owner))
-            else:
-                owners[item.key] = owner
-                items.append(item)
-    return tuple(items)
+def merge(offers: Iterable[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
+    """One offer of all under plain names, and every name that had a second owner."""
+    merged = Merged((Share(name, offer) for name, offer in offers), prefixed=False)
+    return merged.offer(), merged.doubles

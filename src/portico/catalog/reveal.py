@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.hidden import is_hidden, may_hide, revealed
+from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
 from portico.protocol.eras import SERVER_INFO_KEY, members
 
@@ -46,16 +46,16 @@ class Hidden(Struct, frozen=True):
     """Also where it cannot be written out."""
 
 
-def reveal_facts(facts: Facts) -> tuple[Facts, tuple[Hidden, ...]]:
-    """The facts as they may be shown, and what hides something; the very same if nothing does."""
+def reveal_offer(offer: Offer) -> tuple[Offer, tuple[Hidden, ...]]:
+    """The offer as it may be shown, and what hides something; the very same if nothing does."""
     hidden: list[Hidden] = []
-    lists = {kind: _list(kind, listed, hidden) for kind, listed in facts.lists.items()}
-    introduction = _introduction(facts.introduction)
-    if introduction is not facts.introduction:
+    lists = {kind: _list(kind, listed, hidden) for kind, listed in offer.lists.items()}
+    introduction = _introduction(offer.introduction)
+    if introduction is not offer.introduction:
         hidden.append(Hidden("instructions", "", in_values=False))
     if not hidden:
-        return facts, ()
-    return Facts(facts.version, introduction, lists, facts.taken), tuple(hidden)
+        return offer, ()
+    return Offer(offer.version, introduction, lists, offer.taken), tuple(hidden)
 
 
 def reveal_page(kind: str, field: str, result: bytes) -> bytes:

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.facts import Facts, Listed
 from portico.catalog.names import exposed_names
-from portico.model.offer import HeaderParam
+from portico.model.offer import Listed, Offer
 from portico.protocol.eras import members
 from portico.protocol.tasks import without_task_support
 
 if TYPE_CHECKING:
     from portico.definitions.schema import Schema
 
-_NONE = Listed((), ())
 _MOST_UI = 50
 """Of a server: a model reads them in every conversation. The others are found by search."""
 
@@ -32,24 +30,35 @@ _tool = msgspec.json.Decoder(_Tool).decode
 class Share:
     """What one server offers at one time."""
 
-    def __init__(self, server: str, facts: Facts, name_limit: int) -> None:
+    def __init__(self, server: str, offer: Offer, name_limit: int | None = None) -> None:
+        """Without a limit, names stay as they are."""
         self.server = server
-        self.facts = facts
+        self.offer = offer
         self._limit = name_limit
 
     def listed(self, kind: str) -> Listed:
         """One of its lists; empty if it has none."""
-        return self.facts.lists.get(kind, _NONE)
+        return self.offer.listed(kind)
 
     @cached_property
     def tools(self) -> Mapping[str, str]:
         """By its own name, what each tool is called among those of all servers."""
-        return exposed_names(self.server, self.listed("tools").keys, self._limit)
+        return self._names("tools")
 
     @cached_property
     def prompts(self) -> Mapping[str, str]:
         """The same of prompts."""
-        return exposed_names(self.server, self.listed("prompts").keys, self._limit)
+        return self._names("prompts")
+
+    def names(self, kind: str) -> Mapping[str, str]:
+        """The same of either."""
+        return self.tools if kind == "tools" else self.prompts
+
+    def _names(self, kind: str) -> Mapping[str, str]:
+        keys = self.listed(kind).keys
+        if self._limit is None:
+            return dict(zip(keys, keys, strict=True))
+        return exposed_names(self.server, keys, self._limit)
 
     @cached_property
     def with_ui(self) -> Sequence[str]:
@@ -86,19 +95,6 @@ class Share:
         fields = members(raw)
         fields[field] = msgspec.Raw(msgspec.json.encode(shown))
         return msgspec.json.encode(fields)
-
-    def header_params(self, tool: str) -> tuple[HeaderParam, ...]:
-        """What modern HTTP clients mirror of its arguments."""
-        listed = self.listed("tools")
-        if b"x-mcp-header" not in listed.items[self._places("tools")[tool]]:
-            return ()
-        from portico.definitions.errors import DefinitionError
-        from portico.definitions.headers import header_params
-
-        try:
-            return header_params(self.definition(tool).get("inputSchema") or {})
-        except (DefinitionError, RecursionError):
-            return ()
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""

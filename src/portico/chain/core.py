@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from portico.catalog.catalog import ListedTool
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -17,7 +18,6 @@ from portico.model.errors import (
 )
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, Kind
-from portico.model.offer import Item
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Handler
 from portico.model.version import Version, negotiate
@@ -60,7 +60,7 @@ class Statics(Protocol):
         """A page of a list, or None for a cursor that nobody gave out."""
         ...
 
-    def tool(self, name: str) -> Item | None:
+    def tool(self, name: str) -> ListedTool | None:
         """A tool by its name."""
         ...
 

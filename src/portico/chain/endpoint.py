@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from portico.catalog.snapshot import Catalog, Identity
+from portico.catalog.catalog import Catalog, Identity
 from portico.chain.core import Core, Hub, respond
 from portico.chain.fold import first_owner, fold
 from portico.model.context import Context
@@ -57,7 +57,7 @@ class ChainEndpoint:
             offer = current.offer
             for view in self._views:
                 offer = view(offer)
-            self._seen = (current, Catalog(self._shelf.identity, offer, current.number))
+            self._seen = (current, Catalog(offer, self._shelf.identity, number=current.number))
         return self._seen[1]
 
     def handle(self, request: Request, context: Context) -> Answer:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.catalog.upstream import FIELDS, UpstreamCatalog
+from portico.catalog.catalog import FIELDS, Catalog
 from portico.chain.core import Core, respond, static_answer
 from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
@@ -100,7 +100,7 @@ class MirrorEndpoint:
         core = self._core(view)
         if request.method != "logging/setLevel":
             return await core.answer(request, context)
-        if not view.catalog.declares("logging"):
+        if "logging" not in view.catalog.kinds:
             return error_response(request.id, METHOD_NOT_FOUND, "method not found")
         response = await core.answer(request, context)
         if response.result:
@@ -144,7 +144,7 @@ class MirrorEndpoint:
         if core is None:
             seen = ref(view)  # a core goes with its view, so it must not be what keeps it
 
-            def catalog() -> UpstreamCatalog:
+            def catalog() -> Catalog:
                 view = seen()
                 assert view is not None
                 assert view.catalog is not None

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from portico.chain.fold import terminus
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.model.offer import Item, Offer
+from portico.model.offer import Offer
 from portico.model.types import Answer, Handler
 
 
@@ -35,23 +36,21 @@ class Only:
 
     def view(self, offer: Offer) -> Offer:
         """What of an offer is to be seen."""
-        return Offer(
-            tools=_matching(offer.tools, self._tools),
-            resources=_matching(offer.resources, self._resources),
-            templates=_matching(offer.templates, self._resources),
-            prompts=_matching(offer.prompts, self._prompts),
-            completions=offer.completions,
-            subscriptions=offer.subscriptions,
-            capabilities=offer.capabilities,
-        )
+        shows = {
+            "tools": self._tools,
+            "resources": self._resources,
+            "templates": self._resources,
+            "prompts": self._prompts,
+        }
+        return offer.keep(**{kind: partial(_matches, patterns) for kind, patterns in shows.items()})
 
     def _passes(self, request: Request) -> bool:
         if request.method == "tools/call":
-            return _matches(request.name, self._tools)
+            return _matches(self._tools, request.name)
         if request.method == "prompts/get":
-            return _matches(request.name, self._prompts)
+            return _matches(self._prompts, request.name)
         if request.method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
-            return _matches(request.uri, self._resources)
+            return _matches(self._resources, request.uri)
         if request.method == "completion/complete":
             return self._passes_reference(request.decode().get("ref"))
         return True
@@ -62,13 +61,9 @@ class Only:
             return True  # malformed: whoever answers says so
         name, uri = str(reference.get("name", "")), str(reference.get("uri", ""))
         if reference.get("type") == "ref/prompt":
-            return _matches(name, self._prompts)
-        return _matches(uri, self._resources)
+            return _matches(self._prompts, name)
+        return _matches(self._resources, uri)
 
 
-def _matching(items: tuple[Item, ...], patterns: tuple[str, ...]) -> tuple[Item, ...]:
-    return tuple(item for item in items if _matches(item.key, patterns))
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

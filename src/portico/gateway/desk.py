@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
-from portico.catalog.union import Union
 from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.inward import Mistake
@@ -114,7 +114,7 @@ class Desk:
     def __init__(
         self,
         house: House,
-        union: Callable[[], Union],
+        union: Callable[[], Merged],
         servers: Callable[[], Sequence[str]],
     ) -> None:
         """`union` and `servers` are what this endpoint leads to, now."""

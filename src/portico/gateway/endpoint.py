@@ -9,8 +9,8 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.catalog.snapshot import Identity
-from portico.catalog.union import Place, Union
+from portico.catalog.catalog import Identity
+from portico.catalog.merge import Merged, Place
 from portico.chain.core import Core, respond
 from portico.chain.fold import terminus
 from portico.gateway import metatools
@@ -80,7 +80,7 @@ class GatewayEndpoint:
         identity: Identity,
         *,
         searches: bool,
-        told: Callable[[Union, Sequence[str]], str],
+        told: Callable[[Merged, Sequence[str]], str],
         witness: Witness,
         servers: Callable[[], Sequence[str]] | None = None,
     ) -> None:

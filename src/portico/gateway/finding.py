@@ -6,9 +6,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
 from portico.catalog.share import Share
-from portico.catalog.union import Union
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -63,9 +63,9 @@ class Finder:
         self._make = searcher
         self.is_needed = False
         """True once anything was searched for."""
-        self._names: tuple[Union, NearNames] | None = None
+        self._names: tuple[Merged, NearNames] | None = None
 
-    def use(self, union: Union, tags: Mapping[str, str]) -> None:
+    def use(self, union: Merged, tags: Mapping[str, str]) -> None:
         """Search these tools from now on; by server, the tags say more of them."""
         version = union.version
         if any(tags.values()):
@@ -86,7 +86,7 @@ class Finder:
         """The best tools for a query; of one server, or of some."""
         return await self._searcher.search(query, limit, server=server, servers=servers)
 
-    def near(self, union: Union, name: str, limit: int) -> list[str]:
+    def near(self, union: Merged, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         server, _, plain = name.rpartition(SEPARATOR)
         near = self._named(union).near(plain, limit)
@@ -108,7 +108,7 @@ class Finder:
     def _searcher(self) -> Searcher:
         return self._make()
 
-    def _named(self, union: Union) -> "NearNames":
+    def _named(self, union: Merged) -> "NearNames":
         known = self._names
         if known is None or known[0] is not union:
             from portico.search.near import NearNames
@@ -118,12 +118,12 @@ class Finder:
         return known[1]
 
 
-def _first(union: Union, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+def _first(union: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """The tools of the smallest servers: a large one must not hold up the others."""
     return islice(_searched(_smallest(union), tags), FIRST)
 
 
-def _smallest(union: Union) -> list[Share]:
+def _smallest(union: Merged) -> list[Share]:
     """The shares, those with the fewest tools first."""
     return sorted(union.shares.values(), key=lambda share: len(share.listed("tools").keys))
 

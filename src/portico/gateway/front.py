@@ -5,12 +5,12 @@ from typing import Protocol
 
 import msgspec
 
-from portico.catalog.snapshot import Catalog, Identity
-from portico.catalog.union import Union
+from portico.catalog.catalog import Catalog, Identity
+from portico.catalog.merge import Merged
 from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.member import Member
-from portico.model.offer import Offer
+from portico.model.offer import KINDS, Listed, Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.state.hub import ChangeHub
@@ -27,7 +27,7 @@ class House(Protocol):
     """What is behind all doorways."""
 
     config: Config
-    union: Union
+    union: Merged
     members: dict[str, Member]
 
 
@@ -40,7 +40,7 @@ class Front:
         identity: Identity,
         *,
         searches: bool,
-        told: Callable[[Union, Sequence[str]], str],
+        told: Callable[[Merged, Sequence[str]], str],
         servers: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
@@ -50,9 +50,9 @@ class Front:
         self._searches = searches
         self._told = told
         self._group = servers
-        self._seen: tuple[Union, Config, Union] | None = None
-        self._catalog: tuple[Union, Config, Catalog] | None = None
-        self._announced: Offer | None = None
+        self._seen: tuple[Merged, Config, Merged] | None = None
+        self._catalog: tuple[Merged, Config, Catalog] | None = None
+        self._announced: Catalog | None = None
         self._numbers = 0
         self.hub = ChangeHub()
 
@@ -63,7 +63,7 @@ class Front:
         return [name for name in self._group() if name in self._house.members]
 
     @property
-    def union(self) -> Union:
+    def union(self) -> Merged:
         """All that these offer now."""
         whole = self._house.union
         if self._group is None:
@@ -85,28 +85,28 @@ class Front:
             if self._searches:
                 words = f"{INSTRUCTIONS} Servers: {behind}"
                 identity = msgspec.structs.replace(identity, instructions=words)
-            known = self._catalog = (union, config, Catalog(identity, offer, self._numbers))
+            made = Catalog(offer, identity, number=self._numbers)
+            known = self._catalog = (union, config, made)
             if self._announced is None:
-                self._announced = offer
+                self._announced = made
         return known[2]
 
-    def _offer(self, union: Union, config: Config, behind: str) -> Offer:
+    def _offer(self, union: Merged, config: Config, behind: str) -> Offer:
         if self._searches:
             limit = config.search.default_limit
-            tools = metatools.meta_tools(behind, union.tool_count, limit)
-            direct = dict.fromkeys((*config.gateway.pinned, *union.with_ui()))
-            tools += union.tool_items(tuple(direct))
+            own = metatools.meta_tools(behind, union.tool_count, limit)
+            direct = union.listed("tools", [*config.gateway.pinned, *union.with_ui()])
+            items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
+            tools = Listed(items=items, keys=keys)
         else:
-            tools = union.tool_items()
+            tools = union.listed("tools")
+        rest = {kind: union.listed(kind) for kind in KINDS if kind != "tools"}
         return Offer(
-            tools=tools,
-            resources=union.resource_items("resources"),
-            templates=union.resource_items("templates"),
-            prompts=union.prompt_items(),
+            lists={"tools": tools, **rest},
             completions=True,
             subscriptions=True,
             # What a server brings later could not be declared any more then.
-            capabilities=frozenset(_KINDS),
+            declared=frozenset(_KINDS),
         )
 
     def announce(self) -> None:
@@ -114,11 +114,9 @@ class Front:
         before = self._announced
         if before is None:
             return  # nobody has ever asked
-        now = self._announced = self.catalog().offer
-        for kind in _KINDS:
-            changed = getattr(now, kind) != getattr(before, kind)
-            if changed or (kind == "resources" and now.templates != before.templates):
-                self.hub.publish(Change(kind))
+        now = self._announced = self.catalog()
+        for kind in now.changed(before):
+            self.hub.publish(Change(kind))
 
     def updated(self, server: str, change: Change) -> None:
         """A resource of a server has changed."""

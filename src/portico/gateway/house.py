@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from portico.catalog.catalog import Identity
 from portico.catalog.history import History
+from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
-from portico.catalog.snapshot import Identity
-from portico.catalog.union import Union
 from portico.config.schema import Config, Server
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.endpoint import GatewayEndpoint
@@ -125,7 +125,7 @@ class House:
             servers=servers if group else None,
         )
 
-    def _told(self, union: Union, servers: Sequence[str]) -> str:
+    def _told(self, union: Merged, servers: Sequence[str]) -> str:
         there = [self.members[name] for name in servers if name in self.members]
         return blurb([Behind(m.name, m.about, union.shares.get(m.name)) for m in there])
 
@@ -133,9 +133,9 @@ class House:
         """True as long as no server has ever said what it offers."""
         return all(member.is_pending for member in self.members.values())
 
-    def _merged(self) -> Union:
+    def _merged(self) -> Merged:
         shares = (member.share for member in self.members.values())
-        return Union(share for share in shares if share is not None)
+        return Merged(share for share in shares if share is not None)
 
     def _member(self, entry: Server) -> Member:
         member = Member(

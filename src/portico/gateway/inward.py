@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
-from portico.catalog.union import Place, Union
+from portico.catalog.merge import Merged, Place
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
@@ -83,7 +83,7 @@ def referring(request: Request, key: str, value: str) -> Request:
     return replace(request, params=encode(fields))
 
 
-def executed(request: Request, union: Union) -> tuple[Place, Request]:
+def executed(request: Request, union: Merged) -> tuple[Place, Request]:
     """What `execute_tool` asks for; raises Mistake."""
     more = None
     try:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from portico.catalog.facts import Facts
+from portico.catalog.catalog import Catalog
 from portico.catalog.hidden import revealed
 from portico.catalog.history import History
 from portico.catalog.identity import upstream_key
 from portico.catalog.reveal import Hidden
 from portico.catalog.share import Share
-from portico.catalog.upstream import UpstreamCatalog
 from portico.config.schema import Server
 from portico.gateway.succession import Successor
 from portico.model.errors import McpError, TargetError
+from portico.model.offer import Offer
 from portico.protocol.eras import members
 from portico.upstream.configured import address
 from portico.upstream.opening import Limits
@@ -40,9 +40,9 @@ Reach = Callable[[Server, Heard], "Address"]
 
 
 class Catalogs(Memory, Protocol):
-    """Where the facts of all members outlive the process."""
+    """Where the offers of all members outlive the process."""
 
-    def latest(self, key: str) -> Facts | None:
+    def latest(self, key: str) -> Offer | None:
         """What the same server saved last, whatever its arguments were."""
         ...
 
@@ -56,13 +56,13 @@ class _Kept:
         self._is_complete = is_complete
         self.is_over = False
 
-    def load(self, key: str) -> Facts | None:
+    def load(self, key: str) -> Offer | None:
         """What was last saved."""
         return self._memory.load(key) if self._is_complete else self._memory.latest(key)
 
-    def save(self, key: str, facts: Facts) -> bool:
+    def save(self, key: str, offer: Offer) -> bool:
         """Keep it; False if that failed."""
-        return not self.is_over and self._memory.save(key, facts)
+        return not self.is_over and self._memory.save(key, offer)
 
 
 class Member:
@@ -96,7 +96,7 @@ class Member:
         self._name_limit = name_limit
         self._gateway = gateway
         self._share: Share | None = None
-        self._seen: UpstreamCatalog | None = None
+        self._seen: Catalog | None = None
         is_complete = not entry.problem
         self._memory = None if memory is None else _Kept(memory, is_complete=is_complete)
         self.upstream = Successor(
@@ -129,8 +129,8 @@ class Member:
             return None
         if self._seen is not catalog:
             self._seen = catalog
-            if self._share is None or not catalog.facts.same(self._share.facts):
-                self._share = Share(self.name, catalog.facts, self._name_limit)
+            if self._share is None or not catalog.offer.same(self._share.offer):
+                self._share = Share(self.name, catalog.offer, self._name_limit)
         return self._share
 
     @property
@@ -150,13 +150,13 @@ class Member:
         catalog = self.upstream.offered()
         return catalog is not None and catalog.confirmed
 
-    def _offered(self) -> UpstreamCatalog | None:
+    def _offered(self) -> Catalog | None:
         """What it said last; nothing of a server that is this very gateway again."""
         catalog = self.upstream.offered()
         return None if catalog is None or self._is_circular(catalog) else catalog
 
-    def _is_circular(self, catalog: UpstreamCatalog) -> bool:
-        said = catalog.facts.introduction
+    def _is_circular(self, catalog: Catalog) -> bool:
+        said = catalog.offer.introduction
         if not self._gateway or self._gateway.encode() not in said:
             return False
         capabilities = members(members(said).get("capabilities", b""))
@@ -213,8 +213,8 @@ class Member:
         """How it fares, for people and programs."""
         catalog = self._offered()
         told = self.upstream.status()
-        lists = {} if catalog is None else catalog.facts.lists
-        age = None if catalog is None else round(max(0.0, time.time() - catalog.facts.taken), 1)
+        lists = {} if catalog is None else catalog.offer.lists
+        age = None if catalog is None else round(max(0.0, time.time() - catalog.offer.taken), 1)
         return {
             **told,
             "server": self.name,
@@ -248,13 +248,13 @@ def _warning(server: str, hidden: Hidden) -> str:
     return f"{words}; those in values that go back to the server are left as they are"
 
 
-def _unlisted(catalog: UpstreamCatalog) -> list[str]:
+def _unlisted(catalog: Catalog) -> list[str]:
     """The kinds that a server has, as it says, but of which there is no list."""
-    facts = catalog.facts
-    without = [kind for kind in _KINDS if kind not in facts.lists]
+    offer = catalog.offer
+    without = [kind for kind in _KINDS if kind not in offer.lists]
     if not without:
         return []
-    declared = members(members(facts.introduction).get("capabilities", b""))
+    declared = members(members(offer.introduction).get("capabilities", b""))
     return [kind for kind in without if kind in declared]
 
 

@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from portico.model.message import Request
-from portico.model.offer import Item
 from portico.protocol.codec import encode
 
 SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
@@ -38,8 +37,8 @@ def is_own_query(request: Request) -> bool:
     return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
 
 
-def meta_tools(behind: str, tools: int, default_limit: int) -> tuple[Item, ...]:
-    """Their definitions; `behind` tells of the servers, `tools` how many there are in all."""
+def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
+    """Their definitions by name; `behind` tells of the servers, `tools` counts theirs."""
     found = (
         _search(behind, tools, default_limit),
         _tool(
@@ -71,10 +70,7 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> tuple[Item, ...]:
             annotations=_READS,
         ),
     )
-    return tuple(
-        Item(key=name, name=name, modern=raw, legacy=raw)
-        for name, raw in zip(NAMES, map(encode, found), strict=True)
-    )
+    return dict(zip(NAMES, map(encode, found), strict=True))
 
 
 def _search(behind: str, tools: int, default_limit: int) -> dict[str, Any]:

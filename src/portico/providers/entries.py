@@ -4,10 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.definitions.headers import header_params
 from portico.definitions.schema import Schema
 from portico.definitions.templates import UriTemplate
-from portico.model.offer import Item
 from portico.providers.invoke import Invocation
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ class Tool:
         self.output = (
             None if output is None else Schema(output, where=f"tool {self.name}: outputSchema")
         )
-        self.item = _tool_item(definition)
+        self.raw = msgspec.json.encode(definition)
 
 
 class Resource:
@@ -39,8 +37,7 @@ class Resource:
         self.mime_type: str = definition.get("mimeType", "")
         self.definition = definition
         self.invoke: Invocation | None = None
-        raw = msgspec.json.encode(definition)
-        self.item = Item(self.uri, self.name, raw, raw)
+        self.raw = msgspec.json.encode(definition)
 
 
 class Template:
@@ -53,8 +50,7 @@ class Template:
         self.pattern = UriTemplate(self.uri)
         self.definition = definition
         self.invoke: Invocation | None = None
-        raw = msgspec.json.encode(definition)
-        self.item = Item(self.uri, self.name, raw, raw)
+        self.raw = msgspec.json.encode(definition)
 
 
 class Prompt:
@@ -66,20 +62,4 @@ class Prompt:
         self.arguments: list[dict[str, Any]] = definition.get("arguments") or []
         self.definition = definition
         self.invoke: Invocation | None = None
-        raw = msgspec.json.encode(definition)
-        self.item = Item(self.name, self.name, raw, raw)
-
-
-def _tool_item(definition: dict[str, Any]) -> Item:
-    """Output schemas came with 2025-06-18, and described objects only until 2026-07-28."""
-    name: str = definition["name"]
-    modern = legacy = msgspec.json.encode(definition)
-    early = b""
-    output = definition.get("outputSchema")
-    if output is not None:
-        early = msgspec.json.encode({k: v for k, v in definition.items() if k != "outputSchema"})
-        if not isinstance(output, dict) or output.get("type") != "object":
-            legacy = early
-    # Few tools have any, and looking for the word is far quicker than walking the schema.
-    mirrored = header_params(definition["inputSchema"]) if b'"x-mcp-header"' in modern else ()
-    return Item(name, name, modern, legacy, early, mirrored)
+        self.raw = msgspec.json.encode(definition)

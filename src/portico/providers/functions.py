@@ -19,7 +19,7 @@ from portico.model.errors import (
     ToolError,
 )
 from portico.model.message import Request, Response
-from portico.model.offer import Item, Offer
+from portico.model.offer import Listed, Offer
 from portico.model.types import Answer, Change
 from portico.model.version import Version
 from portico.protocol.codec import decode_params, encode
@@ -103,13 +103,15 @@ class FunctionProvider:
         made, number = self._offer, self._changes
         if made is None or made[0] != number:
             offer = Offer(
-                tools=_items(self.tools),
-                resources=_items(self.resources),
-                templates=_items(self.templates),
-                prompts=_items(self.prompts),
+                lists={
+                    "tools": _listed(self.tools),
+                    "resources": _listed(self.resources),
+                    "templates": _listed(self.templates),
+                    "prompts": _listed(self.prompts),
+                },
                 completions=bool(self.completers),
                 subscriptions=True,
-                capabilities=self.capabilities,
+                declared=self.capabilities,
             )
             # Under the number it began with: another thread may have changed something since.
             made = self._offer = (number, offer)
@@ -363,8 +365,8 @@ def _words(error: BaseException) -> str:
     return f"{kind}: {words}" if words else kind
 
 
-def _items(entries: dict[str, Entry]) -> tuple[Item, ...]:
-    return tuple(entry.item for entry in entries.values())
+def _listed(entries: dict[str, Entry]) -> Listed:
+    return Listed(items=tuple(entry.raw for entry in entries.values()), keys=tuple(entries))
 
 
 _ANSWERS: dict[str, Callable[[FunctionProvider, Request, Context], Answer | None]] = {

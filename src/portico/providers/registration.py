@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from portico.definitions import load
 from portico.model.errors import RegistrationError
+from portico.model.offer import KEYS
 from portico.providers.completions import Completer
 from portico.providers.entries import Prompt, Resource, Template, Tool
 from portico.providers.functions import FunctionProvider
@@ -228,7 +229,7 @@ class Registration:
         self._add("templates" if "{" in uri else "resources", [entry])
 
     def _add(self, where: str, added: Iterable[Any]) -> None:
-        new = {entry.item.key: entry for entry in added}
+        new = {entry.definition[KEYS[where]]: entry for entry in added}
         with self._lock:
             entries: dict[str, Any] = getattr(self._functions, where)
             for key in new:

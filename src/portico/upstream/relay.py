@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.catalog.catalog import ListedTool
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.methods import TABLE
-from portico.model.offer import Item
 from portico.protocol.codec import encode
 from portico.protocol.eras import (
     legacy_params,
@@ -90,7 +90,7 @@ class Relay:
         plan: Plan,
         lines: Lines,
         breaker: Breaker,
-        tool: Callable[[str], Item | None],
+        tool: Callable[[str], ListedTool | None],
     ) -> None:
         """`tool` finds a tool's definition by its name, if it is known."""
         self.name = server
@@ -331,7 +331,7 @@ class Relay:
         if tool is None:
             return False
         try:
-            hints = msgspec.json.decode(tool.modern, type=_Annotated).annotations
+            hints = msgspec.json.decode(tool.raw, type=_Annotated).annotations
         except msgspec.DecodeError:
             return False
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.catalog.facts import Facts, Listed
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import McpError, TargetError
 from portico.model.methods import TABLE
+from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
 from portico.upstream.listing import KINDS, Ask, Kind, all_pages
 from portico.upstream.opening import Introduction
@@ -38,12 +38,12 @@ async def survey(
     introduction: Introduction,
     *,
     now: float,
-    before: Facts | None = None,
+    before: Offer | None = None,
     mirrors: bool = False,
     most: int | None = None,
     report: Callable[[str], None] = lambda _: None,
     missed: Callable[[str], None] = lambda _: None,
-) -> Facts:
+) -> Offer:
     """All lists that the upstream declares; one that cannot be had stays as it was `before`, and
     `missed` is told why.
 
@@ -85,7 +85,7 @@ async def survey(
             report(_too_many(server, name, listed))
         # Who made something of the list as it was keeps it: the same one is not kept twice.
         lists[name] = older if older is not None and older == listed else listed
-    return Facts(introduction.version, introduction.raw, lists, now)
+    return Offer(introduction.version, introduction.raw, lists, now)
 
 
 def _too_many(server: str, kind: str, listed: Listed) -> str:

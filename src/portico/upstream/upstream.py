@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from portico.catalog.upstream import UpstreamCatalog
+from portico.catalog.catalog import Catalog
 from portico.model.context import Context
 from portico.model.errors import InvalidParams, McpError, TargetError
 from portico.model.message import Request, Response
@@ -127,7 +127,7 @@ class Upstream:
             self._lines.give_back(line)
         return view
 
-    def offered(self) -> UpstreamCatalog | None:
+    def offered(self) -> Catalog | None:
         """What everybody is offered, as it was last heard; None if that never was."""
         for _ in range(2):  # what is remembered may say that another era is spoken
             self._views.get(self._lines.era(modern=False))
@@ -359,7 +359,7 @@ class Upstream:
                 kind: len(listed.items)
                 for view in self._views
                 if view.catalog is not None
-                for kind, listed in view.catalog.facts.lists.items()
+                for kind, listed in view.catalog.offer.lists.items()
             },
             "changes": [] if self._history is None else self._history.recent(),
         }

@@ -5,10 +5,9 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from portico.catalog.facts import Facts
-from portico.catalog.upstream import UpstreamCatalog
+from portico.catalog.catalog import Catalog, ListedTool
 from portico.model.errors import McpError, TargetError
-from portico.model.offer import Item
+from portico.model.offer import Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.state.hub import ChangeHub
@@ -21,6 +20,7 @@ from portico.upstream.survey import survey
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
+    from portico.catalog.reveal import Hidden
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
@@ -34,13 +34,13 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class Memory(Protocol):
-    """Where facts outlive the process."""
+    """Where offers outlive the process."""
 
-    def load(self, key: str) -> Facts | None:
+    def load(self, key: str) -> Offer | None:
         """What was last saved."""
         ...
 
-    def save(self, key: str, facts: Facts) -> bool:
+    def save(self, key: str, offer: Offer) -> bool:
         """Keep it; False if that failed."""
         ...
 
@@ -50,7 +50,7 @@ class View:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.catalog: UpstreamCatalog | None = None
+        self.catalog: Catalog | None = None
         self.hub = ChangeHub()
         self.surveying: asyncio.Task[None] | None = None
         self.asked: asyncio.Future[None] | None = None
@@ -108,7 +108,7 @@ class Views:
     def __contains__(self, name: str) -> bool:
         return name in self._views
 
-    def tool(self, name: str) -> Item | None:
+    def tool(self, name: str) -> ListedTool | None:
         """A tool's definition, by whichever view has it."""
         for view in self._views.values():
             tool = view.catalog.tool(name) if view.catalog is not None else None
@@ -122,7 +122,7 @@ class Views:
         catalog = view.catalog
         if catalog is None:
             return  # whoever began the conversation asks
-        if not catalog.confirmed or self._clock() - catalog.facts.taken > FRESH_S:
+        if not catalog.confirmed or self._clock() - catalog.offer.taken > FRESH_S:
             self.survey(view, leg)
 
     def publish(self, change: Change) -> None:
@@ -137,19 +137,19 @@ class Views:
             if len(self._views) >= MOST_VIEWS:
                 self._make_room()
             view = self._views[name] = View(name)
-            facts = self._memory.load(self._key(name)) if self._memory is not None else None
-            if facts is not None:
+            offer = self._memory.load(self._key(name)) if self._memory is not None else None
+            if offer is not None:
                 if self._plan.max_items is not None:
-                    facts = facts.limited(self._plan.max_items)
-                era = MODERN if facts.version.modern else LEGACY
+                    offer = offer.limited(self._plan.max_items)
+                era = MODERN if offer.version.modern else LEGACY
                 self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
                 if name.startswith(era):
-                    view.catalog = self._catalog(facts, confirmed=False)
+                    view.catalog = self._catalog(offer, confirmed=False)
                 else:  # it was asked in the other era, to no avail
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
                     right = self._views.setdefault(era, View(era))
-                    right.catalog = right.catalog or self._catalog(facts, confirmed=False)
+                    right.catalog = right.catalog or self._catalog(offer, confirmed=False)
         return view
 
     def _make_room(self) -> None:
@@ -161,24 +161,30 @@ class Views:
                 self._lines.edition += 1  # whoever still has it looks again
                 return
 
-    def _catalog(self, facts: Facts, *, confirmed: bool) -> UpstreamCatalog:
+    def _catalog(self, offer: Offer, *, confirmed: bool) -> Catalog:
         self._numbers += 1
-        return UpstreamCatalog(
-            facts,
+        shown = offer
+        hidden: tuple[Hidden, ...] = ()
+        if self._plan.reveals:
+            from portico.catalog.reveal import reveal_offer
+
+            shown, hidden = reveal_offer(offer)
+        return Catalog(
+            shown,
             confirmed=confirmed,
             number=self._numbers,
             clock=self._clock,
-            allows=self._plan.allows,
-            reveals=self._plan.reveals,
+            whole=offer,
+            hidden=hidden,
         )
 
-    async def _confirmed(self, facts: Facts) -> UpstreamCatalog:
+    async def _confirmed(self, offer: Offer) -> Catalog:
         """The catalog of what was just asked; a large one is looked through beside the calls."""
-        many = sum(len(listed.keys) for listed in facts.lists.values()) > _MANY
+        many = sum(len(listed.keys) for listed in offer.lists.values()) > _MANY
         if self._plan.reveals and many:
             with suppress(RuntimeError):  # no thread can be had
-                return await asyncio.to_thread(self._catalog, facts, confirmed=True)
-        return self._catalog(facts, confirmed=True)
+                return await asyncio.to_thread(self._catalog, offer, confirmed=True)
+        return self._catalog(offer, confirmed=True)
 
     def forget(self) -> None:
         """Hold nothing any more of what was offered."""
@@ -254,7 +260,7 @@ class Views:
         # An announcement that comes from now on may be about what is not in these lists yet.
         announced, view.announced = view.announced, set()
         try:
-            facts = await survey(
+            offer = await survey(
                 ask,
                 self.name,
                 leg.server,
@@ -270,7 +276,7 @@ class Views:
             raise
         for why in missed:
             self._report(why)
-        catalog = await self._confirmed(facts)
+        catalog = await self._confirmed(offer)
         view.catalog, view.missed = catalog, missed
         # A server's own announcement is passed on even if its list compares equal.
         changed = catalog.changed(before) if before is not None else []
@@ -278,18 +284,18 @@ class Views:
         for kind in dict.fromkeys((*changed, *sorted(announced))):
             view.hub.publish(Change(kind))
         self._told(view)
-        is_same = before is not None and before.confirmed and facts.same(before.whole)
+        is_same = before is not None and before.confirmed and offer.same(before.whole)
         if self._history is not None and (not is_same or self._history.is_due(view.name)):
-            self._spawn(self._compare(self._history, view.name, facts))
+            self._spawn(self._compare(self._history, view.name, offer))
         if self._memory is not None and not is_same:
             view.kept = view.asked  # who asks from now on wants to hear what is new since
-            await self._remember(view, facts)
+            await self._remember(view, offer)
 
-    async def _compare(self, history: "History", view: str, facts: Facts) -> None:
+    async def _compare(self, history: "History", view: str, offer: Offer) -> None:
         """Report which definitions changed since they were first seen."""
         async with self._in_order:
             try:
-                changes = await asyncio.to_thread(history.compare, view, facts)
+                changes = await asyncio.to_thread(history.compare, view, offer)
             except RuntimeError as error:  # no thread can be had
                 self._report(f"changes of {self.name} are not tracked: {error}")
                 return
@@ -299,9 +305,9 @@ class Views:
         for line in history.lines(self.name, changes):
             self._report(line)
 
-    async def _remember(self, view: View, facts: Facts) -> None:
+    async def _remember(self, view: View, offer: Offer) -> None:
         assert self._memory is not None
-        era = MODERN if facts.version.modern else LEGACY
+        era = MODERN if offer.version.modern else LEGACY
         names = [view.name]
         # Who would have begun in the other era finds out from memory that it is not spoken.
         other = LEGACY if era == MODERN else MODERN
@@ -309,6 +315,6 @@ class Views:
             names.append(other)
         for name in names:
             try:
-                await asyncio.to_thread(self._memory.save, self._key(name), facts)
+                await asyncio.to_thread(self._memory.save, self._key(name), offer)
             except RuntimeError as error:  # no thread can be had
                 self._report(f"what {self.name} offers is not kept: {error}")

@@ -1,0 +1,336 @@
+"""An immutable snapshot of an offer that serialises every static answer once."""
+
+from collections.abc import Callable, Mapping
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from portico.catalog import cursor as cursors
+from portico.definitions.errors import DefinitionError
+from portico.definitions.headers import header_params
+from portico.model.methods import CAPABILITIES, LISTS
+from portico.model.offer import HeaderParam, Listed, Offer
+from portico.model.version import MODERN, Version
+from portico.protocol.codec import encode
+from portico.protocol.eras import SERVER_INFO_KEY, Members, members
+from portico.protocol.lines import one_line
+from portico.protocol.tasks import without_task_support, without_tasks_raw
+
+if TYPE_CHECKING:
+    from portico.catalog.reveal import Hidden
+
+FIELDS = {
+    "tools": "tools",
+    "resources": "resources",
+    "templates": "resourceTemplates",
+    "prompts": "prompts",
+}
+_OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
+_MOST_PAGES = 1000
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """What a server of ours says of itself, and how it shows its lists."""
+
+    name: str
+    version: str
+    more: Mapping[str, Any] = {}
+    """`title`, `description`, `websiteUrl`, `icons`."""
+    instructions: str = ""
+    extensions: Mapping[str, Any] = {}
+    experimental: Mapping[str, Any] = {}
+    ttl_ms: int = 0
+    """How long a client may keep a list before it asks again."""
+    cache_scope: str = "private"
+    page_size: int = 0
+    """Items a page; 0 for all in one."""
+
+    def introduced(self, offer: Offer) -> Offer:
+        """The same offer in the words of this server."""
+        caching = {"ttlMs": self.ttl_ms, "cacheScope": self.cache_scope}
+        info = {"name": self.name, "version": self.version, **self.more}
+        said: dict[str, Any] = {"capabilities": self._capabilities(offer)}
+        if self.instructions:
+            said["instructions"] = self.instructions
+        said |= {**caching, "_meta": {SERVER_INFO_KEY: info}}
+        more = encode(caching)
+        lists = {
+            kind: msgspec.structs.replace(listed, more=more, page_size=self.page_size)
+            for kind, listed in offer.lists.items()
+        }
+        return msgspec.structs.replace(offer, introduction=encode(said), lists=lists)
+
+    def _capabilities(self, offer: Offer) -> dict[str, Any]:
+        shown: dict[str, Any] = {"logging": {}}
+        for kind, parts in _PARTS.items():
+            if kind in offer.declared or any(offer.listed(part).keys for part in parts):
+                shown[kind] = {"listChanged": True}
+        if "resources" in shown and offer.subscriptions:
+            shown["resources"]["subscribe"] = True
+        if offer.completions or "completions" in offer.declared:
+            shown["completions"] = {}
+        if self.experimental:
+            shown["experimental"] = self.experimental
+        if self.extensions:
+            shown["extensions"] = self.extensions
+        return shown
+
+
+class ListedTool(Struct, frozen=True):
+    """What calls need to know of a tool's definition."""
+
+    raw: bytes
+    header_params: tuple[HeaderParam, ...]
+
+
+class _Caching(Struct):
+    ttlMs: int = 0  # noqa: N815  (fields of the wire)
+    cacheScope: str = "private"  # noqa: N815
+
+
+class Catalog:
+    """What is offered at one time, and the bytes that say so."""
+
+    def __init__(
+        self,
+        offer: Offer,
+        identity: Identity | None = None,
+        *,
+        number: int = 0,
+        confirmed: bool = True,
+        clock: Callable[[], float] = time,
+        whole: Offer | None = None,
+        hidden: "tuple[Hidden, ...]" = (),
+    ) -> None:
+        """With an identity it is ours, else a server's, in its own words. `confirmed` if this
+        process has asked that server itself; `whole` is its offer as it came, and `hidden` the
+        definitions that hide something."""
+        self.offer = offer if identity is None else identity.introduced(offer)
+        self.whole = whole or offer
+        self.hidden = hidden
+        self.number = number
+        """Grows with every change."""
+        self.confirmed = confirmed
+        self._is_ours = identity is not None
+        self._clock = clock
+        said = self._said = members(self.offer.introduction)
+        self._capabilities = members(said.get("capabilities", b""))
+        meta = members(said.get("_meta", b""))
+        self.identity = bytes(
+            meta.get(SERVER_INFO_KEY, b"") if offer.version.modern else said.get("serverInfo", b"")
+        )
+        """The server's name and version, as JSON."""
+        # Versions before 2025-03-26 had completions without declaring them.
+        implied = () if self._is_ours else ("completions",)
+        self.kinds = frozenset({*self._capabilities, *implied})
+        """The capabilities it declares."""
+        self.unheard = frozenset(
+            method
+            for method, kind in LISTS.items()
+            if not self._is_ours
+            and kind not in offer.lists
+            and CAPABILITIES[method] in self._capabilities
+        )
+        """The lists that a server declares, but that could not be had whole."""
+        self.settled: dict[tuple[str, Version], bytes] = {}
+        """By method and version, results that stay as they are."""
+        self._pages: dict[tuple[str, Version, str, int], bytes] = {}
+        self._introductions: dict[tuple[Version, int], bytes] = {}
+        self._tools: dict[str, ListedTool] = {}
+        self._places: dict[str, dict[str, int]] = {}
+
+    def handshake(self, version: Version) -> bytes:
+        """The result of `initialize`."""
+        ready = self._introductions.get((version, 0))
+        if ready is None:
+            said = self._said
+            result: dict[str, Any] = {"protocolVersion": version.text}
+            result |= {key: said[key] for key in said if key != "protocolVersion"}
+            if self.offer.version.modern:
+                for key in ("supportedVersions", *_OF_THE_ERA):
+                    result.pop(key, None)
+                result["capabilities"] = self._legacy_capabilities(version)
+                result["serverInfo"] = Raw(self.identity or b'{"name":"","version":""}')
+                meta = members(said.get("_meta", b""))
+                meta.pop(SERVER_INFO_KEY, None)
+                result["_meta"] = meta
+                if not meta:
+                    del result["_meta"]
+            ready = self._introductions[version, 0] = one_line(encode(result))
+        return ready
+
+    def _legacy_capabilities(self, version: Version) -> Raw:
+        """Those of a modern server, for a client of another era, which could not follow tasks."""
+        if not self._is_ours:
+            return Raw(without_tasks_raw(bytes(self._said.get("capabilities", b"{}"))))
+        late = {"extensions", "completions" if version < Version.V2025_03_26 else ""}
+        declared = self._capabilities
+        return Raw(encode({key: declared[key] for key in declared if key not in late}))
+
+    def discovery(self, version: Version) -> bytes:
+        """The result of `server/discover`."""
+        said = self._said
+        ttl = self._ttl_ms(self.offer.introduction)
+        ready = self._introductions.get((version, ttl))
+        if ready is None:
+            own = {key: said[key] for key in said if key not in ("protocolVersion", "serverInfo")}
+            result: dict[str, Any] = own | {"supportedVersions": [v.text for v in MODERN]}
+            if not self.offer.version.modern and "capabilities" in result:
+                result["capabilities"] = Raw(without_tasks_raw(bytes(result["capabilities"])))
+            result |= self._modern(said, ttl, self.offer.introduction)
+            if len(self._introductions) > len(Version):
+                self._introductions.clear()
+            ready = self._introductions[version, ttl] = one_line(encode(result))
+        return ready
+
+    def page(self, kind: str, version: Version, cursor: str) -> bytes | None:
+        """A page of a list, or None for a cursor that nobody gave out."""
+        listed = self.offer.listed(kind)
+        ttl = self._ttl_ms(listed.more) if version.modern else 0
+        ready = self._pages.get((kind, version, cursor, ttl))
+        if ready is None:
+            start = 0
+            if cursor:
+                found = cursors.read(cursor, kind, self._places_of(kind))
+                if found is None:
+                    return None
+                start = found
+            ready = self._build(kind, listed, version, start, ttl)
+            if len(self._pages) > _MOST_PAGES:  # remainders of the past
+                self._pages.clear()
+            # Cursors of an older catalog are good too, but only ours are kept: they are few.
+            if not cursor or _is_cursor_of(kind, listed, start, cursor):
+                self._pages[kind, version, cursor, ttl] = ready
+        return ready
+
+    def tool(self, name: str) -> ListedTool | None:
+        """A tool by its name."""
+        tool = self._tools.get(name)
+        if tool is None and (place := self._places_of("tools").get(name)) is not None:
+            raw = self.offer.listed("tools").items[place]
+            tool = self._tools[name] = ListedTool(raw, _header_params(raw))
+        return tool
+
+    def uri_of(self, name: str) -> str:
+        """The URI of the first resource with this name; empty if there is none."""
+        resources = self.offer.listed("resources")
+        named = zip(resources.keys, resources.items, strict=True)
+        return next((uri for uri, raw in named if _name(raw).name == name), "")
+
+    def changed(self, before: "Catalog") -> list[str]:
+        """The kinds of lists that differ from an earlier catalog's."""
+        now, then = self.offer.lists, before.offer.lists
+        return [
+            kind
+            for kind, parts in _PARTS.items()
+            if any(now.get(part) != then.get(part) for part in parts)
+        ]
+
+    def _places_of(self, kind: str) -> dict[str, int]:
+        places = self._places.get(kind)
+        if places is None:
+            keys = self.offer.listed(kind).keys
+            places = self._places[kind] = {key: place for place, key in enumerate(keys)}
+        return places
+
+    def _build(self, kind: str, listed: Listed, version: Version, start: int, ttl: int) -> bytes:
+        size = listed.page_size or len(listed.items)
+        shown = listed.items[start : start + size]
+        if kind == "tools":
+            if self._is_ours and not version.modern:
+                shown = tuple([_older_tool(raw, version) for raw in shown])
+            elif version.modern and not self.offer.version.modern:
+                shown = tuple(map(without_task_support, shown))
+        end = start + len(shown)
+        more = members(listed.more)
+        rest: dict[str, Any] = {key: more[key] for key in more if key not in _OF_THE_ERA}
+        if version.modern:
+            rest |= self._modern(more, ttl, listed.more)
+        elif self.offer.version.modern:
+            meta = members(more.get("_meta", b""))
+            meta.pop(SERVER_INFO_KEY, None)
+            rest.pop("_meta", None)
+            if meta:
+                rest["_meta"] = meta
+        if shown and end < len(listed.items):
+            rest["nextCursor"] = cursors.write(kind, end, listed.keys[end - 1])
+        opened = b'{"%s":[%s]' % (FIELDS[kind].encode(), b",".join(shown))
+        # Ready for any transport, also one that ends a message where a line ends.
+        return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
+
+    def _modern(self, more: Members, ttl: int, raw: bytes) -> dict[str, Any]:
+        meta = members(more.get("_meta", b""))
+        if self.identity:
+            meta.setdefault(SERVER_INFO_KEY, Raw(self.identity))
+        scope = _caching(raw).cacheScope if self.offer.version.modern else "private"
+        fields: dict[str, Any] = {
+            "resultType": "complete",
+            "ttlMs": ttl,
+            "cacheScope": "public" if scope == "public" else "private",
+        }
+        return fields | {"_meta": meta} if meta else fields
+
+    def _ttl_ms(self, raw: bytes) -> int:
+        """What is left of the time that a server gave, in whole seconds; 0 unless it was asked by
+        this very process."""
+        if self._is_ours:
+            return _caching(raw).ttlMs
+        if not self.confirmed or not self.offer.version.modern:
+            return 0
+        left = _caching(raw).ttlMs - (self._clock() - self.offer.taken) * 1000
+        return max(0, int(left / 1000) * 1000)
+
+
+_PARTS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
+"""By capability, the lists that it stands for."""
+
+
+class _Tool(Struct):
+    inputSchema: dict[str, Any] = {}  # noqa: N815  (a field of the wire)
+
+
+class _Named(Struct):
+    name: str = ""
+
+
+_tool = msgspec.json.Decoder(_Tool, float_hook=float).decode
+_name = msgspec.json.Decoder(_Named).decode
+
+
+def _caching(raw: bytes) -> _Caching:
+    try:
+        return msgspec.json.decode(raw, type=_Caching)
+    except msgspec.DecodeError:
+        return _Caching()
+
+
+def _header_params(raw: bytes) -> tuple[HeaderParam, ...]:
+    # Few tools have any, and looking for the word is far quicker than walking the schema.
+    if b"x-mcp-header" not in raw and b"\\" not in raw:
+        return ()
+    try:
+        return header_params(_tool(raw).inputSchema)
+    except (msgspec.DecodeError, DefinitionError, RecursionError):
+        return ()
+
+
+def _older_tool(raw: bytes, version: Version) -> bytes:
+    """Output schemas came with 2025-06-18, and described objects only until 2026-07-28."""
+    if raw.find(b'"outputSchema"') < 0:
+        return raw
+    fields = members(raw)
+    kind = members(fields.get("outputSchema", b"")).get("type", b"")
+    if version >= Version.V2025_06_18 and bytes(kind) == b'"object"':
+        return raw
+    fields.pop("outputSchema", None)
+    return encode(fields)
+
+
+def _is_cursor_of(kind: str, listed: Listed, start: int, cursor: str) -> bool:
+    """True if a page of this very list gives out this cursor."""
+    size = listed.page_size
+    if not size or start % size or not 0 < start < len(listed.keys):
+        return False
+    return cursors.write(kind, start, listed.keys[start - 1]) == cursor
