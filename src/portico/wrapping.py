@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.chain.mirror import MirrorEndpoint
+from portico.chain.endpoint import ChainEndpoint
+from portico.chain.exactly import exactly
 from portico.model.errors import McpError, PorticoError, TargetError
+from portico.model.types import Link
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.upstream.plan import Plan
@@ -20,7 +22,6 @@ from portico.upstream.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
     from portico.catalog.history import History
-    from portico.chain.calllog import CallLog
     from portico.transport.control import Control, Order
 
 _CONTROL_AFTER_S = 0.2
@@ -40,6 +41,7 @@ class Wrapping(Struct, frozen=True):
     warm: bool = False
     refresh: bool = False
     log: str | None = None
+    links: tuple[Link, ...] = ()
     watchdog_ms: int = 250
     """Report what kept all clients waiting for so long; 0 never does."""
 
@@ -63,12 +65,12 @@ class Wrapped:
             report=report,
             history=_history(wrapping.history if wrapping.cache else None),
         )
-        mirror = MirrorEndpoint(
-            self.upstream, failed, warm=wrapping.warm, lost=self._lost if alone else None
-        )
-        self.endpoint: MirrorEndpoint | CallLog = mirror
-        if wrapping.log is not None:
-            self.endpoint = _logged(mirror, wrapping.log, self.upstream.name)
+        self.upstream.warms = wrapping.warm
+        self.upstream.lost = self._lost if alone else None
+        log = None if wrapping.log is None else _log(wrapping.log, self.upstream.name)
+        # What links decide on is what the server reads; without links, nothing is changed.
+        links = (exactly, *wrapping.links) if wrapping.links else ()
+        self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, log)
         self._control: Control | None = None
         self._behind: set[asyncio.Task[None]] = set()
 
@@ -139,11 +141,12 @@ class Wrapped:
         self.stop.set()
 
 
-def _logged(mirror: MirrorEndpoint, path: str, server: str) -> "CallLog":
+def _log(path: str, server: str) -> Link:
     from portico.chain.calllog import CallLog
+    from portico.chain.observe import observing
 
     try:
-        return CallLog(mirror, path, server, report)
+        return observing(CallLog(path, server, report).over)
     except OSError as error:
         raise PorticoError(f"{path} cannot be written: {error.strerror or error}") from None
 

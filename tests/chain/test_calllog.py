@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,13 @@ import pytest
 
 from portico.chain.calllog import CallLog
 from portico.chain.callwords import shape
+from portico.chain.observe import observing
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
+from portico.model.types import Handler
 from portico.model.version import LATEST_LEGACY
 from tests.rigs.running import bad
 from tests.wrap.standing import Standing, until
-
-
-class Answers:
-    """Answers everything the same way."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response
-
-    async def handle(self, request: Request, context: Context) -> Response:
-        return self.response
 
 
 def call(method: str = "tools/call", params: Any = None, **more: Any) -> Request:
@@ -33,9 +26,17 @@ def call(method: str = "tools/call", params: Any = None, **more: Any) -> Request
     return Request(method=method, id=b"1", params=raw, version=LATEST_LEGACY, **more)
 
 
+def door(path: str, response: Response, report: Callable[[str], None] = pytest.fail) -> Handler:
+    """A handler that answers everything the same way, with the log before it."""
+
+    async def handle(request: Request, context: Context) -> Response:
+        return response
+
+    return observing(CallLog(path, "upstream", report).over)(handle)
+
+
 async def logged(path: Path, request: Request, response: Response) -> list[dict[str, Any]]:
-    log = CallLog(Answers(response), str(path), "upstream", pytest.fail)
-    assert await log.handle(request, Context()) is response
+    assert await door(str(path), response)(request, Context()) is response
     return lines_of(path)
 
 
@@ -98,13 +99,12 @@ async def test_what_is_no_call_leaves_no_line(method: str, tmp_path: Path) -> No
 
 
 async def test_a_call_that_is_cancelled_is_told_too(tmp_path: Path) -> None:
-    class Never(Answers):
-        async def handle(self, request: Request, context: Context) -> Response:
-            await asyncio.Event().wait()
-            return self.response
+    async def never(request: Request, context: Context) -> Response:
+        await asyncio.Event().wait()
+        return OK
 
-    log = CallLog(Never(OK), str(tmp_path / "log"), "upstream", pytest.fail)
-    task = asyncio.ensure_future(log.handle(call(), Context()))
+    log = CallLog(str(tmp_path / "log"), "upstream", pytest.fail)
+    task = asyncio.ensure_future(observing(log.over)(never)(call(), Context()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,10 +121,10 @@ async def test_the_file_is_the_users_alone_and_is_appended_to(tmp_path: Path) ->
 
 async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    log = CallLog(Answers(OK), str(path), "upstream", pytest.fail)
-    await log.handle(call(), Context())
+    log = door(str(path), OK, pytest.fail)
+    await log(call(), Context())
     path.rename(tmp_path / "old")
-    await log.handle(call(), Context())
+    await log(call(), Context())
     assert len(path.read_text().splitlines()) == 1
 
 
@@ -134,14 +134,14 @@ async def test_a_log_that_cannot_be_written_is_reported_once_and_hurts_no_call(
     said: list[str] = []
     folder = tmp_path / "folder"
     folder.mkdir()
-    log = CallLog(Answers(OK), str(folder / "log"), "upstream", said.append)
+    log = door(str(folder / "log"), OK, said.append)
     (folder / "log").unlink()
     folder.rmdir()
     for _ in range(3):
-        assert await log.handle(call(), Context()) is OK
+        assert await log(call(), Context()) is OK
     assert said == [f"{folder / 'log'} cannot be written: No such file or directory"]
     folder.mkdir()
-    await log.handle(call(), Context())
+    await log(call(), Context())
     assert (folder / "log").exists()
 
 
@@ -149,9 +149,9 @@ async def test_a_pipe_that_nobody_reads_makes_nobody_wait(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     said: list[str] = []
-    log = CallLog(Answers(OK), str(tmp_path / "pipe"), "upstream", said.append)
+    log = door(str(tmp_path / "pipe"), OK, said.append)
     for _ in range(2000):
-        assert await log.handle(call(), Context()) is OK
+        assert await log(call(), Context()) is OK
     assert len(said) == 1
     os.close(reader)
 

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from portico import Server
+from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Config, Gateway
 from portico.config.schema import Server as Entry
-from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.finding import Tools
 from portico.gateway.house import House
+from portico.gateway.kinds import Surroundings, no_history
 from portico.model.context import Context
 from portico.model.errors import TargetError
 from portico.model.message import Request
@@ -23,7 +24,9 @@ from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
 from portico.search import Hit, ToolIndex
 from portico.transport.stdio import StdioServer
+from portico.upstream.line import Line
 from portico.upstream.memory import InMemory, Write
+from portico.upstream.upstream import Upstream
 from portico.upstream.wire import Address, Receiver
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -142,23 +145,36 @@ async def house(
     world: World, config: Config, *, memory: Shelf | None = None, **more: Any
 ) -> AsyncGenerator[House, None]:
     """A gateway over these servers, which were not asked yet."""
-    made = House(
-        config,
-        version="1.0",
-        searcher=Words,
+    around = Surroundings(
+        info={"name": "portico", "version": "1.0"},
         memory=memory,
         secret=b"s" * 32,
         report=more.pop("report", lambda _: None),
-        failed=_fail,
         heard=lambda server, line: None,
-        witness=more.pop("witness", lambda *_: None),
         reach=world.address,
+        gateway=more.pop("id", ""),
+        history=more.pop("history", no_history),
+    )
+    made = House(
+        config,
+        around,
+        version="1.0",
+        searcher=Words,
+        failed=_fail,
+        witness=more.pop("witness", lambda *_: None),
         **more,
     )
     try:
         yield made
     finally:
         await made.close()
+
+
+def lines(gateway: House, server: str) -> list[Line]:
+    """The connections to a server, open or not."""
+    upstream = gateway.members[server].provider
+    assert isinstance(upstream, Upstream)
+    return list(upstream._lines)
 
 
 def _fail(request: Request, error: BaseException) -> None:
@@ -168,7 +184,7 @@ def _fail(request: Request, error: BaseException) -> None:
 class Client:
     """One client at an endpoint, in either era."""
 
-    def __init__(self, endpoint: GatewayEndpoint, version: str = LEGACY) -> None:
+    def __init__(self, endpoint: ChainEndpoint, version: str = LEGACY) -> None:
         self.endpoint = endpoint
         self.heard: list[dict[str, Any]] = []
         self.version = version

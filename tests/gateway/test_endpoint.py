@@ -8,7 +8,7 @@ import pytest
 from portico import Context, Image, Server
 from portico.config.schema import Gateway, Group, ToolFilter
 from portico.config.schema import Server as Entry
-from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house
+from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house, lines
 from tests.support.patience import until
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -185,7 +185,7 @@ async def test_a_server_that_is_down_is_told_of_in_a_tools_own_words() -> None:
     async with house(there, config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         there.down = {"alpha"}
-        for line in gateway.members["alpha"].upstream._lines:
+        for line in lines(gateway, "alpha"):
             line._tired()
         client = Client(gateway.endpoint())
         result = await client.call("execute_tool", name="alpha__add", arguments={"a": 1})

@@ -65,7 +65,7 @@ async def test_so_many_reloads_leave_no_more_behind_than_a_few() -> None:
 async def test_the_catalog_of_a_server_that_is_replaced_is_gone_with_it() -> None:
     async with house(World({"large": large()}), config("large"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
-        before = ref(gateway.members["large"].upstream.offered())
+        before = ref(gateway.members["large"].provider.offered())
         gc.disable()  # which would come by after ten reloads, and each may be some megabytes
         try:
             await reload(gateway, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from portico import Server
 from portico.model.offer import Offer
-from tests.gateway.houses import Client, Shelf, World, config, house
+from tests.gateway.houses import Client, Shelf, World, config, house, lines
 
 _NAMES = ("alpha", "beta", "gamma")
 _TOOLS = st.sets(st.sampled_from(["one", "two", "three", "a.b", "a_b"]), max_size=4)
@@ -51,7 +51,7 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
                 await gateway.apply(config(*sorted(there)))
                 for name in there:
                     # What was asked before is asked anew, over a new connection.
-                    for line in gateway.members[name].upstream._lines:
+                    for line in lines(gateway, name):
                         line._breaker.succeeded()
                         line._pause.succeeded()
                         if line.open_leg is not None:

@@ -47,7 +47,7 @@ async def test_servers_come_and_go_and_what_runs_is_not_dropped() -> None:
         await client.hello()
         kept = gateway.members["one"]
         held = asyncio.create_task(client.said("two__hold"))
-        await until(lambda: gateway.members["two"].upstream.is_busy)
+        await until(lambda: gateway.members["two"].provider.is_busy)
         await gateway.apply(config("one", "three"))
         assert gateway.members["one"] is kept
         assert await client.names() == ["one__hold", "one__say", "three__hold", "three__say"]
@@ -174,7 +174,7 @@ async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_st
         await client.hello()
         await client.said("one__say")
         await client.result("resources/subscribe", {"uri": "note://a"})
-        before = ref(gateway.members["one"].upstream)
+        before = ref(gateway.members["one"].provider)
         changed = Entry(name="one", command="one", max_in_flight=9)
         await gateway.apply(config(servers={"one": changed}))
         assert await client.said("one__say") == "one"
@@ -215,7 +215,7 @@ async def test_who_follows_a_resource_hears_of_it_from_the_server_that_takes_its
         return "a"
 
     def follows() -> bool:
-        lines = gateway.members["notes"].upstream.status()["connections"]
+        lines = gateway.members["notes"].provider.status()["connections"]
         return any(line["subscriptions"] for line in lines)
 
     async with house(World({"notes": notes}), config("notes")) as gateway:

@@ -1,18 +1,12 @@
 """Of each call that is over the operator can know: whose it was, and how it went."""
 
 import asyncio
-from typing import TYPE_CHECKING, cast
 
 from portico import Server, ToolError
 from portico.chain.callwords import outcome
-from portico.chain.mirror import MirrorEndpoint
-from portico.gateway.witnessed import WitnessedMirror
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from tests.gateway.houses import Client, World, config, house
-
-if TYPE_CHECKING:
-    from portico.gateway.endpoint import GatewayEndpoint
 
 
 class Seen:
@@ -28,7 +22,7 @@ class Seen:
         server: str,
         name: str,
         response: Response | None,
-        began: float,
+        took_s: float,
     ) -> None:
         self.calls.append((server, name, outcome(request, response)))
 
@@ -103,7 +97,7 @@ async def test_a_server_that_is_down_is_an_error_and_not_a_cancelled_call() -> N
     world = World({"alpha": alpha(asyncio.Event())})
     async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
-        await gateway.members["alpha"].upstream.close()
+        await gateway.members["alpha"].provider.close()
         world.down = {"alpha"}
         client = Client(gateway.endpoint())
         await client.hello()
@@ -128,11 +122,11 @@ async def test_a_cancelled_call_is_told_of() -> None:
 async def test_the_doorway_to_one_server_alone_is_told_of_too() -> None:
     seen, started = Seen(), asyncio.Event()
     world = World({"alpha": alpha(started)})
-    async with house(world, config("alpha"), expose="search") as gateway:
+    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
-        mirror = MirrorEndpoint(gateway.members["alpha"].upstream, gateway.failed)
-        alone = WitnessedMirror(mirror, "alpha", seen)
-        client = Client(cast("GatewayEndpoint", alone))
+        alone = gateway.alone("alpha")
+        assert alone is not None
+        client = Client(alone)
         await client.hello()
         await client.names()
         await client.call("add", a=1)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from portico.chain.mirror import MirrorEndpoint
+from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request
@@ -32,7 +32,7 @@ async def called(
         return modern(message, tools={})
 
     upstream = Upstream(Fake([FakeWire(script)]), Plan(era="modern"))
-    endpoint = MirrorEndpoint(upstream, lambda request, error: None)
+    endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
     request = Request(method="tools/call", id=b"1", params=params, name="it")
     try:
         response = await endpoint.handle(request, Context(session=session))

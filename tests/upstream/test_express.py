@@ -57,8 +57,8 @@ async def begun(
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
-    call = upstream.express("tools", request, Context(session=session))
-    assert call is not None
+    call = upstream.provide(request, Context(session=session))
+    assert isinstance(call, Express)
     call.then(answered.set_result)
     return upstream, first, call
 
@@ -121,8 +121,8 @@ async def test_a_legacy_client_takes_the_short_way_to_a_modern_server(
     session = Session(lambda _: None)
     session.version, session.client_info = Version.V2025_11_25, {"name": "test", "version": "1"}
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
-    call = upstream.express("tools", request, Context(session=session))
-    assert call is not None
+    call = upstream.provide(request, Context(session=session))
+    assert isinstance(call, Express)
     decoded = (await call).decode()
     assert decoded.get("error", {}).get("message", {"result": decoded.get("result")}) == expected
     sent = wire.sent[-1]["params"]["_meta"]

@@ -69,7 +69,7 @@ async def test_a_call_after_the_idle_time_begins_anew() -> None:
         await server.ready(call("pid"), context)
         seen: set[str] = set()
         for number in range(12):
-            seen.add(text(await server.answer(call("pid", number), context)))
+            seen.add(text(await server.provide(call("pid", number), context)))
             await asyncio.sleep(0.045 + number % 5 * 0.005)
         assert len(seen) > 1
 
@@ -244,7 +244,8 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
         with pytest.raises(McpError, match="of their own already"):
             await server.set_level("error", call("pid"), other)
         server.notice(Request(method="notifications/roots/list_changed"), other)
-        server.warm(call("pid"), other)
+        server.warms = True
+        server.greeted(call("pid"), other)
         await until(lambda: bool(said))
         assert said == ["1 clients have a fake of their own already"]
     finally:

@@ -6,7 +6,7 @@ from weakref import ref
 import msgspec
 import pytest
 
-from portico.chain.mirror import MirrorEndpoint
+from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.message import Meta, Request
 from portico.model.session import Session
@@ -43,7 +43,7 @@ async def test_sorts_of_clients_without_end_are_not_all_kept(
     monkeypatch.setattr(views, "REFRESH_S", 0)
     wires = [FakeWire(listing) for _ in range(2 * MOST_VIEWS)]
     upstream = Upstream(Fake([*wires]), Plan(max_children=2))
-    endpoint = MirrorEndpoint(upstream, lambda request, error: None)
+    endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
     hears = Session(lambda _: None)
     seen: list[ref[View]] = []
     try:

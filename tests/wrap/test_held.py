@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.chain.mirror import MirrorEndpoint
+from portico.chain.endpoint import ChainEndpoint
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
 from portico.upstream.held import _GATHER_S
@@ -69,7 +69,9 @@ async def doorway(
 ) -> AsyncIterator[Doorway]:
     upstream = Upstream(Command(tuple(command or bad("stdio", "plain"))), plan or Plan())
     try:
-        async with serving(HttpApp(MirrorEndpoint(upstream, lambda *_: None))) as site:
+        async with serving(
+            HttpApp(ChainEndpoint(upstream, [upstream], [], lambda *_: None))
+        ) as site:
             yield Doorway(upstream, site)
     finally:
         await upstream.close()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.chain.mirror import MirrorEndpoint
+from portico.chain.endpoint import ChainEndpoint
 from portico.state.report import failed
 from portico.transport.http import HttpApp
 from portico.upstream.child import Command
@@ -59,7 +59,7 @@ async def doorway(switch: Switch, patience: Patience, **plan: Any) -> AsyncItera
         Command(switch.argv, title=NAME), Plan(patience=patience, sharing="shared", **plan)
     )
     try:
-        async with serving(HttpApp(MirrorEndpoint(upstream, failed))) as site:
+        async with serving(HttpApp(ChainEndpoint(upstream, [upstream], [], failed))) as site:
             yield site
     finally:
         await upstream.close()

@@ -114,6 +114,7 @@ class Catalog:
         """Grows with every change."""
         self.confirmed = confirmed
         self._is_ours = identity is not None
+        self._introduced_by = identity
         self._clock = clock
         said = self._said = members(self.offer.introduction)
         self._capabilities = members(said.get("capabilities", b""))
@@ -140,6 +141,20 @@ class Catalog:
         self._introductions: dict[tuple[Version, int], bytes] = {}
         self._tools: dict[str, ListedTool] = {}
         self._places: dict[str, dict[str, int]] = {}
+
+    def showing(self, offer: Offer) -> "Catalog":
+        """The same catalog with another offer, which shows only a part of it."""
+        shown = Catalog(
+            offer,
+            self._introduced_by,
+            number=self.number,
+            confirmed=self.confirmed,
+            clock=self._clock,
+            whole=self.whole,
+            hidden=self.hidden,
+        )
+        shown.unheard = frozenset()  # nobody could say which part of such a list is to be seen
+        return shown
 
     def handshake(self, version: Version) -> bytes:
         """The result of `initialize`."""
@@ -214,7 +229,9 @@ class Catalog:
         return tool
 
     def uri_of(self, name: str) -> str:
-        """The URI of the first resource with this name; empty if there is none."""
+        """The URI of the first resource of ours with this name; empty if there is none."""
+        if not self._is_ours:
+            return ""  # a server knows its own
         resources = self.offer.listed("resources")
         named = zip(resources.keys, resources.items, strict=True)
         return next((uri for uri, raw in named if _name(raw).name == name), "")

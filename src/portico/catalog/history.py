@@ -99,6 +99,8 @@ class History:
     ) -> None:
         self._shelf = shelf
         self._clock = clock
+        self.shows: Callable[[str], bool] = lambda tool: True
+        """Which tools an operator is told of."""
         self._record: Record | None = None
         self._digests: dict[bytes, str] = {}
         self._compared: dict[str, float] = {}
@@ -125,7 +127,7 @@ class History:
         """One line for the log for each change, as long as there are not too many."""
         now = self._clock()
         self._told = [told for told in self._told if now - told < _PER_S]
-        for change in changes:
+        for change in filter(self._is_shown, changes):
             if len(self._told) > _MOST_LINES:
                 return
             self._told.append(now)
@@ -139,8 +141,12 @@ class History:
         if self._record is None:
             self._record = (self._shelf.load() if self._shelf else None) or Record()
         since = self._clock() - SHOWN_S
-        shown = [change for change in self._record.changes if change.time > since]
+        recent = [change for change in self._record.changes if change.time > since]
+        shown = list(filter(self._is_shown, recent))
         return [told(change) for change in reversed(shown[-SHOWN:])]
+
+    def _is_shown(self, change: DefinitionChange) -> bool:
+        return change.kind != "tool" or self.shows(change.name)
 
     def _hashed(self, offer: Offer) -> dict[str, dict[str, str]]:
         """By kind and key, the digest of each definition."""

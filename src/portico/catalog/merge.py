@@ -1,18 +1,22 @@
 """What several providers offer together at one time, and where each part of it leads."""
 
 from _blake2 import blake2b
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from msgspec import Struct
 
 from portico.catalog.clashes import clashes
 from portico.catalog.ownership import Owned, Ownership
-from portico.catalog.share import Share
+from portico.catalog.share import Share, with_field
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 Place = tuple[Share, str]
 """Whose it is, and what it is called there."""
+
+
+View = Callable[[Offer], Offer]
+"""What is to be seen of an offer."""
 
 
 class Clash(Struct, frozen=True):
@@ -48,6 +52,28 @@ class Merged:
     def only(self, servers: frozenset[str]) -> "Merged":
         """The part of some servers."""
         return Merged(share for share in self.shares.values() if share.server in servers)
+
+    def seen(self, views: Sequence[View]) -> "Merged":
+        """As much of it as is to be seen through these views, as they show it."""
+        whole = offer = self.offer()
+        for view in views:
+            offer = view(offer)
+        kept: dict[str, dict[str, Listed]] = {server: {} for server in self.shares}
+        for kind in KINDS:
+            found: dict[str, dict[str, bytes]] = {server: {} for server in self.shares}
+            before = dict(zip(whole.listed(kind).keys, whole.listed(kind).items, strict=True))
+            for shown, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
+                place = self.places(kind).get(shown)
+                if place is not None:  # else it is none of ours
+                    share, key = place
+                    same = before[shown] == raw
+                    own = share.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
+                    found[share.server][key] = own
+            for server, items in found.items():
+                listed = Listed(items=tuple(items.values()), keys=tuple(items))
+                if listed.keys or kind in self.shares[server].offer.lists:
+                    kept[server][kind] = listed
+        return Merged(share.showing(kept[share.server]) for share in self._all)
 
     @cached_property
     def tool_count(self) -> int:

@@ -92,9 +92,15 @@ class Share:
         raw = self.raw(kind, key)
         if key == shown:
             return raw
-        fields = members(raw)
-        fields[field] = msgspec.Raw(msgspec.json.encode(shown))
-        return msgspec.json.encode(fields)
+        return with_field(raw, field, shown)
+
+    def showing(self, lists: Mapping[str, Listed]) -> "Share":
+        """The same with other lists, whose items it has."""
+        seen = Share(self.server, msgspec.structs.replace(self.offer, lists=lists), self._limit)
+        # A name is made with a look at all others, so it is not made again of those that are left.
+        seen.tools = {key: self.tools[key] for key in seen.listed("tools").keys}
+        seen.prompts = {key: self.prompts[key] for key in seen.listed("prompts").keys}
+        return seen
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""
@@ -126,6 +132,13 @@ class Share:
     @cached_property
     def _known(self) -> dict[str, Mapping[str, int]]:
         return {}
+
+
+def with_field(raw: bytes, field: str, value: str) -> bytes:
+    """A definition with another text in one of its fields."""
+    fields = members(raw)
+    fields[field] = msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.json.encode(fields)
 
 
 def _has_ui(raw: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -11,19 +10,6 @@ from portico.chain import callwords
 from portico.chain.logfile import append
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.methods import Kind
-from portico.model.types import Answer
-from portico.state.pending import observed
-
-_CALL = Kind.CALL  # members of an enum are slow to look up
-
-
-class Inner(Protocol):
-    """What is logged."""
-
-    def handle(self, request: Request, context: Context) -> Answer:
-        """The answer."""
-        ...
 
 
 class _Line(Struct):
@@ -38,32 +24,21 @@ class _Line(Struct):
 
 
 class CallLog:
-    """Passes everything on, and writes a line for each call that is over."""
+    """Writes a line for each call that is over."""
 
-    def __init__(self, inner: Inner, path: str, server: str, report: Callable[[str], None]) -> None:
+    def __init__(self, path: str, server: str, report: Callable[[str], None]) -> None:
         """`report` is told, once, that the file cannot be written; calls go on. Raises OSError if
         it cannot be opened now."""
-        self._inner = inner
         self._path = path
         self._server = server
         self._report = report
         self._failed = False
         append(path, b"")
 
-    def handle(self, request: Request, context: Context) -> Answer:
-        """The answer; a call leaves a line."""
-        meaning = request.meaning
-        if meaning is None or meaning.kind is not _CALL:
-            return self._inner.handle(request, context)
-        started = time.perf_counter()
-
-        def over(response: Response | None) -> None:
-            outcome = callwords.outcome(request, response)
-            self._write(request, context, outcome, time.perf_counter() - started)
-
-        return observed(self._inner.handle(request, context), over)
-
-    def _write(self, request: Request, context: Context, outcome: str, took_s: float) -> None:
+    def over(
+        self, request: Request, context: Context, response: Response | None, took_s: float
+    ) -> None:
+        """Write the line of a call."""
         name = callwords.plain(request.uri) if request.uri else request.name
         line = _Line(
             time=callwords.stamp(time.time()),
@@ -71,7 +46,7 @@ class CallLog:
             server=self._server,
             method=request.method,
             name=name[: callwords.MOST_WORD],
-            outcome=outcome,
+            outcome=callwords.outcome(request, response),
             ms=round(took_s * 1e3, 1),
             arguments=callwords.arguments(request.params),
         )

@@ -1,12 +1,13 @@
 """The kernel: answers what is static or its own, and hands the rest to the providers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.catalog import ListedTool
+from portico.catalog.catalog import Catalog
+from portico.chain.fold import first_owner
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -19,7 +20,7 @@ from portico.model.errors import (
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, Kind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Handler
+from portico.model.types import Answer, Handler, Leveled, Notified, Provider
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import decode_params, encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
@@ -35,34 +36,8 @@ _STATIC, _CORE, _NOTICE = Kind.STATIC, Kind.CORE, Kind.NOTICE
 
 Report = Callable[[Request, BaseException], None]
 """Tells the operator what failed, and in which request."""
-
-
-class Statics(Protocol):
-    """The catalog as the core sees it: ready bytes, and what is where."""
-
-    identity: bytes
-    """The server's name and version, as JSON."""
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The capabilities it declares."""
-        ...
-
-    def handshake(self, version: Version) -> bytes:
-        """The result of `initialize`."""
-        ...
-
-    def discovery(self, version: Version) -> bytes:
-        """The result of `server/discover`."""
-        ...
-
-    def page(self, kind: str, version: Version, cursor: str) -> bytes | None:
-        """A page of a list, or None for a cursor that nobody gave out."""
-        ...
-
-    def tool(self, name: str) -> ListedTool | None:
-        """A tool by its name."""
-        ...
+_OURS = ("notifications/initialized", "notifications/cancelled")
+"""Notifications that end here."""
 
 
 class Hub(Protocol):
@@ -74,6 +49,26 @@ class Hub(Protocol):
 
     async def follow(self, wanted: Wanted, context: Context, first: bytes) -> None:
         """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
+        ...
+
+
+class Shelf(Protocol):
+    """Where the catalog of now is taken from; it may be another for each client."""
+
+    def catalog(self, request: Request, context: Context) -> Catalog | None:
+        """What this client is offered; None as long as that is not known."""
+        ...
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """Wait until it is known; raises McpError if it cannot be."""
+        ...
+
+    def hub(self, request: Request, context: Context) -> Hub:
+        """Who hears that it has changed."""
+        ...
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello."""
         ...
 
 
@@ -90,70 +85,148 @@ class _LevelParams(Struct):
 class Core:
     """One endpoint's kernel: a catalog in front, the providers behind."""
 
-    def __init__(self, catalog: Callable[[], Statics], beyond: Handler, hub: Hub) -> None:
-        self._catalog = catalog
-        self._beyond = beyond
-        self._hub = hub
+    def __init__(self, shelf: Shelf, providers: Sequence[Provider]) -> None:
+        self._shelf = shelf
+        self._catalog = shelf.catalog
+        self._beyond = first_owner(providers)
+        self._notices = [one.notice for one in providers if isinstance(one, Notified)]
+        self._levels = [one.set_level for one in providers if isinstance(one, Leveled)]
         self.door: Handler = self.answer
         """The way in, links and all, for questions that the core itself asks in a client's name."""
 
     def answer(self, request: Request, context: Context) -> Answer:
         """The answer to any request; what it raises is for `respond` to put into words."""
         meaning = request.meaning
+        if not request.id:
+            return self._notice(request, context)
         if meaning is None:
             return self._unlisted(request, context)
-        kind = meaning.kind
-        if kind is _NOTICE or not request.id:
-            return _not_found(request) if request.id else NOTHING
-        catalog = self._catalog()
+        kind, capability = meaning.kind, meaning.capability
+        if kind is _NOTICE:
+            return _not_found(request)
+        if kind is _CORE and not capability:
+            return _OWN[request.method](self, request, context)
+        catalog = self._catalog(request, context)
+        if catalog is None:
+            return self._later(request, context)
         if kind is _STATIC:
-            return static_answer(catalog, request, meaning.capability)
-        if meaning.capability and meaning.capability not in catalog.kinds:
+            return self._static(catalog, request, context, capability)
+        if capability not in catalog.kinds:
             return _not_found(request)
         context.server_info = catalog.identity
         if kind is _CORE:
             return _OWN[request.method](self, request, context)
         if context.headers is not None and request.method == "tools/call":
-            mismatch = self._check_header_params(request, context)
+            mismatch = _header_mismatch(catalog, request, context.headers)
             if mismatch is not None:
                 return mismatch
         return self._beyond(request, context)
 
+    async def _later(self, request: Request, context: Context) -> Response:
+        """Answer once it is known what this client is offered."""
+        await self._shelf.ready(request, context)
+        if self._catalog(request, context) is None:
+            raise McpError("it is not known what is offered here")
+        return await self.answer(request, context)
+
+    def _static(
+        self, catalog: Catalog, request: Request, context: Context, capability: str
+    ) -> Answer:
+        """The answer from the catalog's ready bytes; it needs this capability, if any."""
+        # Without a cursor and a date it stays as it is for as long as the catalog does.
+        asked = (request.method, request.version)
+        ready = None if request.cursor else catalog.settled.get(asked)
+        if ready is not None:
+            return Response(id=request.id, result=ready)
+        if not capability:
+            return Response(id=request.id, result=catalog.discovery(request.version))
+        if capability not in catalog.kinds:
+            return _not_found(request)
+        if request.method in catalog.unheard:
+            return self._beyond(request, context)  # as the server itself sends it
+        page = catalog.page(LISTS[request.method], request.version, request.cursor)
+        if page is None:
+            return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
+        if not request.cursor and not request.version.modern:
+            catalog.settled[asked] = page
+        return Response(id=request.id, result=page)
+
+    def _notice(self, request: Request, context: Context) -> Response:
+        """Pass a notification on to the providers that want to hear it."""
+        if request.method not in _OURS:
+            for notice in self._notices:
+                notice(request, context)
+        return NOTHING
+
     def _unlisted(self, request: Request, context: Context) -> Answer:
         """Answer for a method that the table does not have at this version."""
-        if not request.id:
-            return NOTHING
         if request.method in KNOWN:
             return _not_found(request)
-        context.server_info = self._catalog().identity
+        catalog = self._catalog(request, context)
+        if catalog is None:
+            return self._later(request, context)
+        context.server_info = catalog.identity
         return self._beyond(request, context)
 
     def _ping(self, request: Request, context: Context) -> Response:
         return Response(id=request.id, result=EMPTY_RESULT)
 
-    def _initialize(self, request: Request, context: Context) -> Response:
+    def _initialize(self, request: Request, context: Context) -> Answer:
         try:
             params = msgspec.json.decode(request.params or b"{}", type=_InitializeParams)
         except msgspec.DecodeError as error:
             return error_response(request.id, INVALID_PARAMS, f"params of initialize: {error}")
-        version = negotiate(params.protocolVersion)
         session = context.session
         if session is not None:
             if session.version is not None:
                 return error_response(request.id, INVALID_REQUEST, "already initialized")
-            session.version = version
-            session.capabilities = params.capabilities
-            session.client_info = params.clientInfo
-            self._hub.attach(session)
-        return Response(id=request.id, result=self._catalog().handshake(version))
+            # What is offered may depend on who the client is, so that is learned first.
+            session.capabilities, session.client_info = params.capabilities, params.clientInfo
+        version = negotiate(params.protocolVersion)
+        catalog = self._catalog(request, context)
+        if catalog is None:
+            return self._initialize_later(request, context, version)
+        return self._welcome(request, context, version, catalog)
 
-    def _set_level(self, request: Request, context: Context) -> Response:
+    async def _initialize_later(
+        self, request: Request, context: Context, version: Version
+    ) -> Response:
+        session = context.session
+        try:
+            await self._shelf.ready(request, context)
+            catalog = self._catalog(request, context)
+            assert catalog is not None
+        except McpError:
+            if session is not None:
+                session.capabilities, session.client_info = {}, {}
+            raise
+        return self._welcome(request, context, version, catalog)
+
+    def _welcome(
+        self, request: Request, context: Context, version: Version, catalog: Catalog
+    ) -> Response:
+        session = context.session
+        if session is not None:
+            session.version = version
+            self._shelf.hub(request, context).attach(session)
+            self._shelf.greeted(request, context)
+        return Response(id=request.id, result=catalog.handshake(version))
+
+    def _set_level(self, request: Request, context: Context) -> Answer:
         session = _session(request, context)
         level = decode_params(request, _LevelParams).level
         if level not in LOG_LEVELS:
             raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}, not {level[:40]!r}")
         session.log_level = level
-        return Response(id=request.id, result=EMPTY_RESULT)
+        done = Response(id=request.id, result=EMPTY_RESULT)
+        return self._tell_level(level, request, context, done) if self._levels else done
+
+    async def _tell_level(
+        self, level: str, request: Request, context: Context, done: Response
+    ) -> Response:
+        for tell in self._levels:
+            await tell(level, request, context)
+        return done
 
     async def _subscribe(self, request: Request, context: Context) -> Response:
         session = _session(request, context)
@@ -170,7 +243,13 @@ class Core:
     async def _listen(self, request: Request, context: Context) -> Response:
         if context.peer is None:
             raise McpError("this way in cannot carry a stream of notifications")
-        asked = wanted_of(request, self._catalog().kinds)
+        catalog = self._catalog(request, context)
+        if catalog is None:
+            await self._shelf.ready(request, context)
+            catalog = self._catalog(request, context)
+            assert catalog is not None
+        context.server_info = catalog.identity
+        asked = wanted_of(request, catalog.kinds)
         listener = Session(_hear_nothing)
         if context.session is not None:
             listener.stands_for = context.session
@@ -183,7 +262,8 @@ class Core:
         )
         try:
             wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
-            await self._hub.follow(wanted, context, acknowledged(wanted))
+            hub = self._shelf.hub(request, context)
+            await hub.follow(wanted, context, acknowledged(wanted))
         finally:
             listener.end()  # whoever subscribed on its behalf no longer needs to
         return Response(id=request.id, result=ended(request.id))
@@ -191,19 +271,11 @@ class Core:
     async def _may_follow(self, uri: str, asker: Context) -> bool:
         """Ask for one resource as a legacy client would: links guard, and providers know, that."""
         ask = Request(method="resources/subscribe", id=b"0", params=encode({"uri": uri}), uri=uri)
+        ask.version = asker.version or ask.version  # for a server that has the era of the asker
         try:
             return not (await self.door(ask, asker)).error
         except McpError:
             return False
-
-    def _check_header_params(self, request: Request, context: Context) -> Response | None:
-        tool = self._catalog().tool(request.name)
-        if tool is None or not tool.header_params or not request.version.modern:
-            return None
-        assert context.headers is not None
-        arguments = request.decode().get("arguments")
-        rejection = check_header_params(tool.header_params, arguments, context.headers)
-        return None if rejection is None else refuse(request.id, rejection).response
 
 
 _OWN: dict[str, Callable[[Core, Request, Context], Answer]] = {
@@ -216,16 +288,16 @@ _OWN: dict[str, Callable[[Core, Request, Context], Answer]] = {
 }
 
 
-def static_answer(catalog: Statics, request: Request, capability: str) -> Response:
-    """The answer from the catalog's ready bytes; it needs this capability, if any."""
-    if not capability:
-        return Response(id=request.id, result=catalog.discovery(request.version))
-    if capability not in catalog.kinds:
-        return _not_found(request)
-    page = catalog.page(LISTS[request.method], request.version, request.cursor)
-    if page is None:
-        return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
-    return Response(id=request.id, result=page)
+def _header_mismatch(
+    catalog: Catalog, request: Request, headers: Mapping[str, str]
+) -> Response | None:
+    """The refusal of a call whose headers say something else than its arguments."""
+    tool = catalog.tool(request.name)
+    if tool is None or not tool.header_params or not request.version.modern:
+        return None
+    arguments = request.decode().get("arguments")
+    rejection = check_header_params(tool.header_params, arguments, headers)
+    return None if rejection is None else refuse(request.id, rejection).response
 
 
 def respond(handler: Handler, request: Request, context: Context, report: Report) -> Answer:

@@ -1,27 +1,15 @@
 """One doorway: a chain folded once around a core, as transports serve it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from weakref import WeakKeyDictionary
 
-from portico.catalog.catalog import Catalog, Identity
-from portico.chain.core import Core, Hub, respond
-from portico.chain.fold import first_owner, fold
+from portico.catalog.catalog import Catalog
+from portico.catalog.merge import View
+from portico.chain.core import Core, Hub, Report, Shelf, respond
+from portico.chain.fold import fold
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.types import Answer, Link, Provider
-
-Report = Callable[[Request, BaseException], None]
-
-
-class Shelf(Protocol):
-    """Where the current catalog is taken from."""
-
-    identity: Identity
-
-    def catalog(self) -> Catalog:
-        """The snapshot of now."""
-        ...
+from portico.model.types import Answer, Handler, Link, Provider
 
 
 class ChainEndpoint:
@@ -36,33 +24,56 @@ class ChainEndpoint:
         shelf: Shelf,
         providers: Sequence[Provider],
         links: Sequence[Link],
-        hub: Hub,
         report: Report,
+        observe: Link | None = None,
     ) -> None:
-        self._shelf = shelf
+        """`observe` is a link outside all others, to which failures are answers, too."""
+        views = [link.view for link in reversed(links) if hasattr(link, "view")]
+        self._shelf = seen_through(shelf, views) if views else shelf
+        core = Core(self._shelf, providers)
+        self._chain = core.door = fold(links, core.answer)
         self._report = report
-        self._views: list[Callable[[Offer], Offer]] = [
-            link.view for link in reversed(links) if hasattr(link, "view")
-        ]
-        self._seen: tuple[Catalog, Catalog] | None = None
-        self._core = Core(self.catalog, first_owner(providers), hub)
-        self._handler = self._core.door = fold(links, self._core.answer)
-
-    def catalog(self) -> Catalog:
-        """The snapshot of now, as it is seen through the links."""
-        current = self._shelf.catalog()
-        if not self._views:
-            return current
-        if self._seen is None or self._seen[0] is not current:
-            offer = current.offer
-            for view in self._views:
-                offer = view(offer)
-            self._seen = (current, Catalog(offer, self._shelf.identity, number=current.number))
-        return self._seen[1]
-
-    def handle(self, request: Request, context: Context) -> Answer:
+        answer: Handler = self._answer
+        self.handle = answer if observe is None else observe(answer)
         """The answer; whatever goes wrong is the answer to this request only."""
+
+    def _answer(self, request: Request, context: Context) -> Answer:
         if request.method == "resources/read" and not request.uri and request.name:
             # Known by its URI from here on, so that every link guards the same thing.
-            request.uri = self.catalog().uri_of(request.name)
-        return respond(self._handler, request, context, self._report)
+            catalog = self._shelf.catalog(request, context)
+            request.uri = catalog.uri_of(request.name) if catalog is not None else ""
+        return respond(self._chain, request, context, self._report)
+
+
+def seen_through(shelf: Shelf, views: Sequence[View]) -> Shelf:
+    """The shelf as it is seen through these views; one that knows how does it itself."""
+    seen: Callable[[Sequence[View]], Shelf] | None = getattr(shelf, "seen_through", None)
+    return _Seen(shelf, views) if seen is None else seen(views)
+
+
+class _Seen:
+    """A shelf whose catalogs are seen through views, each made once."""
+
+    def __init__(self, shelf: Shelf, views: Sequence[View]) -> None:
+        self._shelf = shelf
+        self._views = views
+        self._made: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()
+        self.ready = shelf.ready
+        self.greeted = shelf.greeted
+
+    def catalog(self, request: Request, context: Context) -> Catalog | None:
+        """What is to be seen of what this client is offered."""
+        whole = self._shelf.catalog(request, context)
+        if whole is None:
+            return None
+        seen = self._made.get(whole)
+        if seen is None:
+            offer = whole.offer
+            for view in self._views:
+                offer = view(offer)
+            seen = self._made[whole] = whole.showing(offer)
+        return seen
+
+    def hub(self, request: Request, context: Context) -> Hub:
+        """Who hears that it has changed."""
+        return self._shelf.hub(request, context)

@@ -21,10 +21,13 @@ class Only:
         tools: Sequence[str] = (),
         resources: Sequence[str] = (),
         prompts: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> None:
+        """Patterns for each kind; tools that match one of `without` are hidden all the same."""
         self._tools = tuple(tools)
         self._resources = tuple(resources)
         self._prompts = tuple(prompts)
+        self._without = tuple(without)
 
     def __call__(self, next: Handler) -> Handler:
         """The next handler, reached only for what matches."""
@@ -36,17 +39,20 @@ class Only:
 
     def view(self, offer: Offer) -> Offer:
         """What of an offer is to be seen."""
-        shows = {
-            "tools": self._tools,
-            "resources": self._resources,
-            "templates": self._resources,
-            "prompts": self._prompts,
-        }
-        return offer.keep(**{kind: partial(_matches, patterns) for kind, patterns in shows.items()})
+        return offer.keep(
+            tools=self._shows_tool,
+            resources=partial(_matches, self._resources),
+            templates=partial(_matches, self._resources),
+            prompts=partial(_matches, self._prompts),
+        )
+
+    def _shows_tool(self, name: str) -> bool:
+        return _matches(self._tools, name) and not _matches(self._without, name)
 
     def _passes(self, request: Request) -> bool:
         if request.method == "tools/call":
-            return _matches(self._tools, request.name)
+            # The meta-tools are always there: what they find is what can be seen.
+            return request.asked == request.name or self._shows_tool(request.name)
         if request.method == "prompts/get":
             return _matches(self._prompts, request.name)
         if request.method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):

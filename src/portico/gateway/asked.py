@@ -2,7 +2,8 @@
 
 import os
 from _blake2 import blake2b
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -11,7 +12,11 @@ from portico.catalog.identity import user_secret
 from portico.config.paths import state_folder
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
+from portico.model.types import Link
 from portico.state.report import report
+
+if TYPE_CHECKING:
+    from portico.gateway.local import LocalEntry
 
 Stamp = tuple[int, ...]
 
@@ -28,6 +33,10 @@ class Serving(Struct, frozen=True):
     cache: bool = True
     read: Callable[[str], Config] | None = None
     """Reads the config again when its file has changed; None never does."""
+    links: tuple[Link, ...] = ()
+    """In front of every doorway."""
+    local: "Mapping[str, LocalEntry]" = {}
+    """Members that are servers of this process."""
     stamp: Stamp | None = None
     """Of the config's file when it was read."""
 

@@ -7,22 +7,25 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
 from portico.config.schema import Config
 from portico.gateway import metatools
-from portico.gateway.inward import Mistake
+from portico.gateway.answers import said
+from portico.gateway.front import Front
+from portico.gateway.inward import Mistake, execute
 from portico.gateway.shown import brief, brief_text, full, full_text
-from portico.model.context import Context
+from portico.model.context import Context, Target
 from portico.model.errors import PorticoError
-from portico.model.message import Request
+from portico.model.message import Request, Response
+from portico.model.offer import Offer
+from portico.model.types import Answer, Change, Handler
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.results import error_result
 
 _MOST_QUERIES = 10
 _MOST_NAMES = 20
 _MOST_NEAR = 3
+_MOST_HIT = 1_000
 _MOST_SERVERS = 50
 """That are named at once: a model reads it all."""
 
@@ -105,48 +108,90 @@ class _Call(Struct):
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-Answer = dict[str, Any]
+Result = dict[str, Any]
+_Tool = Callable[[bytes, Context], Awaitable[Result]]
 
 
 class Desk:
-    """The meta-tools of one endpoint."""
+    """The meta-tools of one endpoint: a provider, and the link that makes `execute_tool` a call of
+    the tool that it names."""
 
-    def __init__(
-        self,
-        house: House,
-        union: Callable[[], Merged],
-        servers: Callable[[], Sequence[str]],
-    ) -> None:
-        """`union` and `servers` are what this endpoint leads to, now."""
+    name = "meta-tools"
+
+    def __init__(self, house: House, front: Front) -> None:
         self._house = house
-        self._union = union
-        self._servers = servers
-        self._tools: dict[str, Callable[[bytes, Context], Awaitable[Answer]]] = {
+        self._front = front
+        self._servers = front.servers
+        self._tools: dict[str, _Tool] = {
             metatools.SEARCH: self._search,
             metatools.DESCRIBE: self._describe,
             metatools.REFRESH: self._refresh,
             metatools.STATUS: self._status,
         }
 
-    async def answer(self, request: Request, context: Context) -> Answer:
-        """The result of a meta-tool, `execute_tool` apart; raises Mistake."""
+    def offer(self) -> Offer:
+        """The front lists them, in words about what is behind it."""
+        return Offer()
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """The front tells of their changes."""
+
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """Answer a meta-tool, `execute_tool` apart."""
+        tool = self._tools.get(request.name) if request.method == "tools/call" else None
+        return None if tool is None else self._answer(tool, request, context)
+
+    async def _answer(self, tool: _Tool, request: Request, context: Context) -> Response:
         call = msgspec.json.decode(request.params or b"{}", type=_Call)
         given = bytes(call.arguments)
         given = given if given not in (b"", b"null") else b"{}"
-        result = await self._tools[request.name](given, context)
+        try:
+            result = await tool(given, context)
+        except Mistake as mistake:
+            result = mistake.result()
         if request.version < Version.V2025_06_18:
             result.pop("structuredContent", None)
-        return result
+        return said(request, context, result)
+
+    def executing(self, next: Handler) -> Handler:
+        """A link before all others, which see a call of the tool that is named."""
+
+        def handle(request: Request, context: Context) -> Answer:
+            if request.name not in metatools.NAMES or request.method != "tools/call":
+                return next(request, context)
+            if request.name != metatools.EXECUTE:
+                request.asked = request.name
+                return next(request, context)
+            try:
+                execute(request)
+            except Mistake as mistake:
+                return self._mistaken(request, context, mistake)
+            if self._front.union.tool(request.name) is None:
+                return self._execute_later(next, request, context)
+            return next(request, context)
+
+        return handle
+
+    async def _execute_later(self, next: Handler, request: Request, context: Context) -> Response:
+        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        if await self.knows(request.name):
+            return await next(request, context)
+        return self._mistaken(request, context, self._unknown(request.name))
+
+    def _mistaken(self, request: Request, context: Context, mistake: Mistake) -> Response:
+        context.server_info = self._front.now().identity
+        context.target = Target("", metatools.EXECUTE)
+        return said(request, context, mistake.result())
 
     async def knows(self, name: str) -> bool:
         """True if a tool has this name, perhaps only now: a server that has not said yet which
         tools it has is waited for."""
         server = name.partition(SEPARATOR)[0]
-        if self._union().tool(name) is None and server in self._servers():
+        if self._front.union.tool(name) is None and server in self._servers():
             await self._house.learn(server)
-        return self._union().tool(name) is not None
+        return self._front.union.tool(name) is not None
 
-    def unknown(self, name: str) -> Mistake:
+    def _unknown(self, name: str) -> Mistake:
         """What to say of a name that no tool has."""
         if name in metatools.NAMES:
             return Mistake(f"{name} is no tool of a server: call it directly")
@@ -168,7 +213,7 @@ class Desk:
         why = error or "it is being asked, try again in a moment"
         return f"{server} has not said yet which tools it has: {why}"
 
-    async def _search(self, raw: bytes, context: Context) -> Answer:
+    async def _search(self, raw: bytes, context: Context) -> Result:
         asked = _arguments(raw, _Search, metatools.SEARCH)
         queries = [*([asked.query] if asked.query else []), *asked.queries]
         if not any(query.strip() for query in queries):
@@ -184,27 +229,29 @@ class Desk:
             max(asked.limit or self._house.config.search.default_limit, 1), metatools.MAX_LIMIT
         )
         scope = frozenset(servers)
+        wanted = _MOST_HIT if self._front.is_seen_through else limit  # what is hidden goes out
         try:
             hits = await asyncio.gather(
-                *(self._house.search(query, limit, asked.server, scope) for query in queries)
+                *(self._house.search(query, wanted, asked.server, scope) for query in queries)
             )
         except PorticoError as error:
             raise Mistake(f"search_tools: {error}") from None
         shape, words = (full, full_text) if asked.detail == "full" else (brief, brief_text)
         results, texts = [], []
         for query, found in zip(queries, hits, strict=True):
-            tools = [shape(*place) for hit in found if (place := self._place(hit)) is not None]
+            places = [place for hit in found if (place := self._place(hit)) is not None]
+            tools = [shape(*place) for place in places[:limit]]
             results.append({"query": query, "tools": tools})
             told = "\n\n".join(map(words, tools)) or self._nothing(query)
             texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
-        structured: Answer = {"results": results}
+        structured: Result = {"results": results}
         indexing = self._house.indexing()
         if indexing is not None:
             structured["indexing"] = dict(zip(("indexed", "tools"), indexing, strict=True))
             texts.append(_indexing(*indexing))
         return _result("\n\n".join([*texts, *self._waiting()]), structured)
 
-    async def _describe(self, raw: bytes, context: Context) -> Answer:
+    async def _describe(self, raw: bytes, context: Context) -> Result:
         asked = _arguments(raw, _Describe, metatools.DESCRIBE)
         names = [*([asked.name] if asked.name else []), *asked.names]
         if not names:
@@ -212,19 +259,19 @@ class Desk:
         if len(names) > _MOST_NAMES:
             raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
         await asyncio.gather(*map(self.knows, names))
-        union = self._union()
+        union = self._front.union
         tools, missing = [], []
         for name in names:
             place = union.tool(name)
             if place is None:
-                missing.append(str(self.unknown(name)))
+                missing.append(str(self._unknown(name)))
             else:
                 tools.append(full(*place, name))
         if not tools:
             raise Mistake("; ".join(missing))
         return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
 
-    async def _refresh(self, raw: bytes, context: Context) -> Answer:
+    async def _refresh(self, raw: bytes, context: Context) -> Result:
         asked = _arguments(raw, _Refresh, metatools.REFRESH)
         servers = self._servers()
         if asked.server is not None and asked.server not in servers:
@@ -233,18 +280,21 @@ class Desk:
         await self._house.refresh(chosen)
         return self._told(chosen)
 
-    async def _status(self, raw: bytes, context: Context) -> Answer:
+    async def _status(self, raw: bytes, context: Context) -> Result:
         _arguments(raw, _Status, metatools.STATUS)
         return self._told(self._servers())
 
-    def _told(self, servers: Iterable[str]) -> Answer:
+    def _told(self, servers: Iterable[str]) -> Result:
         status = self._house.status(servers)
+        if self._front.is_seen_through:
+            for server in status["servers"]:
+                self._front.conceal(server)
         lines = [_status_line(server) for server in status["servers"]]
         return _result("\n".join(lines) or "no servers are configured", status)
 
     def _place(self, hit: Found) -> tuple[Any, str, str] | None:
         """Whose tool a hit is, and both its names; None if it has gone since."""
-        share = self._union().shares.get(hit.server)
+        share = self._front.union.shares.get(hit.server)
         shown = share.tools.get(hit.name) if share is not None else None
         return None if share is None or shown is None else (share, hit.name, shown)
 
@@ -261,12 +311,13 @@ class Desk:
         return f"nothing found for {query[:200]!r}{self._instead(query)}"
 
     def _instead(self, name: str) -> str:
-        near = [one for one in self._house.near(name, _MOST_NEAR * 3) if self._union().tool(one)]
+        found = self._house.near(name, _MOST_NEAR * 3)
+        near = [one for one in found if self._front.union.tool(one) is not None]
         meant = f"; did you mean {' or '.join(near[:_MOST_NEAR])}?" if near else ""
         return f"{meant or ';'} {self._all_servers()}"
 
     def _all_servers(self) -> str:
-        shares = self._union().shares
+        shares = self._front.union.shares
         counted = [
             f"{name} ({_tools(len(shares[name].listed('tools').keys))})" if name in shares else name
             for name in self._servers()
@@ -304,7 +355,7 @@ def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
         raise Mistake(f"{tool}: {error}") from None
 
 
-def _result(text: str, structured: dict[str, Any]) -> Answer:
+def _result(text: str, structured: dict[str, Any]) -> Result:
     return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
 
 
@@ -334,8 +385,3 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def mistaken(error: Mistake) -> Answer:
-    """A mistake as a result that a model can act on."""
-    return error_result(str(error))

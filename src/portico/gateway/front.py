@@ -1,21 +1,30 @@
 """What one doorway of the gateway shows its clients, and how they hear that it has changed."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from portico.catalog.catalog import Catalog, Identity
-from portico.catalog.merge import Merged
+from portico.catalog.merge import Merged, View
+from portico.catalog.uris import canonical, canonical_template
 from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.member import Member
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.methods import LISTS
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
+from portico.protocol.tasks import without_tasks
 from portico.state.hub import ChangeHub
 
 _KINDS = ("tools", "resources", "prompts")
+FIRST_S = 10.0
+"""How long the very first list waits for what servers offer."""
 
 INSTRUCTIONS = (
     "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
@@ -29,6 +38,10 @@ class House(Protocol):
     config: Config
     union: Merged
     members: dict[str, Member]
+
+    async def learn(self, server: str) -> None:
+        """Wait, but not for ever, until a server says what it offers."""
+        ...
 
 
 class Front:
@@ -45,6 +58,7 @@ class Front:
     ) -> None:
         """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
         few words what is behind; `servers` names those of a group."""
+        self._views: Sequence[View] = ()
         self._house = house
         self._identity = identity
         self._searches = searches
@@ -54,7 +68,8 @@ class Front:
         self._catalog: tuple[Merged, Config, Catalog] | None = None
         self._announced: Catalog | None = None
         self._numbers = 0
-        self.hub = ChangeHub()
+        self._hub = ChangeHub()
+        self._waits = not searches
 
     def servers(self) -> Sequence[str]:
         """The servers it leads to, in order."""
@@ -64,28 +79,84 @@ class Front:
 
     @property
     def union(self) -> Merged:
-        """All that these offer now."""
+        """All that these offer now, as far as it is to be seen."""
         whole = self._house.union
-        if self._group is None:
+        if self._group is None and not self._views:
             return whole
         config = self._house.config
         if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
-            self._seen = (whole, config, whole.only(frozenset(self.servers())))
+            here = whole if self._group is None else whole.only(frozenset(self.servers()))
+            self._seen = (whole, config, here.seen(self._views) if self._views else here)
         return self._seen[2]
 
-    def catalog(self) -> Catalog:
+    def seen_through(self, views: Sequence[View]) -> "Front":
+        """Show only what is to be seen through these views; of the meta-tools, all."""
+        self._views = views
+        return self
+
+    @property
+    def is_seen_through(self) -> bool:
+        """True if something may be hidden."""
+        return bool(self._views)
+
+    def hides(self, uri: str) -> bool:
+        """True if a server lists this resource or template, but clients must not see it."""
+        if not self._views:
+            return False
+        whole, seen = self._house.union.ownership, self.union.ownership
+        same, template = canonical(uri), canonical_template(uri)
+        return (same in whole.listed and same not in seen.listed) or (
+            template in whole.templates and template not in seen.templates
+        )
+
+    def conceal(self, status: dict[str, Any]) -> None:
+        """Leave in a server's status only what may be known of it here."""
+        share = self.union.shares.get(status["server"])
+        lists = {} if share is None else share.offer.lists
+        counts = {kind: len(listed.keys) for kind, listed in lists.items()}
+        status |= {"changes": [], "warnings": [], "omitted": {}, "lists": counts}
+        status["tools"] = counts.get("tools", 0)
+
+    def catalog(self, request: Request, context: Context) -> Catalog | None:
+        """What is shown, to everybody alike; the very first list waits for something to show."""
+        if self._waits and request.method in LISTS:
+            if not self.union.shares:
+                return None
+            self._waits = False
+        return self.now()
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """Wait, but not long, for servers of which nothing was ever known: many clients ask for
+        lists once."""
+        members = [self._house.members[name] for name in self.servers()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                await asyncio.gather(*(self._house.learn(m.name) for m in members if not m.problem))
+        self._waits = False
+
+    def hub(self, request: Request, context: Context) -> ChangeHub:
+        """Who hears of changes."""
+        return self._hub
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello: it follows no tasks here, and is told who asks."""
+        session = context.session
+        assert session is not None
+        session.capabilities = without_tasks(session.capabilities)
+        session.names_askers = True
+
+    def now(self) -> Catalog:
         """The snapshot of now."""
         union, config = self.union, self._house.config
         known = self._catalog
         if known is None or known[0] is not union or known[1] is not config:
             self._numbers += 1
             behind = self._told(union, self.servers())
-            offer = self._offer(union, config, behind)
             identity = self._identity
             if self._searches:
                 words = f"{INSTRUCTIONS} Servers: {behind}"
                 identity = msgspec.structs.replace(identity, instructions=words)
-            made = Catalog(offer, identity, number=self._numbers)
+            made = Catalog(self._offer(union, config, behind), identity, number=self._numbers)
             known = self._catalog = (union, config, made)
             if self._announced is None:
                 self._announced = made
@@ -114,9 +185,9 @@ class Front:
         before = self._announced
         if before is None:
             return  # nobody has ever asked
-        now = self._announced = self.catalog()
+        now = self._announced = self.now()
         for kind in now.changed(before):
-            self.hub.publish(Change(kind))
+            self._hub.publish(Change(kind))
 
     def updated(self, server: str, change: Change) -> None:
         """A resource of a server has changed."""
@@ -124,4 +195,4 @@ class Front:
             return
         shown = self.union.ownership.shown(server, change.uri)
         params = change.params if shown == change.uri else encode({"uri": shown})
-        self.hub.publish(Change("resources", shown, params))
+        self._hub.publish(Change("resources", shown, params))

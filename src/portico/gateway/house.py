@@ -2,21 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from portico.catalog.catalog import Identity
-from portico.catalog.history import History
 from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
-from portico.config.schema import Config, Server
+from portico.chain.core import Report
+from portico.chain.endpoint import ChainEndpoint
+from portico.chain.exactly import exactly
+from portico.chain.observe import observing
+from portico.config.schema import Config
+from portico.gateway import metatools
 from portico.gateway.blurb import Behind, blurb
-from portico.gateway.endpoint import GatewayEndpoint
+from portico.gateway.desk import Desk
 from portico.gateway.finding import Finder, Searcher
-from portico.gateway.member import GATEWAY, Catalogs, Heard, Member, Reach
-from portico.gateway.witnessed import Witness
-from portico.model.message import Request
-from portico.model.types import Change
+from portico.gateway.front import Front
+from portico.gateway.kinds import Limited, Surroundings, member_of
+from portico.gateway.local import LocalEntry
+from portico.gateway.member import GATEWAY, Entry, Managed, Member
+from portico.gateway.router import Router
+from portico.gateway.succession import Successor
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.model.types import Change, Link
 from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:
@@ -30,6 +40,9 @@ _GREETING_S = 0.5
 """Where all is known, clients are greeted first: many servers that start take all the cores."""
 _MOST_WARNINGS = 1_000
 """That are reported in all: a server that keeps changing must not fill the log."""
+Witness = Callable[[Request, Context, str, str, Response | None, float], None]
+"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
+(None if it was cancelled) and how many seconds it took."""
 LEARN_S = 30.0
 """A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
 ANNOUNCE_S = 0.5
@@ -44,43 +57,37 @@ class House:
     def __init__(
         self,
         config: Config,
+        around: Surroundings,
         *,
         version: str,
         searcher: Callable[[], Searcher],
-        memory: Catalogs | None,
-        secret: bytes,
-        report: Callable[[str], None],
-        failed: Callable[[Request, BaseException], None],
-        heard: Heard,
+        failed: Report,
         witness: Witness,
         expose: str | None = None,
-        reach: Reach | None = None,
-        id: str = "",
-        history: Callable[[str], History] | None = None,
+        links: Sequence[Link] = (),
+        local: Mapping[str, LocalEntry] | None = None,
     ) -> None:
-        """`searcher` is made when it is first needed; `expose` overrules the config; `report` and
-        `failed` tell the operator, `heard` gets what servers write to stderr, `witness` is told of
-        every call; by `id` a gateway knows itself; `history` is that of a server's definitions."""
+        """`searcher` is made when it is first needed; `expose` overrules the config; `failed` tells
+        the operator, `witness` is told of every call; `links` are in front of every doorway;
+        `local` are members that are no servers of the config."""
         self.config = config
+        self._around = around
         self._finder = Finder(searcher)
         self.failed = failed
         self.started = time.time()
         self._version = version
-        self._memory = memory
-        self._secret = secret
-        self._report = report
-        self._heard = heard
+        self._report = around.report
         self._witness = witness
-        self._reach = reach
-        self._id = id
-        self._history = history or (lambda server: History())
-        self.members = {name: self._member(entry) for name, entry in _enabled(config).items()}
+        self._links = links
+        self._local = local or {}
+        self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
         self.union = self._merged()
         # Decided once: what a model has read must stay true.
         self._expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.union.tool_count >= SEARCH_FROM
         self.searches = self.searching(expose)
-        self._endpoints: dict[tuple[str, bool], GatewayEndpoint] = {}
+        self._doorways: dict[tuple[str, bool], tuple[Front, ChainEndpoint]] = {}
+        self._alone: dict[str, tuple[Member, ChainEndpoint]] = {}
         self._leaving: set[Member] = set()
         """Those that have left the config and are not closed yet."""
         self._behind: set[asyncio.Task[None]] = set()
@@ -89,41 +96,84 @@ class House:
 
     # What is behind it.
 
-    def endpoint(self, group: str | None = None, searches: bool | None = None) -> GatewayEndpoint:
+    def endpoint(self, group: str | None = None, searches: bool | None = None) -> ChainEndpoint:
         """The doorway to all servers, or to a group's; KeyError if there is no such group.
         `searches` overrules what clients are shown here."""
         if group is not None and group not in self.config.groups:
             raise KeyError(group)
         key = (group or "", self.searches if searches is None else searches)
-        found = self._endpoints.get(key)
+        found = self._doorways.get(key)
         if found is None:
-            found = self._endpoints[key] = self._endpoint(group, key[1])
-        return found
+            found = self._doorways[key] = self._doorway(group, key[1])
+        return found[1]
+
+    def alone(self, server: str) -> ChainEndpoint | None:
+        """The doorway to one server alone, under plain names; None if there is no such server."""
+        member = self.members.get(server)
+        if member is None:
+            self._alone.pop(server, None)
+            return None
+        known = self._alone.get(server)
+        if known is None or known[0] is not member:
+            provider = member.provider
+            links: list[Link] = [exactly, *self._links, *member.links]
+            observe = observing(partial(self._over_alone, server))
+            made = ChainEndpoint(provider, [provider], links, self.failed, observe)
+            known = self._alone[server] = (member, made)
+        return known[1]
 
     def searching(self, expose: str | None) -> bool:
         """True if models search where this is asked for; None is what the config says."""
         expose = expose or self._expose
         return self._has_many if expose == "auto" else expose == "search"
 
-    def _endpoint(self, group: str | None, searches: bool) -> GatewayEndpoint:
+    def _doorway(self, group: str | None, searches: bool) -> tuple[Front, ChainEndpoint]:
         def servers() -> Sequence[str]:
             there = self.config.groups.get(group or "")
             return there.servers if there is not None else ()
 
+        id = self._around.gateway
         identity = Identity(
             name="portico",
             version=self._version,
             more={"title": "Portico"},
-            experimental={GATEWAY: {"id": self._id}} if self._id else {},
+            experimental={GATEWAY: {"id": id}} if id else {},
         )
-        return GatewayEndpoint(
+        front = Front(
             self,
             identity,
             searches=searches,
             told=self._told,
-            witness=self._witness,
             servers=servers if group else None,
         )
+        desk = Desk(self, front)
+        router = Router(self, front, desk)
+        links = (desk.executing, *self._links)
+        observe = observing(self._over)
+        return front, ChainEndpoint(front, [router, desk], links, self.failed, observe)
+
+    def _over(
+        self, request: Request, context: Context, response: Response | None, took_s: float
+    ) -> None:
+        """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
+        target = context.target
+        if target is None:
+            if not metatools.is_own_query(request):
+                name = request.name or request.uri
+                self._witness(request, context, "", name, response, took_s)
+        elif target.name:
+            how = target.failure or response
+            self._witness(request, context, target.server, target.name, how, took_s)
+
+    def _over_alone(
+        self,
+        server: str,
+        request: Request,
+        context: Context,
+        response: Response | None,
+        took_s: float,
+    ) -> None:
+        self._witness(request, context, server, request.name or request.uri, response, took_s)
 
     def _told(self, union: Merged, servers: Sequence[str]) -> str:
         there = [self.members[name] for name in servers if name in self.members]
@@ -137,23 +187,16 @@ class House:
         shares = (member.share for member in self.members.values())
         return Merged(share for share in shares if share is not None)
 
-    def _member(self, entry: Server) -> Member:
-        member = Member(
-            entry,
-            name_limit=self.config.gateway.name_limit,
-            max_tools=self.config.gateway.max_tools,
-            memory=self._memory,
-            secret=self._secret,
-            info={"name": "portico", "title": "Portico", "version": self._version},
-            report=self._report,
-            heard=self._heard,
-            reach=self._reach,
-            gateway=self._id,
-            history=self._history(entry.name),
-            config=self.config.path,
-        )
-        member.upstream.watch(lambda change: self._heard_of(member, change))
-        return member
+    def _entries(self, config: Config) -> dict[str, Entry]:
+        enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
+        return {**enabled, **self._local}
+
+    def _member(self, entry: Entry) -> Member:
+        gateway = self.config.gateway
+        limits = Limited(self.config.path, gateway.name_limit, gateway.max_tools)
+        made = member_of(entry, self._around, limits)
+        made.provider.watch(lambda change: self._heard_of(made, change))
+        return made
 
     # What happens to it.
 
@@ -177,7 +220,7 @@ class House:
         member = self.members.get(server)
         if member is None:
             return
-        if member.upstream.offered() is not None and not member.lacks_tools:
+        if member.provider.offered() is not None and not member.lacks_tools:
             return
         asked = member.asked or self._spawn(self.refresh([server]))
         await asyncio.wait({asked}, timeout=LEARN_S)
@@ -213,8 +256,8 @@ class House:
         if self.members.get(member.name) is not member:
             return  # it has left the config
         if change.uri:
-            for endpoint in self._endpoints.values():
-                endpoint.front.updated(member.name, change)
+            for front, _ in self._doorways.values():
+                front.updated(member.name, change)
         else:
             member.problem = member.missing()
             self._changed()
@@ -255,13 +298,13 @@ class House:
 
     def _announce(self) -> None:
         self._announcing = None
-        for endpoint in self._endpoints.values():
-            endpoint.front.announce()
+        for front, _ in self._doorways.values():
+            front.announce()
 
     async def apply(self, config: Config) -> None:
         """Go on with another config. Servers that are in both as they were, whatever is said of
         them, go on undisturbed; those that left finish the calls they have."""
-        wanted = _enabled(config)
+        wanted = self._entries(config)
         before_it = self.config.gateway
         remade = (config.gateway.name_limit, config.gateway.max_tools) != (
             before_it.name_limit,
@@ -283,19 +326,24 @@ class House:
                 self._leaving.add(member)
                 self._spawn(self._let_go(member))
                 if name in self.members:
-                    self.members[name].upstream.starts += member.upstream.starts
-                    self._spawn(self.members[name].upstream.succeed(member.upstream))
+                    self._succeed(self.members[name].provider, member.provider)
         self._changed()
         self._announce_soon()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])
 
+    def _succeed(self, heir: Managed, before: Managed) -> None:
+        """Have a server of the same name go on with what clients have told the one before."""
+        if isinstance(heir, Successor) and isinstance(before, Successor):
+            heir.starts += before.starts
+            self._spawn(heir.succeed(before))
+
     async def _let_go(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain
-        while member.upstream.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
+        while member.provider.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
             await asyncio.sleep(0.1)
         # If the gateway ends meanwhile, that must not cut short what the server has to do yet.
-        await asyncio.shield(member.upstream.close())
+        await asyncio.shield(member.provider.close())
         self._leaving.discard(member)
 
     async def close(self) -> None:
@@ -307,8 +355,8 @@ class House:
         if self._behind:
             await asyncio.wait(self._behind)
         await self._finder.close()
-        upstreams = [member.upstream for member in (*self.members.values(), *self._leaving)]
-        await asyncio.gather(*(upstream.close() for upstream in upstreams))
+        providers = [member.provider for member in (*self.members.values(), *self._leaving)]
+        await asyncio.gather(*(provider.close() for provider in providers))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
@@ -364,7 +412,3 @@ class House:
     def _index(self) -> None:
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
         self._finder.use(self.union, tags)
-
-
-def _enabled(config: Config) -> dict[str, Server]:
-    return {name: entry for name, entry in config.servers.items() if entry.enabled}

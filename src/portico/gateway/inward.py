@@ -1,17 +1,20 @@
 """Requests to the gateway made into requests to the server that answers them."""
 
+from typing import Any
+
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
-from portico.catalog.merge import Merged, Place
+from portico.catalog.merge import Place
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
 from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact
+from portico.protocol.results import error_result
 from portico.protocol.tasks import without_tasks_raw
 
 _MAX_SHAPE = 1_500
@@ -20,8 +23,9 @@ _MAX_SHAPE = 1_500
 class Mistake(PorticoError):
     """What is wrong with a call, in words that tell a model how to make it right."""
 
-    place: Place | None = None
-    """The tool that it was a call of, if there is one."""
+    def result(self) -> dict[str, Any]:
+        """The same as a result that a model can act on."""
+        return error_result(str(self))
 
 
 class _Wanted(Struct, forbid_unknown_fields=True):
@@ -83,8 +87,8 @@ def referring(request: Request, key: str, value: str) -> Request:
     return replace(request, params=encode(fields))
 
 
-def executed(request: Request, union: Merged) -> tuple[Place, Request]:
-    """What `execute_tool` asks for; raises Mistake."""
+def execute(request: Request) -> None:
+    """Make a call of `execute_tool` one of the tool that it names; raises Mistake."""
     more = None
     try:
         wanted = _execute(request.params).arguments
@@ -95,27 +99,43 @@ def executed(request: Request, union: Merged) -> tuple[Place, Request]:
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")
-    place = union.tool(wanted.name)
-    if place is None:
-        raise UnknownTool(wanted.name)
-    tool = place[1]
+    timeout = wanted.timeout_s or 0.0
+    if timeout < 0:
+        raise Mistake("execute_tool: timeout_s must be more than 0")
     arguments = bytes(wanted.arguments)
     if arguments[:1] != b"{":
-        arguments = _unwrapped(arguments)
-    timeout = wanted.timeout_s or 0.0
-    try:
-        _check(place, wanted.name, arguments)
-        if timeout < 0:
-            raise Mistake("execute_tool: timeout_s must be more than 0")
-    except Mistake as mistake:
-        mistake.place = place
-        raise
-    name = encode(tool)
+        try:
+            arguments = _unwrapped(arguments)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+            words = f"{wanted.name[:200]}: its arguments are no JSON object: {error}"
+            raise Mistake(words) from None
+    name = encode(wanted.name)
     if more is None:
-        params = b'{"name":%b,"arguments":%b}' % (name, arguments)
+        request.params = b'{"name":%b,"arguments":%b}' % (name, arguments)
     else:
-        params = encode({**more, "name": Raw(name), "arguments": Raw(arguments)})
-    return place, replace(request, params=params, name=tool, timeout_s=timeout)
+        request.params = encode({**more, "name": Raw(name), "arguments": Raw(arguments)})
+    request.asked, request.name, request.timeout_s = request.name, wanted.name, timeout
+
+
+def checked(request: Request, place: Place) -> Request:
+    """The call as its server gets it, once its arguments were found right; raises Mistake."""
+    share, tool = place
+    name = encode(tool)
+    try:
+        raw = bytes(_plain(request.params).arguments)
+        params = b'{"name":%b,"arguments":%b}' % (name, raw)
+    except msgspec.DecodeError:
+        fields = exact(request.params)
+        raw = bytes(fields.get("arguments", b"{}"))
+        params = encode({**fields, "name": Raw(name)})
+    arguments = _arguments(request.name, raw, place)
+    schema = share.schema(tool)
+    if schema is None:
+        return replace(request, params=params, name=tool)
+    if problems := schema.problems(arguments, len(raw)):
+        words = revealed_json(schema.describe(problems))
+        raise Mistake(f"{request.name}: {words}{_right(place)}")
+    return replace(request, params=params, name=tool, arguments=arguments)
 
 
 def _read(given: bytes) -> _Wanted:
@@ -133,14 +153,6 @@ def _read(given: bytes) -> _Wanted:
         raise Mistake(f"execute_tool: {why}; {_SHAPE}") from None
 
 
-class UnknownTool(Mistake):
-    """There is no tool of this name here."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no tool {name[:200]!r}")
-        self.name = name
-
-
 _SHAPE = 'write {"name": "server__tool", "arguments": {...}}'
 
 
@@ -150,21 +162,19 @@ def _unwrapped(raw: bytes) -> bytes:
         return b"{}"
     if raw[:1] == b'"':
         words = msgspec.json.decode(raw, type=str)
-        return words.encode() if words.strip() else b"{}"
+        raw = words.encode() if words.strip() else b"{}"
+        _anything(raw)  # which nobody has read yet
     return raw
 
 
-def _check(place: Place, name: str, raw: bytes) -> None:
-    share, tool = place
+def _arguments(name: str, raw: bytes, place: Place) -> dict[str, Any]:
     try:
         arguments = _anything(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise Mistake(f"{name}: its arguments are no JSON object: {error}") from None
     if not isinstance(arguments, dict):
         raise Mistake(f"{name}: its arguments must be a JSON object{_right(place)}")
-    schema = share.schema(tool)
-    if schema is not None and (problems := schema.problems(arguments, len(raw))):
-        raise Mistake(f"{name}: {revealed_json(schema.describe(problems))}{_right(place)}")
+    return arguments
 
 
 def _right(place: Place) -> str:

@@ -11,6 +11,7 @@ from portico.config.schema import Config
 from portico.gateway.asked import Serving
 from portico.gateway.finding import Searcher
 from portico.gateway.house import House
+from portico.gateway.kinds import Surroundings
 from portico.model.errors import PorticoError
 
 
@@ -28,18 +29,22 @@ def known_tools(config: Config, version: str) -> list[str]:
 
 
 def _house(config: Config, version: str) -> House:
-    return House(
-        config,
-        version=version,
-        searcher=_no_searcher,
+    around = Surroundings(
+        info={},
         memory=Store(os.path.join(cache_folder(), "catalogs")),
         secret=user_secret(state_folder()),
         report=_unheard,
-        failed=_unheard,
         heard=_unheard,
-        witness=_unheard,
-        id=Serving(config, version).key(),
+        gateway=Serving(config, version).key(),
         history=histories(config.path, _unheard),
+    )
+    return House(
+        config,
+        around,
+        version=version,
+        searcher=_no_searcher,
+        failed=_unheard,
+        witness=_unheard,
     )
 
 

@@ -1,31 +1,27 @@
-"""One configured server in the gateway: how it is reached, what it offers, and how it fares."""
+"""One member of the gateway: what answers for it, what it offers, and how it fares."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.hidden import revealed
-from portico.catalog.history import History
-from portico.catalog.identity import upstream_key
 from portico.catalog.reveal import Hidden
 from portico.catalog.share import Share
+from portico.chain.core import Shelf
+from portico.chain.fold import fold
+from portico.chain.only import Only
 from portico.config.schema import Server
-from portico.gateway.succession import Successor
+from portico.gateway.local import LocalEntry
+from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
+from portico.model.message import Request
 from portico.model.offer import Offer
+from portico.model.types import Answer, Leveled, Notified, Provider
 from portico.protocol.eras import members
-from portico.upstream.configured import address
-from portico.upstream.opening import Limits
-from portico.upstream.plan import Plan
-from portico.upstream.views import Memory
-
-if TYPE_CHECKING:
-    from portico.upstream.wire import Address
 
 GATEWAY = "portico/gateway"
 """The capability by which a gateway says which one it is."""
@@ -34,86 +30,84 @@ _WORDS = ("title", "description", "tags")
 _MOST_WARNINGS = 20
 _MOST_NAME = 100
 
-Heard = Callable[[str, str], None]
-"""Gets a server's name and a line of its stderr."""
-Reach = Callable[[Server, Heard], "Address"]
+Entry = Server | LocalEntry
 
 
-class Catalogs(Memory, Protocol):
-    """Where the offers of all members outlive the process."""
+class Managed(Shelf, Provider, Protocol):
+    """A provider that a gateway keeps: it may have to be started, and it has to be ended."""
 
-    def latest(self, key: str) -> Offer | None:
-        """What the same server saved last, whatever its arguments were."""
+    starts: int
+    """How often it was started so far."""
+
+    def provide(self, request: Request, context: Context) -> Answer:
+        """Answer a request, for which nobody else is asked."""
+        ...
+
+    def offered(self) -> Catalog | None:
+        """What everybody is offered, as it was last heard; None if that never was."""
+        ...
+
+    async def survey(self) -> None:
+        """Ask for all that it offers; raises McpError or TargetError."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """How it is, for people."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """True as long as calls are under way."""
+        ...
+
+    async def close(self) -> None:
+        """End it, and whatever was started for it."""
         ...
 
 
-class _Kept:
-    """The memory of one member, as long as that is in the config."""
-
-    def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
-        """`is_complete` unless a value is missing that is part of its key."""
-        self._memory = memory
-        self._is_complete = is_complete
-        self.is_over = False
-
-    def load(self, key: str) -> Offer | None:
-        """What was last saved."""
-        return self._memory.load(key) if self._is_complete else self._memory.latest(key)
-
-    def save(self, key: str, offer: Offer) -> bool:
-        """Keep it; False if that failed."""
-        return not self.is_over and self._memory.save(key, offer)
-
-
 class Member:
-    """A server of the config, from the time it is there to the time it is gone."""
+    """One entry, from the time it is there to the time it is gone."""
 
     def __init__(
         self,
-        entry: Server,
-        *,
+        entry: Entry,
+        provider: Managed,
         name_limit: int,
-        max_tools: int,
-        memory: Catalogs | None,
-        secret: bytes,
-        info: dict[str, Any],
-        report: Callable[[str], None],
-        heard: Heard,
-        reach: "Reach | None" = None,
+        *,
         gateway: str = "",
-        history: History | None = None,
-        config: str = "",
+        leave: Callable[[], None] | None = None,
     ) -> None:
-        """`reach` says where it is; by default, where the config does. `gateway` is whose member
-        it is; `history` knows what it offered before; `config` is the file that has it."""
+        """`gateway` is whose member it is; `leave` is called when another takes its place."""
         self.entry = entry
         self.name = entry.name
+        self.provider = provider
         self.problem = entry.problem
         """Why it could not be asked the last time; empty if it could."""
         self.asked: asyncio.Future[None] | None = None
         """Done when it has answered; None unless it is being asked what it offers."""
+        self.leave = leave or _nothing
+        """Keep nothing on disk from now on: the next server of this name does."""
+        self.links = _links(entry)
+        """What every door to it has in front of it."""
+        self.handle = fold(self.links, provider.provide)
+        """Its answer to a request under its own names."""
         self._askers = 0
         self._name_limit = name_limit
         self._gateway = gateway
         self._share: Share | None = None
         self._seen: Catalog | None = None
-        is_complete = not entry.problem
-        self._memory = None if memory is None else _Kept(memory, is_complete=is_complete)
-        self.upstream = Successor(
-            (reach or _address)(entry, heard),
-            _plan(entry, info, max_tools),
-            memory=self._memory,
-            key=lambda view: _key(entry, secret, view, config),
-            report=report,
-            history=history,
-        )
 
-    def leave(self) -> None:
-        """Keep nothing on disk from now on: the next server of this name does."""
-        if self._memory is not None:
-            self._memory.is_over = True
+    def notice(self, request: Request, context: Context) -> None:
+        """Pass on what a client says without waiting for an answer."""
+        if isinstance(self.provider, Notified):
+            self.provider.notice(request, context)
 
-    def takes(self, entry: Server) -> bool:
+    async def set_level(self, level: str, request: Request, context: Context) -> None:
+        """A client wants log messages from this level on."""
+        if isinstance(self.provider, Leveled):
+            await self.provider.set_level(level, request, context)
+
+    def takes(self, entry: Entry) -> bool:
         """Go on with another entry, if only the words for people and models are others in it."""
         words = {key: getattr(self.entry, key) for key in _WORDS}
         if msgspec.structs.replace(entry, **words) != self.entry:
@@ -123,15 +117,21 @@ class Member:
 
     @property
     def share(self) -> Share | None:
-        """What it offers, as far as that is known."""
+        """What it offers, as far as that is known and to be seen."""
         catalog = self._offered()
         if catalog is None:
             return None
         if self._seen is not catalog:
             self._seen = catalog
-            if self._share is None or not catalog.offer.same(self._share.offer):
-                self._share = Share(self.name, catalog.offer, self._name_limit)
+            offer = self._visible(catalog.offer)
+            if self._share is None or not offer.same(self._share.offer):
+                self._share = Share(self.name, offer, self._name_limit)
         return self._share
+
+    def _visible(self, offer: Offer) -> Offer:
+        for link in self.links:
+            offer = link.view(offer)
+        return offer
 
     @property
     def is_pending(self) -> bool:
@@ -141,18 +141,18 @@ class Member:
     @property
     def lacks_tools(self) -> bool:
         """True if it has tools, as it says, but could not list them."""
-        catalog = self.upstream.offered()
+        catalog = self.provider.offered()
         return catalog is not None and "tools" in _unlisted(catalog)
 
     @property
     def is_confirmed(self) -> bool:
         """True if it said so to us, not only to whoever ran before."""
-        catalog = self.upstream.offered()
+        catalog = self.provider.offered()
         return catalog is not None and catalog.confirmed
 
     def _offered(self) -> Catalog | None:
         """What it said last; nothing of a server that is this very gateway again."""
-        catalog = self.upstream.offered()
+        catalog = self.provider.offered()
         return None if catalog is None or self._is_circular(catalog) else catalog
 
     def _is_circular(self, catalog: Catalog) -> bool:
@@ -176,7 +176,7 @@ class Member:
             self.asked = asyncio.get_running_loop().create_future()
         self._askers += 1
         try:
-            await self.upstream.survey()
+            await self.provider.survey()
         except (McpError, TargetError) as error:
             put_off = isinstance(error, TargetError) and error.kind in ("backoff", "breaker")
             if not put_off or not self.problem:  # else why it failed is known, and says more
@@ -191,7 +191,7 @@ class Member:
 
     def missing(self) -> str:
         """What it has, as it says, but could not list."""
-        catalog = self.upstream.offered()
+        catalog = self.provider.offered()
         if catalog is None:
             return ""
         if self._is_circular(catalog):
@@ -203,8 +203,9 @@ class Member:
 
     def warnings(self) -> list[str]:
         """The definitions in which something is hidden, a line each."""
-        catalog = self._offered()
-        hidden = () if catalog is None else catalog.hidden
+        catalog, share = self._offered(), self.share
+        found = () if catalog is None else catalog.hidden
+        hidden = [one for one in found if share is not None and _lists(share, one)]
         lines = [_warning(self.name, one) for one in hidden[:_MOST_WARNINGS]]
         more = len(hidden) - len(lines)
         return [*lines, f"{self.name}: {more} more have hidden characters"] if more else lines
@@ -212,8 +213,8 @@ class Member:
     def status(self) -> dict[str, Any]:
         """How it fares, for people and programs."""
         catalog = self._offered()
-        told = self.upstream.status()
-        lists = {} if catalog is None else catalog.offer.lists
+        told = self.provider.status()
+        lists = {} if catalog is None else self._visible(catalog.offer).lists
         age = None if catalog is None else round(max(0.0, time.time() - catalog.offer.taken), 1)
         return {
             **told,
@@ -230,6 +231,8 @@ class Member:
         }
 
     def _state(self, told: dict[str, Any]) -> str:
+        if "state" in told:
+            return str(told["state"])
         if told["breaker"] == "open":
             return "failing"
         states = [connection["state"] for connection in told["connections"]]
@@ -237,6 +240,10 @@ class Member:
             if state in states:
                 return state
         return "failed" if self.problem else "stopped"
+
+
+def _lists(share: Share, hidden: Hidden) -> bool:
+    return not hidden.key or hidden.key in share.listed(hidden.kind).keys
 
 
 def _warning(server: str, hidden: Hidden) -> str:
@@ -258,41 +265,15 @@ def _unlisted(catalog: Catalog) -> list[str]:
     return [kind for kind in without if kind in declared]
 
 
-def _plan(entry: Server, info: dict[str, Any], max_tools: int) -> Plan:
-    times = entry.timeouts
-    return Plan(
-        limits=Limits(init_s=times.init, list_s=times.list, call_s=times.call),
-        idle_s=times.idle or None,
-        instances=entry.instances,
-        max_in_flight=entry.max_in_flight,
-        sharing=entry.sharing,
-        era=entry.era,
-        is_process=not entry.url,
-        prefers_modern=True,
-        may_ask=entry.may_ask,
-        max_items=entry.max_tools or max_tools,
-        info=info,
-        reveals=True,
-        allows=entry.tools.allows if entry.tools.allow or entry.tools.deny else None,
-    )
+def _links(entry: Entry) -> list[Only]:
+    tools = entry.tools
+    if not (tools.allow or tools.deny):
+        return []
+    return [Only(tools=tools.allow or "*", resources="*", prompts="*", without=tools.deny)]
 
 
-def _address(entry: Server, heard: Heard) -> "Address":
-    """Where the config says that it is."""
-    return address(entry, lambda line: heard(entry.name, line))
-
-
-def _key(entry: Server, secret: bytes, view: str, config: str) -> str:
-    """Its name on disk: the same server under two names is two accounts, and a server with other
-    arguments has the same owner."""
-    mark = f"#{entry.name}#{view}"
-    owner = upstream_key(secret, argv=("owner", os.path.realpath(config), mark))[:16]
-    if entry.url:
-        key = upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
-    else:
-        argv = (entry.command, *entry.args, mark)
-        key = upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)
-    return f"{owner}-{key}"
+def _nothing() -> None:
+    """Nobody needs to know."""
 
 
 def _text(raw: bytes) -> str:

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
-from time import perf_counter
 from typing import Any
 
 from portico.catalog.archive import histories
@@ -13,16 +12,16 @@ from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.catalog.room import Room
 from portico.chain.callwords import outcome
+from portico.chain.endpoint import ChainEndpoint
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
-from portico.gateway.endpoint import GatewayEndpoint
 from portico.gateway.finding import Searcher
 from portico.gateway.house import House
 from portico.gateway.journal import Journal, open_journal
+from portico.gateway.kinds import Surroundings, no_history
 from portico.gateway.metrics import Metrics
 from portico.gateway.reload import Watched
-from portico.gateway.witnessed import WitnessedMirror
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
@@ -30,7 +29,6 @@ from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.upstream.family import MARK
 
-Endpoint = GatewayEndpoint | WitnessedMirror
 _DEEPEST = 8
 """So many gateways may be behind one another."""
 _FROM_START = {
@@ -66,56 +64,46 @@ class Served:
         config = serving.config
         cache = cache_folder()
         room = Room(cache, config.gateway.cache_mb)
-        self.house = House(
-            config,
-            version=serving.version,
-            searcher=lambda: _searcher(config.search, room, self.tell),
-            memory=Store(os.path.join(cache, "catalogs"), report=self.tell, room=room)
-            if serving.cache
-            else None,
+        memory = Store(os.path.join(cache, "catalogs"), report=self.tell, room=room)
+        around = Surroundings(
+            info={"name": "portico", "title": "Portico", "version": serving.version},
+            memory=memory if serving.cache else None,
             secret=user_secret(state_folder()),
             report=self.tell,
-            failed=failed,
             heard=self.journal.heard,
+            gateway=serving.key(),
+            history=histories(config.path, self.tell) if serving.cache else no_history,
+        )
+        self.house = House(
+            config,
+            around,
+            version=serving.version,
+            searcher=lambda: _searcher(config.search, room, self.tell),
+            failed=failed,
             witness=self._witnessed,
             expose=serving.expose,
-            id=serving.key(),
-            history=histories(config.path, self.tell) if serving.cache else None,
+            links=serving.links,
+            local=serving.local,
         )
-        self._mirrors: dict[str, WitnessedMirror] = {}
         self._moved: list[Callable[[], None]] = []
         self._watched: Watched | None = None
 
     @property
-    def endpoint(self) -> GatewayEndpoint:
+    def endpoint(self) -> ChainEndpoint:
         """The main doorway: to everything, or to the chosen group."""
         return self.house.endpoint(self._serving.group)
 
-    def doorway(self, wants: Mapping[str, Any]) -> tuple[GatewayEndpoint, Mapping[str, Any]]:
+    def doorway(self, wants: Mapping[str, Any]) -> tuple[ChainEndpoint, Mapping[str, Any]]:
         """The same as a client wants it, and what it is to want from whoever serves it next."""
         searches = self.house.searching(wants.get("expose"))
         endpoint = self.house.endpoint(self._serving.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
-    def mirror(self, server: str) -> WitnessedMirror | None:
-        """The doorway to one server alone, with plain names; None if there is no such server."""
-        member = self.house.members.get(server)
-        if member is None:
-            self._mirrors.pop(server, None)
-            return None
-        known = self._mirrors.get(server)
-        if known is None or not known.inner.serves(member.upstream):
-            from portico.chain.mirror import MirrorEndpoint
-
-            mirror = MirrorEndpoint(member.upstream, failed)
-            known = self._mirrors[server] = WitnessedMirror(mirror, server, self._witnessed)
-        return known
-
-    def door(self, path: str) -> Endpoint | None:
+    def door(self, path: str) -> ChainEndpoint | None:
         """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
-                return self.mirror(name)
+                return self.house.alone(name)
             case ["", "groups", name, "mcp"] if name in self.house.config.groups:
                 return self.house.endpoint(name)
         return None
@@ -196,9 +184,8 @@ class Served:
         server: str,
         name: str,
         response: Response | None,
-        began: float,
+        took_s: float,
     ) -> None:
-        took_s = perf_counter() - began
         how = outcome(request, response)
         self.metrics.called(request, server, name, how, took_s)
         self.journal.called(request, context, server, name, how, took_s)

@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 import msgspec
 from msgspec import Struct
 
-from portico.model.message import Meta, Request
+from portico.model.message import Meta, Request, Response
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version, version_of
 
@@ -83,6 +83,18 @@ class Elicited(Struct, Generic[T], frozen=True):
         return self.action == "accept"
 
 
+class Target:
+    """Whose tool, prompt or resource a call at a gateway turned out to be; nobody's by default."""
+
+    __slots__ = ("failure", "name", "server")
+
+    def __init__(self, server: str = "", name: str = "") -> None:
+        self.server = server
+        self.name = name
+        self.failure: Response | None = None
+        """How the call failed, where the client gets that in other words."""
+
+
 class Context:
     """Principal and request-scoped data, untouched to the handler, and the ways to talk back.
 
@@ -105,6 +117,7 @@ class Context:
         "server_info",
         "session",
         "state",
+        "target",
         "version",
     )
 
@@ -132,6 +145,8 @@ class Context:
         self.cancelled = False
         self.server_info = b""
         """Who answers, as JSON: a modern result names its server."""
+        self.target: Target | None = None
+        """Where a gateway has sent the call; None if it did not get that far."""
         self.request: Request | None = None
         self.state: dict[str, Any] = {}
         self._asker: Asker | None = None

@@ -40,6 +40,10 @@ class Request(Struct, kw_only=True, gc=False):
     cursor: str = ""
     timeout_s: float = 0.0
     """How long this call may take; 0 for as long as its upstream allows."""
+    asked: str = ""
+    """The meta-tool by which a client calls this one: `execute_tool`, or itself."""
+    arguments: dict[str, Any] | None = None
+    """The arguments of a call that were checked already."""
     meaning: Meaning | None = None
     """What the method means at this version; None for a method that the version does not have."""
 

@@ -33,7 +33,7 @@ _ALL = tuple(Version)
 _ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
     ("initialize", LEGACY, Meaning(Kind.CORE)),
     ("ping", LEGACY, Meaning(Kind.CORE)),
-    ("logging/setLevel", LEGACY, Meaning(Kind.CORE)),
+    ("logging/setLevel", LEGACY, Meaning(Kind.CORE, "logging")),
     ("resources/subscribe", LEGACY, Meaning(Kind.CORE, "resources")),
     ("resources/unsubscribe", LEGACY, Meaning(Kind.CORE, "resources")),
     ("server/discover", MODERN, Meaning(Kind.STATIC)),

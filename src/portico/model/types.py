@@ -1,7 +1,7 @@
 """The one signature, and the few shapes that compose because of it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
@@ -27,6 +27,24 @@ class Change:
         self.uri = uri
         self.params = params
         """The raw params in which an upstream said so, which may say more."""
+
+
+@runtime_checkable
+class Notified(Protocol):
+    """A provider that hears the notifications of clients."""
+
+    def notice(self, request: Request, context: Context) -> None:
+        """Take in what a client says without waiting for an answer."""
+        ...
+
+
+@runtime_checkable
+class Leveled(Protocol):
+    """A provider that hears which log messages a client wants."""
+
+    async def set_level(self, level: str, request: Request, context: Context) -> None:
+        """A client wants log messages from this level on."""
+        ...
 
 
 class Provider(Protocol):

@@ -1,6 +1,6 @@
 """How an upstream is dealt with: every limit, and what becomes of who fails."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -37,5 +37,3 @@ class Plan(Struct, frozen=True):
     """Of each list; the rest is reported and left out."""
     reveals: bool = False
     """Whether hidden characters are written out in what it offers."""
-    allows: Callable[[str], bool] | None = None
-    """Which tools clients may see and call, by name; None for all."""

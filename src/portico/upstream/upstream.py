@@ -6,17 +6,21 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from portico.catalog.catalog import Catalog
+from msgspec.structs import replace
+
+from portico.catalog.catalog import FIELDS, Catalog
 from portico.model.context import Context
-from portico.model.errors import InvalidParams, McpError, TargetError
+from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
-from portico.model.methods import Kind
+from portico.model.methods import LISTS, Kind
+from portico.model.offer import Offer
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Change
 from portico.protocol.codec import encode
 from portico.protocol.eras import declaring, members
+from portico.state.hub import ChangeHub
 from portico.upstream.caller import Caller, Callers, without_questions
-from portico.upstream.express import Express, failed
+from portico.upstream.express import failed
 from portico.upstream.leg import Leg
 from portico.upstream.line import Line
 from portico.upstream.lines import LEGACY, MODERN, Lines
@@ -30,7 +34,7 @@ from portico.upstream.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.history import History
 
-_CALL = Kind.CALL  # members of an enum are slow to look up
+_CALL, _STATIC = Kind.CALL, Kind.STATIC  # members of an enum are slow to look up
 
 
 class Upstream:
@@ -73,6 +77,10 @@ class Upstream:
         self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self._background: set[asyncio.Task[None]] = set()
+        self.warms = False
+        """Begin a conversation as soon as a client says hello."""
+        self.lost: Callable[[McpError], None] | None = None
+        """Told if there is nothing to offer to a client that says hello."""
         self.starts = 0
         """Conversations begun so far, including those of connections that are gone."""
 
@@ -93,11 +101,26 @@ class Upstream:
         caller.view = (self._lines.edition, modern, view)
         return view
 
-    async def ready(self, request: Request, context: Context) -> View:
-        """The same, with a catalog for sure: the upstream is started and asked if need be."""
-        view = self.view(request, context)
-        if view.catalog is not None:
-            return view
+    def catalog(self, request: Request, context: Context) -> Catalog | None:
+        """What this client is offered; None as long as that is not known."""
+        return self.view(request, context).catalog
+
+    def hub(self, request: Request, context: Context) -> ChangeHub:
+        """Who hears that what this client is offered has changed."""
+        return self.view(request, context).hub
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """Have a catalog for sure: the upstream is started and asked if need be."""
+        if self.view(request, context).catalog is not None:
+            return
+        try:
+            await self._ready(request, context)
+        except McpError as error:
+            if self.lost is not None and request.method == "initialize":
+                self.lost(error)
+            raise
+
+    async def _ready(self, request: Request, context: Context) -> None:
         try:
             tries_it = self._breaker.check()
             try:
@@ -109,7 +132,11 @@ class Upstream:
             raise failed(error) from None
         if view.catalog is None:
             raise McpError(f"{self.name} does not say what it offers")
-        return view
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello."""
+        if self.warms:
+            self._spawn(self._warm(self._callers.of(request, context), request.version.modern))
 
     async def _asked(self, request: Request, context: Context) -> View:
         caller = self._callers.of(request, context)
@@ -126,6 +153,11 @@ class Upstream:
             line.end(answered)
             self._lines.give_back(line)
         return view
+
+    def offer(self) -> Offer:
+        """What everybody is offered."""
+        catalog = self.offered()
+        return Offer() if catalog is None else catalog.offer
 
     def offered(self) -> Catalog | None:
         """What everybody is offered, as it was last heard; None if that never was."""
@@ -178,10 +210,6 @@ class Upstream:
         if missed:
             raise McpError("; ".join(missed))
 
-    def warm(self, request: Request, context: Context) -> None:
-        """Begin the conversation that this client will need."""
-        self._spawn(self._warm(self._callers.of(request, context), request.version.modern))
-
     async def _warm(self, caller: Caller, modern: bool) -> None:
         try:
             line = self._lines.take(caller, modern)
@@ -194,38 +222,36 @@ class Upstream:
 
     # What clients ask of it.
 
-    def answer(self, request: Request, context: Context) -> Answer:
+    def provide(self, request: Request, context: Context) -> Answer:
         """The upstream's answer to a request; awaiting it raises McpError if there is none."""
         meaning = request.meaning
-        if meaning is not None and meaning.kind is _CALL:
-            express = self.express(meaning.capability, request, context)
-            if express is not None:
-                return express
-        return self.relay(request, context)
-
-    def express(self, capability: str, request: Request, context: Context) -> Express | None:
-        """Begin a call that only needs to be passed on; None if it needs more than that."""
+        if meaning is None:
+            return self.relay(request, context)
+        if meaning.kind is _STATIC:
+            return self._unlisted(request, context)
+        if meaning.kind is not _CALL:
+            return self.relay(request, context)
         if not self.plan.may_ask:
             request = _unaskable(request)
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
-        if route is None or (self.plan.allows is not None and self._is_denied(request)):
-            return None
-        catalog = self._views.get(route.line.view).catalog or self.offered()
-        if catalog is None or capability not in catalog.kinds:
-            return None
-        if context.headers is not None and request.method == "tools/call":
-            tool = catalog.tool(request.name)
-            if tool is None or tool.header_params:
-                return None  # the headers are to be held against the arguments
-        return self._relay.express(route, caller, request, context)
+        express = None if route is None else self._relay.express(route, caller, request, context)
+        return self.relay(request, context) if express is None else express
+
+    async def _unlisted(self, request: Request, context: Context) -> Response:
+        """A list that is not in the catalog, as the upstream itself sends it."""
+        response = await self.relay(request, context)
+        if not response.result or not self.plan.reveals:
+            return response
+        from portico.catalog.reveal import reveal_page
+
+        kind = LISTS[request.method]
+        return replace(response, result=reveal_page(kind, FIELDS[kind], response.result))
 
     async def relay(self, request: Request, context: Context) -> Response:
-        """The same for any request, by the long way."""
+        """The upstream's answer to a request, by the long way; raises McpError if there is none."""
         if not self.plan.may_ask:
             request = _unaskable(request)
-        if self._is_denied(request):
-            raise InvalidParams(f"unknown tool: {request.name[:200]}")
         caller = self._callers.of(request, context)
         try:
             if request.method in ("resources/subscribe", "resources/unsubscribe"):
@@ -233,10 +259,6 @@ class Upstream:
             return await self._relay.answer(caller, request, context)
         except TargetError as error:
             raise failed(error) from None
-
-    def _is_denied(self, request: Request) -> bool:
-        allows = self.plan.allows
-        return allows is not None and request.method == "tools/call" and not allows(request.name)
 
     async def _subscribe(self, request: Request, context: Context, caller: Caller) -> Response:
         """Follow a resource for a client; the upstream is told once, however many follow it."""

@@ -299,9 +299,6 @@ class Views:
             except RuntimeError as error:  # no thread can be had
                 self._report(f"changes of {self.name} are not tracked: {error}")
                 return
-        allows = self._plan.allows
-        if allows is not None:
-            changes = [one for one in changes if one.kind != "tool" or allows(one.name)]
         for line in history.lines(self.name, changes):
             self._report(line)
 

@@ -1,0 +1,26 @@
+"""A link that leaves in the params only what every server reads alike."""
+
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.types import Answer, Handler
+from portico.protocol.codec import encode
+from portico.protocol.exact import exact
+
+_ABOUT_ONE = frozenset(
+    {
+        *("tools/call", "prompts/get", "completion/complete"),
+        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+    }
+)
+"""Methods whose params name what they are about."""
+
+
+def exactly(next: Handler) -> Handler:
+    """The next handler; what links decide on is what the server will read."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        if request.method in _ABOUT_ONE and request.params:
+            request.params = encode(exact(request.params))
+        return next(request, context)
+
+    return handle

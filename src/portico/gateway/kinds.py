@@ -1,0 +1,154 @@
+"""From an entry to its member: a table of the kinds of entries there are."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from portico.catalog.history import History
+from portico.catalog.identity import upstream_key
+from portico.config.schema import Server
+from portico.gateway.local import LocalEntry, LocalServer
+from portico.gateway.member import Entry, Member
+from portico.gateway.succession import Successor
+from portico.model.offer import Offer
+from portico.upstream.configured import address
+from portico.upstream.opening import Limits
+from portico.upstream.plan import Plan
+from portico.upstream.views import Memory
+
+if TYPE_CHECKING:
+    from portico.upstream.wire import Address
+
+Heard = Callable[[str, str], None]
+"""Gets a server's name and a line of its stderr."""
+Reach = Callable[[Server, Heard], "Address"]
+
+
+class Catalogs(Memory, Protocol):
+    """Where the offers of all members outlive the process."""
+
+    def latest(self, key: str) -> Offer | None:
+        """What the same server saved last, whatever its arguments were."""
+        ...
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What all members of a gateway have in common."""
+
+    info: Mapping[str, Any]
+    """What servers are told of who asks."""
+    memory: Catalogs | None
+    secret: bytes
+    report: Callable[[str], None]
+    heard: Heard
+    reach: Reach | None = None
+    """Where a server is; by default, where the config says."""
+    gateway: str = ""
+    """By this the gateway knows itself."""
+    history: Callable[[str], History]
+    """What a server offered before."""
+
+
+def no_history(server: str) -> History:
+    """A history of nothing yet, which no disk keeps."""
+    return History()
+
+
+class Limited(Struct, frozen=True):
+    """What the config says of all members."""
+
+    path: str
+    name_limit: int
+    max_tools: int
+
+
+def member_of(entry: Entry, around: Surroundings, limits: Limited) -> Member:
+    """The member that an entry stands for."""
+    return _KINDS[type(entry)](entry, around, limits)
+
+
+def _local(entry: LocalEntry, around: Surroundings, limits: Limited) -> Member:
+    return Member(entry, LocalServer(entry.name, entry.server), limits.name_limit)
+
+
+def _server(entry: Server, around: Surroundings, limits: Limited) -> Member:
+    kept = None if around.memory is None else _Kept(around.memory, is_complete=not entry.problem)
+    history = around.history(entry.name)
+    if entry.tools.allow or entry.tools.deny:
+        history.shows = entry.tools.allows
+    upstream = Successor(
+        (around.reach or _address)(entry, around.heard),
+        _plan(entry, around.info, limits.max_tools),
+        memory=kept,
+        key=lambda view: _key(entry, around.secret, view, limits.path),
+        report=around.report,
+        history=history,
+    )
+    leave = None if kept is None else kept.end
+    return Member(entry, upstream, limits.name_limit, gateway=around.gateway, leave=leave)
+
+
+_KINDS: dict[type, Callable[[Any, Surroundings, Limited], Member]] = {
+    Server: _server,
+    LocalEntry: _local,
+}
+
+
+class _Kept:
+    """The memory of one member, as long as that is in the config."""
+
+    def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
+        """`is_complete` unless a value is missing that is part of its key."""
+        self._memory = memory
+        self._is_complete = is_complete
+        self._is_over = False
+
+    def load(self, key: str) -> Offer | None:
+        """What was last saved."""
+        return self._memory.load(key) if self._is_complete else self._memory.latest(key)
+
+    def save(self, key: str, offer: Offer) -> bool:
+        """Keep it; False if that failed."""
+        return not self._is_over and self._memory.save(key, offer)
+
+    def end(self) -> None:
+        """Keep nothing from now on: the next server of this name does."""
+        self._is_over = True
+
+
+def _plan(entry: Server, info: Mapping[str, Any], max_tools: int) -> Plan:
+    times = entry.timeouts
+    return Plan(
+        limits=Limits(init_s=times.init, list_s=times.list, call_s=times.call),
+        idle_s=times.idle or None,
+        instances=entry.instances,
+        max_in_flight=entry.max_in_flight,
+        sharing=entry.sharing,
+        era=entry.era,
+        is_process=not entry.url,
+        prefers_modern=True,
+        may_ask=entry.may_ask,
+        max_items=entry.max_tools or max_tools,
+        info=info,
+        reveals=True,
+    )
+
+
+def _address(entry: Server, heard: Heard) -> "Address":
+    """Where the config says that it is."""
+    return address(entry, lambda line: heard(entry.name, line))
+
+
+def _key(entry: Server, secret: bytes, view: str, config: str) -> str:
+    """Its name on disk: the same server under two names is two accounts, and a server with other
+    arguments has the same owner."""
+    mark = f"#{entry.name}#{view}"
+    owner = upstream_key(secret, argv=("owner", os.path.realpath(config), mark))[:16]
+    if entry.url:
+        key = upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
+    else:
+        argv = (entry.command, *entry.args, mark)
+        key = upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)
+    return f"{owner}-{key}"

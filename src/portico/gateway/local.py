@@ -1,0 +1,118 @@
+"""A Python `Server` in this very process, as a member of a gateway."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from portico.catalog.catalog import Catalog
+from portico.chain.fold import first_owner
+from portico.config.schema import ToolFilter
+from portico.model.context import Context, Peer
+from portico.model.message import Request
+from portico.model.offer import Offer
+from portico.model.session import Session
+from portico.model.types import Answer, Change
+from portico.server import Server
+from portico.state.hub import ChangeHub
+from portico.upstream.questions import for_session
+
+
+class LocalEntry(Struct, frozen=True, kw_only=True):
+    """A server of this process among those of the config."""
+
+    name: str
+    server: Server
+    title: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    tools: ToolFilter = ToolFilter()
+    problem: str = ""
+
+
+class LocalServer:
+    """Answers by calling functions: there is no process, no wire and nothing to wait for."""
+
+    is_busy = False
+    starts = 0
+
+    def __init__(self, name: str, server: Server) -> None:
+        self.name = name
+        self._server = server
+        self._owner = first_owner(server.freeze())
+
+    def offer(self) -> Offer:
+        """What it offers now."""
+        return self._server.catalog().offer
+
+    def offered(self) -> Catalog:
+        """The same with its bytes."""
+        return self._server.catalog()
+
+    def provide(self, request: Request, context: Context) -> Answer:
+        """Call the function that answers."""
+        within = context.inward()
+        within.server_info = self._server.catalog().identity
+        session, peer = context.session, context.peer
+        if peer is not None and session is not None and session.names_askers:
+            within.peer = _NamedPeer(peer, session, self.name)
+        return self._owner(request, within)
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Have every later change told to this function."""
+        self._server.watch(changed)
+
+    def catalog(self, request: Request, context: Context) -> Catalog:
+        """What everybody is offered."""
+        return self._server.catalog()
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """It is always known."""
+
+    def hub(self, request: Request, context: Context) -> ChangeHub:
+        """Who hears of changes."""
+        return self._server.hub(request, context)
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello, which changes nothing."""
+
+    async def survey(self) -> None:
+        """What it offers is always known."""
+
+    def status(self) -> dict[str, Any]:
+        """How it is, for people."""
+        return {
+            "server": self.name,
+            "state": "in process",
+            "breaker": "closed",
+            "held": 0,
+            "starts": 0,
+            "connections": [],
+            "changes": [],
+        }
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _NamedPeer:
+    """The way back to a client, which is told which server asks."""
+
+    def __init__(self, peer: Peer, session: Session, server: str) -> None:
+        self._peer = peer
+        self._session = session
+        self._server = server
+        self.notify = peer.notify
+        self.closed = peer.closed
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Put a question under the server's name."""
+        return await self._peer.ask(
+            method, for_session(self._session, method, params, self._server)
+        )
+
+    async def close_stream(self) -> None:
+        """Hang up, where a client comes back for the rest."""
+        hang_up = getattr(self._peer, "close_stream", None)
+        if hang_up is not None:
+            await hang_up()

@@ -1,0 +1,200 @@
+"""Finds the member that owns what is asked for, by its name or URI, and passes the request on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from portico.catalog.merge import Place
+from portico.chain.fold import terminus
+from portico.gateway import metatools
+from portico.gateway.answers import failed, own_failure, said
+from portico.gateway.desk import Desk
+from portico.gateway.front import Front
+from portico.gateway.inward import Mistake, at, called, checked, referring, withheld
+from portico.gateway.member import Member
+from portico.gateway.mentions import MARK, Mentions
+from portico.model.context import Context, Target
+from portico.model.errors import INVALID_PARAMS, McpError
+from portico.model.message import Request, Response
+from portico.model.offer import Offer
+from portico.model.types import Answer, Change
+from portico.protocol.codec import decode_params, error_response, mcp_error_response
+from portico.protocol.eras import URL_REQUIRED
+from portico.state.pending import Pending, after
+from portico.upstream.questions import named_error, named_result
+
+_LEVEL_S = 2.0
+"""How long servers may take to hear which log messages a client wants."""
+
+
+class House(Protocol):
+    """What the router knows of the gateway."""
+
+    members: dict[str, Member]
+
+
+class _Reference(Struct, frozen=True):
+    type: str = ""
+    name: str = ""
+    uri: str = ""
+
+
+class _Complete(Struct):
+    ref: _Reference = _Reference()
+
+
+class Router:
+    """Answers for all members of one endpoint."""
+
+    name = "router"
+
+    def __init__(self, house: House, front: Front, desk: Desk) -> None:
+        self._house = house
+        self._front = front
+        self._desk = desk
+        self._mentions = Mentions()
+
+    def offer(self) -> Offer:
+        """All that the members offer."""
+        return self._front.union.offer()
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Changes are told by the front, which knows what is shown."""
+
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """The answer of whoever owns what is asked for; None for the meta-tools."""
+        if request.method == "tools/call":
+            place = self._front.union.tool(request.name)
+            if place is not None:
+                return self._call(request, context, place)
+            if request.name in metatools.NAMES:
+                return None
+            return self._late_call(request, context)
+        found = self._find(request, context)
+        if found is None:
+            context.target = Target()
+            return terminus(request)
+        return self._pass_on(request, context, *found)
+
+    def notice(self, request: Request, context: Context) -> None:
+        """Tell all members what a client says."""
+        for name in self._front.servers():
+            self._house.members[name].notice(request, context)
+
+    async def set_level(self, level: str, request: Request, context: Context) -> None:
+        """Tell all members, without waiting for one that does not answer."""
+        members = [self._house.members[name] for name in self._front.servers()]
+        telling = [
+            asyncio.ensure_future(member.set_level(level, request, context)) for member in members
+        ]
+        for task in telling:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if telling:
+            await asyncio.wait(telling, timeout=_LEVEL_S)
+
+    async def _late_call(self, request: Request, context: Context) -> Response:
+        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        await self._desk.knows(request.name)
+        place = self._front.union.tool(request.name)
+        if place is not None:
+            return await self._call(request, context, place)
+        context.target = Target()
+        untold = self._desk.untold(request.name)
+        if not untold:
+            return terminus(request)
+        words = f"unknown tool: {request.name[:200]}; {untold}"
+        return error_response(request.id, INVALID_PARAMS, words)
+
+    def _call(self, request: Request, context: Context, place: Place) -> Answer:
+        share, tool = place
+        if not request.asked:
+            return self._pass_on(request, context, share.server, called(request, tool))
+        try:
+            inner = checked(request, place)
+        except Mistake as mistake:
+            context.target = Target(share.server, tool)
+            return said(request, context, mistake.result())
+        return self._pass_on(request, context, share.server, inner)
+
+    def _pass_on(self, request: Request, context: Context, server: str, inner: Request) -> Answer:
+        member = self._house.members.get(server)
+        if member is None:
+            return terminus(request)
+        context.target = Target(server, inner.name or inner.uri)
+        # For a server's own call the headers are made anew: they were about ours.
+        within = context if context.headers is None else context.inward()
+        answer = member.handle(withheld(inner), within)
+        if type(answer) is Response or isinstance(answer, Pending):
+            return after(answer, lambda response: self._shown(request, context, server, response))
+        return self._awaited(request, context, server, answer)
+
+    async def _awaited(
+        self, request: Request, context: Context, server: str, answer: Awaitable[Response]
+    ) -> Response:
+        try:
+            response = await answer
+        except McpError as error:
+            if not request.asked:
+                raise
+            return _in_words(request, context, error)
+        return self._shown(request, context, server, response)
+
+    def _shown(
+        self, request: Request, context: Context, server: str, response: Response
+    ) -> Response:
+        """A member's answer, as the client gets it."""
+        if response.error:
+            failure = own_failure(response, server) if request.asked else None
+            if failure is not None:
+                return _in_words(request, context, failure)
+            if response.code != URL_REQUIRED:
+                return response
+            return replace(response, error=named_error(response.error, server))
+        if request.version.modern:
+            result = named_result(response.result, server)
+            if result is not response.result:
+                response = replace(response, result=result)
+        if response.result.find(MARK) < 0:
+            return response
+        return self._mentions.noted(response, server, self._front.union.ownership, context)
+
+    def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
+        """Whose prompt or resource is asked for, and the request as its server gets it."""
+        if request.method == "prompts/get":
+            place = self._front.union.prompt(request.name)
+            return None if place is None else (place[0].server, called(request, place[1]))
+        if request.method == "completion/complete":
+            return self._find_reference(request, context)
+        if not request.method.startswith("resources/"):
+            return None
+        server, uri = self._owner(request.uri, context)
+        return None if server is None else (server, at(request, uri))
+
+    def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
+        reference = decode_params(request, _Complete).ref
+        if reference.type == "ref/prompt":
+            place = self._front.union.prompt(reference.name)
+            if place is None:
+                return None
+            return place[0].server, referring(request, "name", place[1])
+        server, uri = self._owner(reference.uri, context)
+        return None if server is None else (server, referring(request, "uri", uri))
+
+    def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
+        union = self._front.union
+        server, own = union.resource(uri)
+        if self._front.hides(own):
+            return None, own
+        if server is None:
+            server = self._mentions.owner(uri, context) or union.ownership.fallback(uri)
+        return server, own
+
+
+def _in_words(request: Request, context: Context, error: McpError) -> Response:
+    """Our own failure, as a model reads it that asked through `execute_tool`."""
+    if context.target is not None:
+        context.target.failure = mcp_error_response(request.id, error)
+    return failed(request, context, error)
