@@ -1,7 +1,7 @@
 """What several providers offer together at one time, and where each part of it leads."""
 
 from _blake2 import blake2b
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -88,9 +88,14 @@ class Merged:
             digest.update(share.version)
         return digest.hexdigest()
 
+    @cached_property
+    def tools(self) -> Mapping[str, Place]:
+        """Where each tool is, by its exposed name."""
+        return self.places("tools")
+
     def tool(self, name: str) -> Place | None:
         """Where a tool is, by its exposed name."""
-        return self.places("tools").get(name)
+        return self.tools.get(name)
 
     def prompt(self, name: str) -> Place | None:
         """Where a prompt is, by its exposed name."""

@@ -95,7 +95,7 @@ class Core:
         """The way in, links and all, for questions that the core itself asks in a client's name."""
 
     def answer(self, request: Request, context: Context) -> Answer:
-        """The answer to any request; what it raises is for `respond` to put into words."""
+        """The answer to any request; what it raises is for `responding` to put into words."""
         meaning = request.meaning
         if not request.id:
             return self._notice(request, context)
@@ -116,10 +116,14 @@ class Core:
         context.server_info = catalog.identity
         if kind is _CORE:
             return _OWN[request.method](self, request, context)
-        if context.headers is not None and request.method == "tools/call":
-            mismatch = _header_mismatch(catalog, request, context.headers)
-            if mismatch is not None:
-                return mismatch
+        if request.method == "tools/call":
+            # A call made by `execute_tool` has headers that are about that one.
+            if context.headers is not None and not request.asked:
+                mismatch = _header_mismatch(catalog, request, context.headers)
+                if mismatch is not None:
+                    return mismatch
+        elif request.name and not request.uri and request.method == "resources/read":
+            request.uri = catalog.uri_of(request.name)
         return self._beyond(request, context)
 
     async def _later(self, request: Request, context: Context) -> Response:
@@ -300,17 +304,22 @@ def _header_mismatch(
     return None if rejection is None else refuse(request.id, rejection).response
 
 
-def respond(handler: Handler, request: Request, context: Context, report: Report) -> Answer:
-    """Run a handler so that whatever it raises becomes the answer to its own request only."""
-    try:
-        answer = handler(request, context)
-        if type(answer) is Response:
-            return _whole(answer, request)
-    except BaseException as error:  # noqa: BLE001  (a link may raise anything)
-        return _failure(request, error, report)
-    if isinstance(answer, Pending):
-        return answer
-    return _responded(answer, request, report)
+def responding(handler: Handler, report: Report) -> Handler:
+    """The handler with whatever it raises as the answer to its own request only."""
+
+    def respond(request: Request, context: Context) -> Answer:
+        try:
+            answer = handler(request, context)
+            if type(answer) is Response:
+                sound = request.id and (answer.result or answer.error)
+                return answer if sound else _whole(answer, request)
+        except BaseException as error:  # noqa: BLE001  (a link may raise anything)
+            return _failure(request, error, report)
+        if isinstance(answer, Pending):
+            return answer
+        return _responded(answer, request, report)
+
+    return respond
 
 
 async def _responded(answer: Awaitable[Response], request: Request, report: Report) -> Response:

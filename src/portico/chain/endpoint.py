@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.merge import View
-from portico.chain.core import Core, Hub, Report, Shelf, respond
+from portico.chain.core import Core, Hub, Report, Shelf, responding
 from portico.chain.fold import fold
 from portico.model.context import Context
 from portico.model.message import Request
@@ -31,18 +31,21 @@ class ChainEndpoint:
         views = [link.view for link in reversed(links) if hasattr(link, "view")]
         self._shelf = seen_through(shelf, views) if views else shelf
         core = Core(self._shelf, providers)
-        self._chain = core.door = fold(links, core.answer)
-        self._report = report
-        answer: Handler = self._answer
-        self.handle = answer if observe is None else observe(answer)
+        core.door = fold(links, core.answer)
+        handle = responding(core.door if not links else self._by_uri(core.door), report)
+        self.handle: Handler = handle if observe is None else observe(handle)
         """The answer; whatever goes wrong is the answer to this request only."""
 
-    def _answer(self, request: Request, context: Context) -> Answer:
-        if request.method == "resources/read" and not request.uri and request.name:
-            # Known by its URI from here on, so that every link guards the same thing.
-            catalog = self._shelf.catalog(request, context)
-            request.uri = catalog.uri_of(request.name) if catalog is not None else ""
-        return respond(self._chain, request, context, self._report)
+    def _by_uri(self, next: Handler) -> Handler:
+        """Have a resource known by its URI, so that every link guards the same thing."""
+
+        def handle(request: Request, context: Context) -> Answer:
+            if request.method == "resources/read" and not request.uri and request.name:
+                catalog = self._shelf.catalog(request, context)
+                request.uri = catalog.uri_of(request.name) if catalog is not None else ""
+            return next(request, context)
+
+        return handle
 
 
 def seen_through(shelf: Shelf, views: Sequence[View]) -> Shelf:

@@ -8,19 +8,20 @@ import msgspec
 from msgspec import Struct
 
 from portico.catalog.names import SEPARATOR
+from portico.chain.fold import terminus
 from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.answers import said
 from portico.gateway.front import Front
 from portico.gateway.inward import Mistake, execute
 from portico.gateway.shown import brief, brief_text, full, full_text
-from portico.model.context import Context, Target
-from portico.model.errors import PorticoError
+from portico.model.context import Context
+from portico.model.errors import INVALID_PARAMS, PorticoError
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Change, Handler
 from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import encode, error_response
 
 _MOST_QUERIES = 10
 _MOST_NAMES = 20
@@ -166,7 +167,8 @@ class Desk:
                 execute(request)
             except Mistake as mistake:
                 return self._mistaken(request, context, mistake)
-            if self._front.union.tool(request.name) is None:
+            if self._front.is_seen_through and self._front.union.tool(request.name) is None:
+                # Links must not answer otherwise for what they hide than for what is not there.
                 return self._execute_later(next, request, context)
             return next(request, context)
 
@@ -176,11 +178,22 @@ class Desk:
         """Call a tool of a server that has not said yet which tools it has, once it has."""
         if await self.knows(request.name):
             return await next(request, context)
-        return self._mistaken(request, context, self._unknown(request.name))
+        return self.unknown_tool(request, context)
+
+    def unknown_tool(self, request: Request, context: Context) -> Response:
+        """The answer to a call of what is no tool, as far as we know."""
+        if request.asked:
+            return self._mistaken(request, context, self._unknown(request.name))
+        context.target = ("", "")
+        untold = self.untold(request.name)
+        if not untold:
+            return terminus(request)
+        words = f"unknown tool: {request.name[:200]}; {untold}"
+        return error_response(request.id, INVALID_PARAMS, words)
 
     def _mistaken(self, request: Request, context: Context, mistake: Mistake) -> Response:
         context.server_info = self._front.now().identity
-        context.target = Target("", metatools.EXECUTE)
+        context.target = ("", metatools.EXECUTE)
         return said(request, context, mistake.result())
 
     async def knows(self, name: str) -> bool:
@@ -193,8 +206,6 @@ class Desk:
 
     def _unknown(self, name: str) -> Mistake:
         """What to say of a name that no tool has."""
-        if name in metatools.NAMES:
-            return Mistake(f"{name} is no tool of a server: call it directly")
         untold = self.untold(name)
         if untold:
             return Mistake(untold)

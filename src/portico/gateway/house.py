@@ -161,9 +161,8 @@ class House:
             if not metatools.is_own_query(request):
                 name = request.name or request.uri
                 self._witness(request, context, "", name, response, took_s)
-        elif target.name:
-            how = target.failure or response
-            self._witness(request, context, target.server, target.name, how, took_s)
+        elif target[1]:
+            self._witness(request, context, *target, context.failure or response, took_s)
 
     def _over_alone(
         self,

@@ -3,12 +3,13 @@
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
 from portico.catalog.merge import Place
+from portico.gateway.metatools import NAMES
 from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.protocol.codec import NO_RAW, encode
@@ -37,11 +38,13 @@ class _Wanted(Struct, forbid_unknown_fields=True):
 class _Plain(Struct, forbid_unknown_fields=True):
     name: str
     arguments: Raw
+    meta: Raw = field(default=NO_RAW, name="_meta")
 
 
 class _Execute(Struct, forbid_unknown_fields=True):
     name: str
     arguments: _Wanted
+    meta: Raw = field(default=NO_RAW, name="_meta")
 
 
 _anything = msgspec.json.Decoder().decode
@@ -52,20 +55,32 @@ _wanted = msgspec.json.Decoder(_Wanted).decode
 
 def called(request: Request, tool: str) -> Request:
     """The same call or prompt, by its own name."""
-    name = encode(tool)
-    try:
-        arguments = _plain(request.params).arguments
-        params = b'{"name":%b,"arguments":%b}' % (name, bytes(arguments))
-    except msgspec.DecodeError:  # there is more to it, or less
-        fields = exact(request.params)
-        fields.pop("task", None)
-        params = encode({**fields, "name": Raw(name)})
+    params, _ = _named(request.params, tool)
     return replace(request, params=params, name=tool)
+
+
+def _named(params: bytes, name: str) -> tuple[bytes, bytes]:
+    """The params of a call by another name, and its arguments."""
+    try:
+        found = _plain(params)
+    except msgspec.DecodeError:  # there is more to it, or less
+        fields = exact(params)
+        fields.pop("task", None)
+        return encode({**fields, "name": Raw(encode(name))}), bytes(fields.get("arguments", b"{}"))
+    return _params(name, bytes(found.arguments), found.meta), bytes(found.arguments)
+
+
+def _params(name: str, arguments: bytes, meta: Raw) -> bytes:
+    if meta is NO_RAW:
+        return b'{"name":%b,"arguments":%b}' % (encode(name), arguments)
+    return b'{"name":%b,"arguments":%b,"_meta":%b}' % (encode(name), arguments, bytes(meta))
 
 
 def withheld(request: Request) -> Request:
     """The same from a client that follows no tasks: at this door nobody could ask about them."""
     declared = request.meta.client_capabilities
+    if not declared:
+        return request
     kept = without_tasks_raw(declared)
     return request if kept is declared else declaring(request, kept)
 
@@ -90,52 +105,55 @@ def referring(request: Request, key: str, value: str) -> Request:
 def execute(request: Request) -> None:
     """Make a call of `execute_tool` one of the tool that it names; raises Mistake."""
     more = None
+    meta = NO_RAW
     try:
-        wanted = _execute(request.params).arguments
+        call = _execute(request.params)
+        wanted, meta = call.arguments, call.meta
     except msgspec.DecodeError:
-        # Whatever else came with the call (progress token, answers of an earlier round) goes along.
+        # Whatever else came with the call (answers of an earlier round) goes along.
         more = exact(request.params)
         more.pop("task", None)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")
+    if wanted.name in NAMES:
+        raise Mistake(f"{wanted.name} is no tool of a server: call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
         raise Mistake("execute_tool: timeout_s must be more than 0")
     arguments = bytes(wanted.arguments)
     if arguments[:1] != b"{":
-        try:
-            arguments = _unwrapped(arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-            words = f"{wanted.name[:200]}: its arguments are no JSON object: {error}"
-            raise Mistake(words) from None
-    name = encode(wanted.name)
+        arguments = _unwrapped(wanted.name, arguments)
     if more is None:
-        request.params = b'{"name":%b,"arguments":%b}' % (name, arguments)
+        request.params = _params(wanted.name, arguments, meta)
     else:
-        request.params = encode({**more, "name": Raw(name), "arguments": Raw(arguments)})
+        named = {"name": Raw(encode(wanted.name)), "arguments": Raw(arguments)}
+        request.params = encode({**more, **named})
     request.asked, request.name, request.timeout_s = request.name, wanted.name, timeout
 
 
 def checked(request: Request, place: Place) -> Request:
     """The call as its server gets it, once its arguments were found right; raises Mistake."""
     share, tool = place
-    name = encode(tool)
-    try:
-        raw = bytes(_plain(request.params).arguments)
-        params = b'{"name":%b,"arguments":%b}' % (name, raw)
-    except msgspec.DecodeError:
-        fields = exact(request.params)
-        raw = bytes(fields.get("arguments", b"{}"))
-        params = encode({**fields, "name": Raw(name)})
-    arguments = _arguments(request.name, raw, place)
+    params, raw = _named(request.params, tool)
+    inner = replace(request, params=params, name=tool)
+    arguments = _object(request.name, raw)
+    if not isinstance(arguments, dict):
+        raise Mistake(f"{request.name}: its arguments must be a JSON object{_right(place)}")
     schema = share.schema(tool)
-    if schema is None:
-        return replace(request, params=params, name=tool)
-    if problems := schema.problems(arguments, len(raw)):
-        words = revealed_json(schema.describe(problems))
-        raise Mistake(f"{request.name}: {words}{_right(place)}")
-    return replace(request, params=params, name=tool, arguments=arguments)
+    if schema is not None:
+        if problems := schema.problems(arguments, len(raw)):
+            words = revealed_json(schema.describe(problems))
+            raise Mistake(f"{request.name}: {words}{_right(place)}")
+        inner.arguments = arguments
+    return inner
+
+
+def _object(name: str, raw: bytes) -> Any:
+    try:
+        return _anything(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise Mistake(f"{name[:200]}: its arguments are no JSON object: {error}") from None
 
 
 def _read(given: bytes) -> _Wanted:
@@ -156,25 +174,15 @@ def _read(given: bytes) -> _Wanted:
 _SHAPE = 'write {"name": "server__tool", "arguments": {...}}'
 
 
-def _unwrapped(raw: bytes) -> bytes:
+def _unwrapped(name: str, raw: bytes) -> bytes:
     """The arguments as an object; some models write that object as a string."""
     if not raw or raw == b"null":
         return b"{}"
     if raw[:1] == b'"':
         words = msgspec.json.decode(raw, type=str)
         raw = words.encode() if words.strip() else b"{}"
-        _anything(raw)  # which nobody has read yet
+        _object(name, raw)  # nobody has read it yet
     return raw
-
-
-def _arguments(name: str, raw: bytes, place: Place) -> dict[str, Any]:
-    try:
-        arguments = _anything(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise Mistake(f"{name}: its arguments are no JSON object: {error}") from None
-    if not isinstance(arguments, dict):
-        raise Mistake(f"{name}: its arguments must be a JSON object{_right(place)}")
-    return arguments
 
 
 def _right(place: Place) -> str:

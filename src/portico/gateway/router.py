@@ -16,12 +16,12 @@ from portico.gateway.front import Front
 from portico.gateway.inward import Mistake, at, called, checked, referring, withheld
 from portico.gateway.member import Member
 from portico.gateway.mentions import MARK, Mentions
-from portico.model.context import Context, Target
-from portico.model.errors import INVALID_PARAMS, McpError
+from portico.model.context import Context
+from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Change
-from portico.protocol.codec import decode_params, error_response, mcp_error_response
+from portico.protocol.codec import decode_params, mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
 from portico.upstream.questions import named_error, named_result
@@ -67,15 +67,14 @@ class Router:
     def provide(self, request: Request, context: Context) -> Answer | None:
         """The answer of whoever owns what is asked for; None for the meta-tools."""
         if request.method == "tools/call":
-            place = self._front.union.tool(request.name)
-            if place is not None:
-                return self._call(request, context, place)
-            if request.name in metatools.NAMES:
-                return None
-            return self._late_call(request, context)
+            place = self._front.union.tools.get(request.name)
+            if place is None:
+                known = request.name in metatools.NAMES
+                return None if known else self._late_call(request, context)
+            return self._call(request, context, place)
         found = self._find(request, context)
         if found is None:
-            context.target = Target()
+            context.target = ("", "")
             return terminus(request)
         return self._pass_on(request, context, *found)
 
@@ -97,16 +96,9 @@ class Router:
 
     async def _late_call(self, request: Request, context: Context) -> Response:
         """Call a tool of a server that has not said yet which tools it has, once it has."""
-        await self._desk.knows(request.name)
-        place = self._front.union.tool(request.name)
-        if place is not None:
-            return await self._call(request, context, place)
-        context.target = Target()
-        untold = self._desk.untold(request.name)
-        if not untold:
-            return terminus(request)
-        words = f"unknown tool: {request.name[:200]}; {untold}"
-        return error_response(request.id, INVALID_PARAMS, words)
+        if not await self._desk.knows(request.name):
+            return self._desk.unknown_tool(request, context)
+        return await self._call(request, context, self._front.union.tools[request.name])
 
     def _call(self, request: Request, context: Context, place: Place) -> Answer:
         share, tool = place
@@ -115,7 +107,7 @@ class Router:
         try:
             inner = checked(request, place)
         except Mistake as mistake:
-            context.target = Target(share.server, tool)
+            context.target = (share.server, tool)
             return said(request, context, mistake.result())
         return self._pass_on(request, context, share.server, inner)
 
@@ -123,10 +115,9 @@ class Router:
         member = self._house.members.get(server)
         if member is None:
             return terminus(request)
-        context.target = Target(server, inner.name or inner.uri)
-        # For a server's own call the headers are made anew: they were about ours.
-        within = context if context.headers is None else context.inward()
-        answer = member.handle(withheld(inner), within)
+        context.target = (server, inner.name or inner.uri)
+        context.headers = None  # they were about the call as it came
+        answer = member.handle(withheld(inner), context)
         if type(answer) is Response or isinstance(answer, Pending):
             return after(answer, lambda response: self._shown(request, context, server, response))
         return self._awaited(request, context, server, answer)
@@ -195,6 +186,5 @@ class Router:
 
 def _in_words(request: Request, context: Context, error: McpError) -> Response:
     """Our own failure, as a model reads it that asked through `execute_tool`."""
-    if context.target is not None:
-        context.target.failure = mcp_error_response(request.id, error)
+    context.failure = mcp_error_response(request.id, error)
     return failed(request, context, error)

@@ -83,18 +83,6 @@ class Elicited(Struct, Generic[T], frozen=True):
         return self.action == "accept"
 
 
-class Target:
-    """Whose tool, prompt or resource a call at a gateway turned out to be; nobody's by default."""
-
-    __slots__ = ("failure", "name", "server")
-
-    def __init__(self, server: str = "", name: str = "") -> None:
-        self.server = server
-        self.name = name
-        self.failure: Response | None = None
-        """How the call failed, where the client gets that in other words."""
-
-
 class Context:
     """Principal and request-scoped data, untouched to the handler, and the ways to talk back.
 
@@ -110,6 +98,7 @@ class Context:
         "cancelled",
         "data",
         "deadline",
+        "failure",
         "headers",
         "peer",
         "principal",
@@ -145,8 +134,11 @@ class Context:
         self.cancelled = False
         self.server_info = b""
         """Who answers, as JSON: a modern result names its server."""
-        self.target: Target | None = None
-        """Where a gateway has sent the call; None if it did not get that far."""
+        self.target: tuple[str, str] | None = None
+        """The member of a gateway and its own name for what is called; empty if it is nobody's,
+        None if the call did not get that far."""
+        self.failure: Response | None = None
+        """How the call failed, where the client gets that in other words."""
         self.request: Request | None = None
         self.state: dict[str, Any] = {}
         self._asker: Asker | None = None

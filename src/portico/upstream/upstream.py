@@ -103,7 +103,11 @@ class Upstream:
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What this client is offered; None as long as that is not known."""
-        return self.view(request, context).catalog
+        known = self._callers.of(request, context).view
+        if known is None or known[0] != self._lines.edition or known[1] != request.version.modern:
+            return self.view(request, context).catalog
+        view: View = known[2]
+        return view.catalog
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
         """Who hears that what this client is offered has changed."""
