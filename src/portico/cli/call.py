@@ -63,12 +63,14 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
     ticker = Ticker(err)
 
     def log(params: dict[str, Any]) -> None:
+        data = params.get("data")
+        text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+        source = f" {params['logger']}" if isinstance(params.get("logger"), str) else ""
         ticker.clear()
-        err.say(_log_line(params), "dim")
+        err.say(f"{params.get('level', 'log')}{source}: {text}", "dim")
 
-    form = Form(err, address.name, ticker)
-    client = await open_client(address, options, answers=form.answers, log=log)
-    async with client:
+    answers = Form(err, address.name, ticker).answers
+    async with await open_client(address, options, answers=answers, log=log) as client:
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
         if options.target is None:
@@ -79,7 +81,9 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
         except McpError as error:
             ticker.clear()
             await _check_name(client, options)
-            raise _Said(_words(options.tool, error)) from None
+            more = "" if error.data is None else msgspec.json.encode(error.data).decode()[:2000]
+            said = f"{options.tool} failed: {error.message} (code {error.code})"
+            raise _Said(f"{said}\n  {more}" if more else said) from None
         finally:
             ticker.clear()
         result = msgspec.json.decode(raw, type=dict[str, Any])
@@ -168,13 +172,6 @@ def _unknown(server: str, tool: str, names: list[str]) -> str:
     return f"{server} has no tool {tool!r}; it has {', '.join(names[:10])}{more}"
 
 
-def _words(tool: str, error: McpError) -> str:
-    words = f"{tool} failed: {error.message} (code {error.code})"
-    if error.data is not None:
-        words += f"\n  {msgspec.json.encode(error.data).decode()[:2000]}"
-    return words
-
-
 def _given(parser: Parser, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
@@ -258,13 +255,6 @@ def _kinds(schema: Any) -> list[str]:
         return [kind for kinds in found for kind in kinds] if all(found) else []
     kind = schema.get("type")
     return [one for one in (kind if isinstance(kind, list) else [kind]) if isinstance(one, str)]
-
-
-def _log_line(params: dict[str, Any]) -> str:
-    data = params.get("data")
-    text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
-    source = f" {params['logger']}" if isinstance(params.get("logger"), str) else ""
-    return f"{params.get('level', 'log')}{source}: {text}"
 
 
 def _parser() -> Parser:

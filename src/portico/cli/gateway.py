@@ -99,7 +99,11 @@ async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
     """What a tool of the gateway itself says; PorticoError in its words if it refuses."""
     result = await _query(client, tool, arguments)
     if result.get("isError") is True:
-        raise PorticoError(_text(result))
+        content = result.get("content")
+        blocks = content if isinstance(content, list) else []
+        texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+        said = "\n".join(text for text in texts if isinstance(text, str))
+        raise PorticoError(said or "it failed without a word")
     return result
 
 
@@ -150,10 +154,3 @@ def _servers(told: dict[str, Any]) -> list[dict[str, Any]]:
 async def check_name(client: "Client", tool: str) -> None:
     """PorticoError with the nearest names if the gateway has no such tool."""
     await ask(client, "describe_tool", name=tool)
-
-
-def _text(result: dict[str, Any]) -> str:
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str)) or "it failed without a word"

@@ -30,19 +30,16 @@ def main(argv: list[str]) -> int:
 
 async def _inspect(address: "Address", options: argparse.Namespace) -> int:
     started = time.perf_counter()
-    client = await open_client(address, options)
-    async with client:
+    async with await open_client(address, options) as client:
         opened = time.perf_counter()
         lists = {kind: await client.listing(kind) for kind in _KINDS}
         listed = time.perf_counter()
         took = {"start": opened - started, "lists": listed - opened}
         if options.json:
-            raw = msgspec.json.encode(_as_data(client, lists, took))
-            Screen(sys.stdout).json(raw)
+            Screen(sys.stdout).json(msgspec.json.encode(_as_data(client, lists, took)))
         else:
             _show(Screen(sys.stdout), client, lists, took)
-    rejected = [reason for listing in lists.values() for reason in listing.rejected]
-    for reason in rejected:
+    for reason in (reason for listing in lists.values() for reason in listing.rejected):
         Screen(sys.stderr).say(f"portico: left out {reason}", "yellow")
     return 0
 
@@ -58,10 +55,7 @@ def _as_data(
         "transport": client.transport,
         "capabilities": server.capabilities,
         "instructions": server.instructions,
-        "tools": lists["tools"].items,
-        "resources": lists["resources"].items,
-        "resourceTemplates": lists["templates"].items,
-        "prompts": lists["prompts"].items,
+        **{"resourceTemplates" if k == "templates" else k: lists[k].items for k in _KINDS},
         "toolBytes": lists["tools"].size,
         "toolTokens": lists["tools"].size // _BYTES_PER_TOKEN,
         "startMs": round(took["start"] * 1000, 1),

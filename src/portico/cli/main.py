@@ -71,10 +71,8 @@ def _guarded(module: str, argv: list[str]) -> int:
     """Run a command so that every failure it can explain is one line and an exit code."""
     from importlib import import_module
 
-    code: int
-
     try:
-        code = import_module(module).main(argv)
+        code: int = import_module(module).main(argv)
     except PorticoError as error:
         from portico.cli.render import Screen
 

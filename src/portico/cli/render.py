@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
-_JOINERS = "\u200c\u200d"
-"""Invisible, but scripts and emoji need them."""
+_HARMLESS = "\n\t\u200c\u200d"
+"""Of the invisible; scripts and emoji need the joiners."""
 
 
 def clean(text: str) -> str:
@@ -24,13 +24,12 @@ def clean(text: str) -> str:
     text = _COLOUR.sub("", text.replace("\r\n", "\n"))
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if _harmless(c) else _escape(c) for c in text)
-
-
-def _harmless(c: str) -> bool:
-    if c.isprintable() or c in "\n\t" or c in _JOINERS:
-        return True
-    return unicodedata.category(c) in ("Zs", "Mn")
+    return "".join(
+        c
+        if c.isprintable() or c in _HARMLESS or unicodedata.category(c) in ("Zs", "Mn")
+        else _escape(c)
+        for c in text
+    )
 
 
 def _escape(c: str) -> str:
@@ -77,11 +76,7 @@ class Screen:
 
     def data(self, value: Any) -> None:
         """Structured data, indented everywhere."""
-        raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
-        if self.is_terminal:
-            self.json(raw)
-        else:
-            self.say(raw.decode())
+        self.json(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
     def table(self, title: str, rows: Sequence[Sequence[str]]) -> None:
         """Rows under a title, the first column standing out."""

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import log_to_stderr
+from portico.cli.stderr import log_to_stderr, tell_waiting
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def main(argv: list[str]) -> int:
     log_to_stderr()
     if options.http is None:
         from portico.app import serve_stdio
-        from portico.cli.waiting import tell_waiting
 
         tell_waiting(server.name, "portico run --http 8000 ...")
         return serve_stdio(server, out=out, drain_s=options.drain)

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.cli.stderr import log_to_stderr
+from portico.cli.stderr import log_to_stderr, tell_waiting
 from portico.cli.usage import Parser
 from portico.state.report import report
 
@@ -34,7 +34,6 @@ def main(argv: list[str]) -> int:
         report(_empty(serving.config, options))
     if http is None:
         from portico.app import gateway_stdio
-        from portico.cli.waiting import tell_waiting
 
         servers = f"{count} server{'' if count == 1 else 's'} of {serving.config.path}"
         tell_waiting(servers, "portico serve --http 8000")

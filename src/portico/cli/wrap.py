@@ -2,10 +2,11 @@
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import log_to_stderr
+from portico.cli.stderr import log_to_stderr, tell_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,6 @@ def main(argv: list[str]) -> int:
 
         out = take_stdout()
         from portico.app import wrap_stdio
-        from portico.cli.waiting import tell_waiting
 
         wrapping = _wrapping(options)
         program = "" if options.target[0].startswith(_URLS) else options.target[0]
@@ -132,7 +132,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
     matters = {**meaningful(environment), **given}
-    cwd = _folder()
+    cwd = ""
+    with suppress(FileNotFoundError):  # it is gone, and the command may not need it
+        cwd = os.getcwd()
 
     def key(view: str) -> str:
         return upstream_key(secret, argv=(*target, f"#{view}"), cwd=cwd, env=matters)
@@ -145,13 +147,6 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         overheard=STDERR.say,
     )
     return command, key, upstream_key(secret, argv=(*target, "#history"), cwd=cwd)
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it is gone, and the command may not need it
-        return ""
 
 
 def title(argv: list[str]) -> str:

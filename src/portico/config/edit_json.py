@@ -55,8 +55,7 @@ def _with_member(text: str, outer: Path, key: str, value: Any) -> str:
     assert around is not None
     newline = "\r\n" if "\r\n" in text else "\n"
     members = _members(text, outer)
-    one_line = "\n" not in text[around.value : around.end] and bool(members)
-    if one_line:
+    if members and "\n" not in text[around.value : around.end]:
         written = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
         return _after_last(text, members[-1], " ", written)
     inner = (
@@ -68,10 +67,8 @@ def _with_member(text: str, outer: Path, key: str, value: Any) -> str:
         return _after_last(text, members[-1], f"{newline}{inner}", written)
     head, tail = text[: around.value + 1], text[around.value + 1 :]
     closing = f"{newline}{_indent(text, around.start)}"
-    if tail[: around.end - around.value - 2].strip():  # a comment, which stays where it is
-        rest = tail[: around.end - around.value - 2].rstrip()
-        return f"{head}{rest}{newline}{inner}{written}{closing}{text[around.end - 1 :]}"
-    return f"{head}{newline}{inner}{written}{closing}{text[around.end - 1 :]}"
+    comment = tail[: around.end - around.value - 2].rstrip()  # it stays where it is
+    return f"{head}{comment}{newline}{inner}{written}{closing}{text[around.end - 1 :]}"
 
 
 def _after_last(text: str, last: Place, between: str, written: str) -> str:

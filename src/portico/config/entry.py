@@ -4,6 +4,8 @@ import os
 import re
 from typing import Any
 
+from msgspec import Struct, field
+
 from portico.config.expand import Sources, Unresolved, is_elsewhere
 from portico.config.problems import Path, Problem, Report, word
 from portico.config.schema import Server, Timeouts, ToolFilter
@@ -49,28 +51,21 @@ def read_server(
     return Server(name=name, **found)
 
 
-class _Entry:
-    def __init__(
-        self,
-        report: Report,
-        at: Path,
-        found: dict[str, Any],
-        called: dict[str, str],
-        sources: Sources,
-    ) -> None:
-        self._report = report
-        self._at = at
-        self._found = found
-        self._called = called
-        self._sources = sources
-        self._elsewhere: set[Path] = set()
-        self._mistakes: set[Path] = set()
+class _Entry(Struct):
+    report: Report
+    at: Path
+    found: dict[str, Any]
+    called: dict[str, str]
+    """What the file calls our keys, where that is something else."""
+    sources: Sources
+    elsewhere: set[Path] = field(default_factory=set)
+    mistakes: set[Path] = field(default_factory=set)
 
     def check_kind(self) -> None:
         """It is a command or a URL, and not both; its type says the same."""
-        wrong, at = self._report.wrong, self._at
-        command, url = "command" in self._found, "url" in self._found
-        kind = self._found.get("type", "")
+        wrong, at = self.report.wrong, self.at
+        command, url = "command" in self.found, "url" in self.found
+        kind = self.found.get("type", "")
         if command and url:
             wrong(at, "it has both command and url", "remove one of them")
         elif not (command or url):
@@ -83,27 +78,27 @@ class _Entry:
     def expanded(self) -> str:
         """Look up what its values refer to; empty, or what cannot be had through no fault of the
         file."""
-        whole, self._report = self._report, Report()
+        whole, self.report = self.report, Report()
         self._expand()
-        here, self._report = self._report, whole
+        here, self.report = self.report, whole
         lacking: list[Problem] = []
         for problem in here.problems:
-            is_lacking = problem.at in self._elsewhere - self._mistakes
+            is_lacking = problem.at in self.elsewhere - self.mistakes
             (lacking if is_lacking else whole.problems).append(problem)
         whole.unresolved += lacking
         return "\n".join(map(str, lacking))
 
     def _expand(self) -> None:
-        found = self._found
+        found = self.found
         for key in ("command", "url", "cwd"):
             if key in found:
                 found[key] = self._one(self._key(key), found[key], may_be_elsewhere=key == "url")
         if found.get("command", "").startswith("~"):
             found["command"] = os.path.expanduser(found["command"])
         if found.get("cwd"):
-            found["cwd"] = self._sources.path(found["cwd"])
+            found["cwd"] = self.sources.path(found["cwd"])
         if found.get("url"):
-            check_url(self._report, self._key("url"), found["url"])
+            check_url(self.report, self._key("url"), found["url"])
         if "args" in found:
             at = self._key("args")
             args = enumerate(found["args"])
@@ -119,31 +114,31 @@ class _Entry:
 
     def _one(self, at: Path, raw: str, *, may_be_elsewhere: bool = True) -> str:
         if is_elsewhere(raw):
-            self._elsewhere.add(at)
+            self.elsewhere.add(at)
         try:
-            found = self._sources.whole(raw) if may_be_elsewhere else self._sources.inside(raw)
+            found = self.sources.whole(raw) if may_be_elsewhere else self.sources.inside(raw)
         except Unresolved as error:
-            self._report.wrong(at, error.what, error.remedy)
+            self.report.wrong(at, error.what, error.remedy)
             if error.is_mistake:
-                self._mistakes.add(at)
+                self.mistakes.add(at)
             return ""
         if "\0" in found:
-            self._report.wrong(at, "its value holds a NUL character", "remove it there")
+            self.report.wrong(at, "its value holds a NUL character", "remove it there")
         return found
 
     def _check_names(self) -> None:
-        for name in self._found.get("env", ()):
+        for name in self.found.get("env", ()):
             if not name or "=" in name or "\0" in name:
                 at = (*self._key("env"), name)
-                self._report.wrong(at, "no variable can be called so", "rename it")
-        for name, value in self._found.get("headers", {}).items():
+                self.report.wrong(at, "no variable can be called so", "rename it")
+        for name, value in self.found.get("headers", {}).items():
             at = (*self._key("headers"), name)
             if not re.fullmatch(_HEADER, name):
-                self._report.wrong(at, f"{word(name)} is no header's name", "rename it")
+                self.report.wrong(at, f"{word(name)} is no header's name", "rename it")
             if not re.fullmatch(_IN_HEADER, value):
                 what = "its value holds characters that no header may have"
-                self._report.wrong(at, what, "remove line breaks and the like")
+                self.report.wrong(at, what, "remove line breaks and the like")
 
     def _key(self, key: str) -> Path:
         """Where the file has what we call so."""
-        return (*self._at, self._called.get(key, key))
+        return (*self.at, self.called.get(key, key))

@@ -87,8 +87,10 @@ class Sources(Struct, frozen=True):
             return value or default
         if value is None and name in _AS_EDITORS_DO:
             return _AS_EDITORS_DO[name]()
+        if value is None and name in _OF_EDITORS:
+            raise Unresolved(f"${{{name}}} is known to an editor only", "write the path itself")
         if value is None:
-            raise _unset(name)
+            raise Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
         return value
 
     def _file(self, given: str) -> str:
@@ -122,12 +124,6 @@ def is_reference(raw: str) -> bool:
     """Whether a value, or a part of it, comes from elsewhere."""
     is_file = raw.startswith(_FILE) and not raw.startswith("file://")
     return is_file or raw.startswith(_KEYRING) or "${" in raw
-
-
-def _unset(name: str) -> Unresolved:
-    if name in _OF_EDITORS:
-        return Unresolved(f"${{{name}}} is known to an editor only", "write the path itself")
-    return Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
 
 
 def _from_keyring(name: str, said: str) -> str:

@@ -23,22 +23,11 @@ DIALECTS = {
 REF_STANDS_ALONE = frozenset({DRAFT_4, DRAFT_6, DRAFT_7})
 """Dialects in which whatever stands beside a `$ref` is ignored."""
 
-ONE = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+_ONE = """
+    additionalItems additionalProperties contains contentSchema else if items not propertyNames then
+    unevaluatedItems unevaluatedProperties
+"""
+ONE = frozenset(_ONE.split())
 """Keywords whose value is a schema."""
 MANY = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 """Keywords whose value is a list of schemas (`items` up to 2019-09)."""
