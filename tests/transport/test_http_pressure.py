@@ -25,6 +25,7 @@ from tests.support.web import (
     post_bytes,
     serving,
     soon,
+    tool_call,
 )
 
 LIST = modern("tools/list")
@@ -118,6 +119,37 @@ async def test_the_body_of_a_call_counts_until_it_is_answered() -> None:
 
     assert [one.status_code for one in (refused, answered, after)] == [503, 200, 200]
     assert left == 0
+
+
+async def test_the_body_of_a_call_counts_also_after_its_client_has_left() -> None:
+    async with staged(Limits(bodies_bytes=MB, quiet_s=10 * WAIT_S)) as (stage, site):
+        session = await site.session()
+        _, writer = await site.connect()
+        writer.write(post_bytes({**tool_call("wait"), "pad": "x" * 900_000}, session))
+        await soon(stage.entered)
+        connections = len(site.app.crowd)
+        writer.close()
+        async with asyncio.timeout(WAIT_S):
+            while len(site.app.crowd) == connections:  # noqa: ASYNC110  (as above)
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        refused = await site.post(large(), mirrored(LIST))
+        stage.go_on.set()
+        async with asyncio.timeout(WAIT_S):
+            while site.app.bodies.used:  # noqa: ASYNC110  (it has no event of its own)
+                await asyncio.sleep(0)
+
+    assert refused.status_code == 503
+
+
+async def test_to_leave_cancels_a_call_with_a_large_body_too() -> None:
+    async with staged(Limits(quiet_s=10 * WAIT_S)) as (stage, site):
+        call = modern_call("wait")
+        _, writer = await site.connect()
+        writer.write(post_bytes({**call, "pad": "x" * 900_000}, mirrored(call)))
+        await soon(stage.entered)
+        writer.close()
+        await soon(stage.cancelled)
 
 
 async def test_all_doors_share_the_memory_for_bodies() -> None:

@@ -136,6 +136,8 @@ class WatchedHttp(HttpToolsProtocol):
         """The whole request is here, unless it has to be read again."""
         if not self._instead:
             super().on_message_complete()
+            if not self.pipeline:  # uvicorn would not read on, nor see that a client leaves
+                self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The reader is slow; if it stops altogether, it is gone."""

@@ -123,7 +123,7 @@ class HttpWire(WatchedHttp):
         if asked is not None and asked.is_static:
             response = self._http.plain.answer(asked)
             if response is not None:
-                self._held, self._served = None, entry
+                self._held, self._served, self._body = None, entry, b""
                 self.answer(asked.status(response), response.parts)
 
     # The connection, as a swift call sees it.
@@ -229,7 +229,7 @@ class HttpWire(WatchedHttp):
             return False
         if not self._http.plain.begin(asked, self):
             return False
-        self._served, self._held, self._asked = entry, None, None
+        self._served, self._held, self._asked, self._body = entry, None, None, b""
         return True
 
     def _remember(self, data: bytes) -> None:

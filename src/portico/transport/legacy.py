@@ -311,6 +311,8 @@ class Legacy:
     ) -> None:
         exchange = self._exchange(send, stream.prime)
         await self._carry(session, stream, exchange, client, opens=streams, answer=answer)
+        if not stream.over.done():  # its client has left: until it is answered, its body counts
+            await _first_of(stream.over)
 
     async def _carry(
         self,

@@ -140,12 +140,11 @@ class ChildProcess:
 
     def send_now(self, message: Outgoing) -> bool:
         """Write one line unless the child is behind with reading."""
-        stdin = self._stdin
+        stdin, data = self._stdin, message.data
         if stdin is None or self._failure is not None:
             return False
         if stdin.size > HIGH_WATER or self._waiting:
             return False
-        data = message.data
         line = data if isinstance(data, bytes) else data()
         if LF in line or CR in line:
             line = one_line(line)

@@ -17,7 +17,7 @@ from portico.state.background import Background
 from portico.state.freed import LARGE
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
-from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire
+from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
 
 MAX_GARBAGE_LINES = 1000
 """Lines in a row that an upstream may write that are not messages."""
@@ -118,7 +118,7 @@ class Exchange:
             raise self.failure.error()
         asked = Asked(method, timeout, progress, self._loop.create_future())
         self._expect(id, asked)
-        message = _outgoing(method, params, id, headers)
+        message = Outgoing(_message(method, params, id), id, headers)
         try:
             if not self.wire.send_now(message):
                 await self._send(message, asked.answer)
@@ -158,7 +158,7 @@ class Exchange:
             return b""
         self._numbers += 1
         id = b"%d" % self._numbers
-        if not self.wire.send_now(_outgoing(pending.method, params, id)):
+        if not self.wire.send_now(Outgoing(_message(pending.method, params, id), id)):
             return b""
         self._expect(id, pending)
         return id
@@ -172,7 +172,7 @@ class Exchange:
         self, method: str, params: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         """Send a notification."""
-        await self.wire.send(_outgoing(method, params, headers=headers))
+        await self.wire.send(Outgoing(_message(method, params), headers=headers))
 
     async def close(self) -> None:
         """Fail what still waits, stop answering, and close the wire."""
@@ -421,21 +421,19 @@ class Exchange:
             task.cancel()
 
 
-def _outgoing(
-    method: str, params: Data, id: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
-) -> Outgoing:
+def _message(method: str, params: Data, id: bytes = b"") -> Data:
     """A message, which is made at once unless it is large."""
-    if isinstance(params, bytes) and len(params) <= LARGE:
-        return Outgoing(_message(method, params, id), id, headers)
-    return Outgoing(partial(_message, method, params, id), id, headers)
-
-
-def _message(method: str, data: Data, id: bytes) -> bytes:
-    params = data if isinstance(data, bytes) else data()
     head = b'{"jsonrpc":"2.0","id":' + id if id else b'{"jsonrpc":"2.0"'
-    if params:
-        return b"".join((head, _named(method), params, b"}"))
-    return b'%s,"method":%s}' % (head, encode(method))
+    if not params:
+        return b'%s,"method":%s}' % (head, encode(method))
+    named = _named(method)
+    if isinstance(params, bytes) and len(params) <= LARGE:
+        return b"".join((head, named, params, b"}"))
+    return partial(_joined, head + named, params)
+
+
+def _joined(head: bytes, params: Data) -> bytes:
+    return b"".join((head, made(params), b"}"))
 
 
 @lru_cache(64)
