@@ -9,9 +9,9 @@ import portico
 
 NAMES = """
     Answer AskError Audio BlockingContext Contents Context DefinitionError Elicited Embedded Handler
-    Image InvalidParams Link McpError Message MissingCapability Only PorticoError ROOTS
+    Image InvalidParams Link McpError Message MissingCapability Offer Only PorticoError ROOTS
     RegistrationError Request ResourceLink Response Server Text ToolError ToolResult Version
-    __version__ after elicitation sampling url_elicitation
+    __version__ after elicitation run sampling serve url_elicitation wrap
 """
 
 

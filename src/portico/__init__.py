@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from portico.chain.only import Only as Only
+    from portico.cli.embedded import run as run
+    from portico.cli.embedded import serve as serve
+    from portico.cli.embedded import wrap as wrap
     from portico.definitions.errors import DefinitionError as DefinitionError
     from portico.model.content import Contents as Contents
     from portico.model.content import Embedded as Embedded
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
+    from portico.model.offer import Offer as Offer
     from portico.model.types import Answer as Answer
     from portico.model.types import Handler as Handler
     from portico.model.types import Link as Link
@@ -44,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "portico.chain.only": ("Only",),
+    "portico.cli.embedded": ("run", "serve", "wrap"),
     "portico.definitions.errors": ("DefinitionError",),
     "portico.model.content": (
         "Contents",
@@ -71,6 +76,7 @@ _HOMES = {
         "ToolError",
     ),
     "portico.model.message": ("Request", "Response"),
+    "portico.model.offer": ("Offer",),
     "portico.model.types": ("Answer", "Handler", "Link"),
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),

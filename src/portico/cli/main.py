@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
+from typing import Any
 
 from portico.model.errors import PorticoError
 
@@ -34,15 +36,27 @@ def main(argv: list[str] | None = None) -> int:
         from portico.cli.seclusion import seclude
 
         seclude()  # before anything is started that could look
+    code = _written(lambda: _run(arguments))
+    _let_go()
+    return code
+
+
+def command(name: str, argv: Sequence[str], **more: Any) -> int:
+    """Run one command from a program of the user's, with more than words can say."""
+    _open_closed()
+    return _written(lambda: _guarded(COMMANDS[name][0], list(argv), **more))
+
+
+def _written(run: Callable[[], int]) -> int:
+    """Run a command, and write what it printed."""
     try:
-        code = _run(arguments)
+        code = run()
         sys.stdout.flush()
     except BrokenPipeError:
         code = PIPE_CLOSED  # whoever read our output has seen enough
     except OSError as error:  # such as a full disk behind `>`
         code = FAILED
         _tell(error)
-    _let_go()
     return code
 
 
@@ -67,12 +81,12 @@ def _run(arguments: list[str]) -> int:
     return _guarded(COMMANDS[name][0], rest)
 
 
-def _guarded(module: str, argv: list[str]) -> int:
+def _guarded(module: str, argv: list[str], **more: Any) -> int:
     """Run a command so that every failure it can explain is one line and an exit code."""
     from importlib import import_module
 
     try:
-        code: int = import_module(module).main(argv)
+        code: int = import_module(module).main(argv, **more)
     except PorticoError as error:
         from portico.cli.render import Screen
 

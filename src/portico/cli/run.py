@@ -8,7 +8,10 @@ from portico.cli.stderr import log_to_stderr, tell_waiting
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from portico.cli.usage import Parser
+    from portico.model.types import Link
     from portico.server import Server
 
 
@@ -19,7 +22,7 @@ class _Options(DoorOptions):
         self.handlers: str | None = None
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _options(argv)
     out = None
@@ -41,10 +44,10 @@ def main(argv: list[str]) -> int:
         from portico.app import serve_stdio
 
         tell_waiting(server.name, "portico run --http 8000 ...")
-        return serve_stdio(server, out=out, drain_s=options.drain)
+        return serve_stdio(server, links=links, out=out, drain_s=options.drain)
     from portico.app import serve_http
 
-    serve_http(server, options.http, **options.at)
+    serve_http(server, options.http, links=links, **options.at)
     return 0
 
 

@@ -9,13 +9,23 @@ from portico.cli.usage import Parser
 from portico.state.report import report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from portico.config.schema import Config
     from portico.gateway.asked import Serving
+    from portico.model.types import Link
+    from portico.server import Server
 
 
-def main(argv: list[str]) -> int:
+def main(
+    argv: list[str],
+    links: "tuple[Link, ...]" = (),
+    members: "Mapping[str, Server] | None" = None,
+) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _parser().parse_args(argv)
+    # Another window would not have them, and must not open a way past them.
+    options.alone = options.alone or bool(links or members)
     out = None
     if options.http is None:
         # What an import of ours might print must not reach the client.
@@ -23,13 +33,13 @@ def main(argv: list[str]) -> int:
 
         out = take_stdout()
     log_to_stderr()
-    serving = _serving(options)
+    serving = _with(_serving(options), links, members or {})
     gateway = serving.config.gateway
     http = options.http
     if http is None and gateway.http and not options.stdio:
         http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
-    count = len(serving.config.servers) - len(serving.config.disabled)
+    count = len(serving.config.servers) - len(serving.config.disabled) + len(serving.local)
     if not count:
         report(_empty(serving.config, options))
     if http is None:
@@ -51,6 +61,18 @@ def main(argv: list[str]) -> int:
         drain_notice_s=notice_s,
         alone=options.alone,
     )
+
+
+def _with(
+    serving: "Serving", links: "tuple[Link, ...]", members: "Mapping[str, Server]"
+) -> "Serving":
+    if not links and not members:
+        return serving
+    from msgspec.structs import replace
+
+    from portico.gateway.local import local_entries
+
+    return replace(serving, links=links, local=local_entries(members, serving.config))
 
 
 def _empty(config: "Config", options: argparse.Namespace) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from portico.cli.usage import Parser
+    from portico.model.types import Link
     from portico.upstream.wire import Address
     from portico.wrapping import Wrapping
 
@@ -52,7 +53,7 @@ class _Options(DoorOptions):
         self.watchdog_ms = 250
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _options(argv)
     log_to_stderr()
@@ -63,16 +64,16 @@ def main(argv: list[str]) -> int:
         out = take_stdout()
         from portico.app import wrap_stdio
 
-        wrapping = _wrapping(options)
+        wrapping = _wrapping(options, links)
         program = "" if options.target[0].startswith(_URLS) else options.target[0]
         tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...", program)
         return wrap_stdio(wrapping, out=out, drain_s=options.drain)
     from portico.app import wrap_http
 
-    return wrap_http(_wrapping(options), options.http, **options.at)
+    return wrap_http(_wrapping(options, links), options.http, **options.at)
 
 
-def _wrapping(options: _Options) -> "Wrapping":
+def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "Wrapping":
     from portico import __version__
     from portico.upstream.opening import Limits
     from portico.upstream.plan import Plan
@@ -104,6 +105,7 @@ def _wrapping(options: _Options) -> "Wrapping":
         warm=options.warm,
         refresh=options.refresh,
         log=options.log,
+        links=links,
         watchdog_ms=options.watchdog_ms,
     )
 

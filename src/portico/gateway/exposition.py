@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from portico.gateway.metrics import Metrics, Times
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped")
+STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped", "in process")
 
 _Labels = tuple[tuple[str, str], ...]
 _Sample = tuple[str, _Labels, float]

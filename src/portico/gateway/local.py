@@ -1,14 +1,16 @@
 """A Python `Server` in this very process, as a member of a gateway."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from portico.catalog.catalog import Catalog
 from portico.chain.fold import first_owner
-from portico.config.schema import ToolFilter
+from portico.config.names import fits, fitted
+from portico.config.schema import Config, ToolFilter
 from portico.model.context import Context, Peer
+from portico.model.errors import PorticoError
 from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.session import Session
@@ -116,3 +118,21 @@ class _NamedPeer:
         hang_up = getattr(self._peer, "close_stream", None)
         if hang_up is not None:
             await hang_up()
+
+
+def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, LocalEntry]:
+    """The entries of these servers of ours beside those of a config; raises PorticoError."""
+    for name in servers:
+        if not fits(name):
+            raise PorticoError(f"a member cannot be named {name!r}; {fitted(name)!r} would do")
+        if name in config.servers:
+            raise PorticoError(f"{name} is a member and a server of {config.path}: rename one")
+    return {
+        name: LocalEntry(
+            name=name,
+            server=server,
+            title=str(server.identity.more.get("title", "")),
+            description=str(server.identity.more.get("description", "")),
+        )
+        for name, server in servers.items()
+    }

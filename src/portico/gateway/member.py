@@ -215,7 +215,8 @@ class Member:
         catalog = self._offered()
         told = self.provider.status()
         lists = {} if catalog is None else self._visible(catalog.offer).lists
-        age = None if catalog is None else round(max(0.0, time.time() - catalog.offer.taken), 1)
+        taken = 0.0 if catalog is None else catalog.offer.taken
+        age = round(max(0.0, time.time() - taken), 1) if taken else None
         return {
             **told,
             "server": self.name,

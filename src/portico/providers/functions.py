@@ -140,19 +140,22 @@ class FunctionProvider:
 
     async def _call(self, tool: Tool, request: Request, context: Context) -> Response:
         """Run a tool, its arguments checked before and its structured answer after."""
-        try:
-            arguments = _tool_params(request.params or b"{}").arguments or {}
-        except msgspec.DecodeError as error:
-            raise InvalidParams(f"params of {request.method}: {error}") from None
         invoke = tool.invoke
         if invoke is None:
             raise McpError(f"no handler for tool: {tool.name}", INTERNAL_ERROR)
-        problems = tool.input.problems(arguments, len(request.params))
-        if problems:
-            words = f"{tool.name}: {tool.input.describe(problems)}"
-            if request.version < Version.V2025_11_25:
-                raise InvalidParams(words)
-            return self._result(request, context, error_result(words))
+        if request.arguments is not None:
+            arguments = request.arguments  # a gateway has checked them
+        else:
+            try:
+                arguments = _tool_params(request.params or b"{}").arguments or {}
+            except msgspec.DecodeError as error:
+                raise InvalidParams(f"params of {request.method}: {error}") from None
+            problems = tool.input.problems(arguments, len(request.params))
+            if problems:
+                words = f"{tool.name}: {tool.input.describe(problems)}"
+                if request.version < Version.V2025_11_25:
+                    raise InvalidParams(words)
+                return self._result(request, context, error_result(words))
 
         async def run(bound: Context) -> dict[str, Any]:
             value = await invoke(arguments, bound)
