@@ -6,7 +6,7 @@ import pytest
 
 from portico.model.message import Response
 from portico.model.types import Answer
-from portico.state.pending import Pending, Reply, after, discard, observed
+from portico.state.pending import Pending, after, discard, observed
 
 OK = Response(id=b"1", result=b"{}")
 OTHER = Response(id=b"1", result=b'{"other":true}')
@@ -15,19 +15,14 @@ OTHER = Response(id=b"1", result=b'{"other":true}')
 class Waiting(Pending):
     """An answer that the test has arrive."""
 
-    def __init__(self) -> None:
-        self.reply: Reply | None = None
-        self.cancelled = False
-
-    def then(self, reply: Reply) -> None:
-        self.reply = reply
+    cancelled = False
 
     def cancel(self) -> None:
         self.cancelled = True
+        super().cancel()
 
-    def arrive(self, response: Response = OK) -> None:
-        assert self.reply is not None
-        self.reply(response)
+    def arrive(self) -> None:
+        self.arrived(OK)
 
 
 async def later(response: Response = OK) -> Response:
@@ -108,3 +103,22 @@ async def test_an_answer_that_nobody_wants_is_dropped_without_a_trace() -> None:
     for answer in (OK, pending, later(), None):
         discard(answer)
     assert pending.cancelled
+
+
+async def test_an_answer_that_has_arrived_can_be_changed_and_observed() -> None:
+    seen: list[Response | None] = []
+    pending = Waiting()
+    pending.arrive()
+    assert observed(after(pending, lambda _: OTHER), seen.append) is pending
+    assert seen == [OTHER]
+    assert await pending is OTHER
+
+
+async def test_changes_and_observers_take_their_turns_and_hear_nothing_twice() -> None:
+    seen: list[Response | None] = []
+    pending = Waiting()
+    answer = observed(after(observed(pending, seen.append), lambda _: OTHER), seen.append)
+    asyncio.get_running_loop().call_soon(pending.arrive)
+    assert await answer is OTHER
+    pending.cancel()
+    assert seen == [OK, OTHER]

@@ -7,7 +7,7 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer
-from portico.state.pending import Pending, Reply
+from portico.state.pending import Pending
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from tests.support.messages import modern
@@ -22,14 +22,11 @@ class Begun(Pending):
         self.context = context
         self.cancelled = asyncio.Event()
 
-    def then(self, reply: Reply) -> None:
-        self._reply = reply
-
     def cancel(self) -> None:
         self.cancelled.set()
 
     def answer(self, text: str) -> None:
-        self._reply(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
+        self.arrived(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
 
 
 class Endpoint:

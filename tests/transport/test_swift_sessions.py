@@ -13,7 +13,7 @@ import pytest
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer
-from portico.state.pending import Pending, Reply
+from portico.state.pending import Pending
 from portico.transport.http import HttpApp
 from portico.transport.legacy import LegacyPeer
 from portico.transport.limits import Limits
@@ -32,18 +32,15 @@ class Begun(Pending):
         self.peer: Any = context.peer
         self.cancelled = asyncio.Event()
 
-    def then(self, reply: Reply) -> None:
-        self._reply = reply
-
     def cancel(self) -> None:
         self.cancelled.set()
 
     def answer(self, text: str = "hello") -> None:
-        self._reply(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
+        self.arrived(Response(id=self.request.id, result=json.dumps({"said": text}).encode()))
 
     def fail(self, code: int) -> None:
         error = json.dumps({"code": code, "message": "no"}).encode()
-        self._reply(Response(id=self.request.id, error=error, code=code))
+        self.arrived(Response(id=self.request.id, error=error, code=code))
 
 
 class Endpoint:

@@ -46,9 +46,11 @@ class Questions:
 
     def fails(self, location: Location, value: Any) -> bool:
         """Does the value fail the schema at this location?"""
-        escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
-        pointer = quote("".join(f"/{part}" for part in escaped), safe="~/")
-        part = {"$ref": f"{self._address}#{pointer}"}
+        part: dict[str, Any] = {}
+        if location not in self._validators:
+            escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in location)
+            pointer = quote("".join(f"/{step}" for step in escaped), safe="~/")
+            part = {"$ref": f"{self._address}#{pointer}"}
         return self._ask(location, part, value, registry=self._registry)
 
     def breaks(self, schema: dict[str, Any], keyword: str, value: Any) -> bool:

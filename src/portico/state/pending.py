@@ -24,18 +24,53 @@ class Running(Protocol):
         ...
 
 
+Step = tuple[Callable[[Response], Response] | None, Over | None]
+"""What is done with an answer on its way: it is changed, or somebody is told of it."""
+
+
 class Pending:
     """An answer on its way that needs no task: it calls back, once, unless it is cancelled."""
 
-    __slots__ = ()
+    _reply: Reply | None = None
+    _response: Response | None = None
+    _steps: tuple[Step, ...] = ()
 
     def then(self, reply: Reply) -> None:
         """Call this with the answer: at once, if it has arrived already."""
-        raise NotImplementedError
+        if self._response is not None:
+            reply(self._response)
+        else:
+            self._reply = reply
+
+    def arrived(self, response: Response) -> None:
+        """Here is the answer: hand it on, once all is done that was to be done with it."""
+        steps, self._steps = self._steps, ()
+        for change, over in steps:
+            if over is not None:
+                over(response)
+            elif change is not None:
+                try:
+                    response = change(response)
+                except Exception as error:  # noqa: BLE001  (a link may raise anything)
+                    response = _failed(response, error)
+        if self._reply is None:
+            self._response = response
+        else:
+            self._reply(response)
 
     def cancel(self) -> None:
         """Drop the answer and, where that is possible, stop the work on it."""
-        raise NotImplementedError
+        steps, self._steps = self._steps, ()
+        for _, over in steps:
+            if over is not None:
+                over(None)
+
+    def add(self, step: Step) -> None:
+        """Do this too with the answer."""
+        self._steps = (*self._steps, step)
+        if self._response is not None:
+            response, self._response = self._response, None
+            self.arrived(response)
 
     def __await__(self) -> Generator[Any, None, Response]:
         """The answer, for a handler that is a coroutine."""
@@ -70,7 +105,8 @@ def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:
     if type(answer) is Response:
         return change(answer)
     if isinstance(answer, Pending):
-        return _Changed(answer, change)
+        answer.add((change, None))
+        return answer
     return _changed(answer, change)
 
 
@@ -80,7 +116,8 @@ def observed(answer: Answer, over: Over) -> Answer:
         over(answer)
         return answer
     if isinstance(answer, Pending):
-        return _Observed(answer, over)
+        answer.add((None, over))
+        return answer
     return _observed(answer, over)
 
 
@@ -95,11 +132,12 @@ def discard(answer: Answer | None) -> None:
 class Onward(Pending):
     """Another pending answer, with something to do when it arrives."""
 
-    __slots__ = ("_inner", "_reply")
+    __slots__ = ("_inner", "_reply", "_response", "_steps")
 
     def __init__(self, inner: Pending) -> None:
         self._inner = inner
-        self._reply: Reply | None = None
+        self._reply = self._response = None
+        self._steps = ()
 
     def then(self, reply: Reply) -> None:
         """Call this with the answer: at once, if it has arrived already."""
@@ -109,48 +147,15 @@ class Onward(Pending):
     def cancel(self) -> None:
         """Drop the answer."""
         self._inner.cancel()
-
-    def _arrived(self, response: Response) -> None:
-        assert self._reply is not None
-        self._reply(response)
-
-
-class _Changed(Onward):
-    __slots__ = ("_change",)
-
-    def __init__(self, inner: Pending, change: Callable[[Response], Response]) -> None:
-        super().__init__(inner)
-        self._change = change
-
-    def _arrived(self, response: Response) -> None:
-        try:
-            changed = self._change(response)
-        except Exception as error:  # noqa: BLE001  (a link may raise anything)
-            context = {"message": "a link failed on an answer", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
-            changed = error_response(response.id, INTERNAL_ERROR, "internal error")
-        super()._arrived(changed)
-
-
-class _Observed(Onward):
-    __slots__ = ("_over",)
-
-    def __init__(self, inner: Pending, over: Over) -> None:
-        super().__init__(inner)
-        self._over: Over | None = over
-
-    def cancel(self) -> None:
         super().cancel()
-        self._tell(None)
 
-    def _arrived(self, response: Response) -> None:
-        self._tell(response)
-        super()._arrived(response)
+    _arrived = Pending.arrived
 
-    def _tell(self, response: Response | None) -> None:
-        over, self._over = self._over, None
-        if over is not None:
-            over(response)
+
+def _failed(response: Response, error: Exception) -> Response:
+    context = {"message": "a link failed on an answer", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)
+    return error_response(response.id, INTERNAL_ERROR, "internal error")
 
 
 async def _changed(answer: Awaitable[Response], change: Callable[[Response], Response]) -> Response:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import error_response, mcp_error_response
-from portico.state.pending import Pending, Reply
+from portico.state.pending import Pending
 from portico.upstream.caller import Call
 from portico.upstream.gate import Gate
 from portico.upstream.leg import Leg
@@ -42,6 +42,7 @@ class Express(Expected, Pending):
         "_line",
         "_reply",
         "_response",
+        "_steps",
         "_task",
     )
 
@@ -69,8 +70,8 @@ class Express(Expected, Pending):
         self._again = again
         self._id = b""
         self._is_over = False
-        self._reply: Reply | None = None
-        self._response: Response | None = None
+        self._reply = self._response = None
+        self._steps = ()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, params: bytes) -> bool:
@@ -86,13 +87,6 @@ class Express(Expected, Pending):
         self._line.begin()
         return True
 
-    def then(self, reply: Reply) -> None:
-        """Call this with the answer: at once, if it has arrived already."""
-        if self._response is not None:
-            reply(self._response)
-        else:
-            self._reply = reply
-
     def cancel(self) -> None:
         """Drop the answer, and tell the upstream so if it has not come yet."""
         if self._task is not None:
@@ -100,6 +94,7 @@ class Express(Expected, Pending):
         if not self._is_over:
             self._over(answered=False)
             self._leg.exchange.take_back(self._id)
+        super().cancel()
 
     def finished(self, outcome: bytes | Exception) -> None:
         """Reply with what came of it."""
@@ -121,15 +116,9 @@ class Express(Expected, Pending):
                 return
             response = mcp_error_response(call.request.id, failed(outcome))
         if call.is_quiet():
-            self._arrived(response)
+            self.arrived(response)
         else:
             self._task = asyncio.create_task(self._flushed(response))
-
-    def _arrived(self, response: Response) -> None:
-        if self._reply is None:
-            self._response = response
-        else:
-            self._reply(response)
 
     def _over(self, answered: bool) -> None:
         self._is_over = True
@@ -139,7 +128,7 @@ class Express(Expected, Pending):
 
     async def _flushed(self, response: Response) -> None:
         await self._call.outbox.flush()
-        self._arrived(response)
+        self.arrived(response)
 
     async def _repeat(self, again: Callable[[], Awaitable[Response]]) -> None:
         try:
@@ -149,9 +138,9 @@ class Express(Expected, Pending):
         except TargetError as error:
             response = mcp_error_response(self._call.request.id, failed(error))
         except Exception:  # one of ours: whoever asked need not wait for ever
-            self._arrived(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
+            self.arrived(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
             raise
-        self._arrived(response)
+        self.arrived(response)
 
 
 def failed(error: TargetError) -> McpError:
