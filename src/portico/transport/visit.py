@@ -7,12 +7,11 @@ import asyncio
 
 from msgspec import Struct
 
-from portico.model.version import Version
 from portico.protocol.lines import LineReader, one_line
 from portico.transport.attach import Attached, Unfit, attach
 from portico.transport.control import names
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, made
+from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 _ATTACH_S = 5.0
 _SEEK_S = 5.0
@@ -38,11 +37,10 @@ class Owner(Struct, frozen=True):
         return
 
 
-class Visit:
+class Visit(Wire):
     """One conversation with an owner: a message a line, as over stdio."""
 
     transport = "socket"
-    mirrors = False
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -78,16 +76,6 @@ class Visit:
             raise Failure(server=self._owner.name, why="is about to end", kind="closed").error()
         assert self._writer is not None
         self._writer.write((one_line(made(message.data)), b"\n"))
-
-    def send_now(self, message: Outgoing) -> bool:
-        """Never: a command has time."""
-        return False
-
-    def abandon(self, id: bytes) -> None:
-        """All requests share the one socket: there is nothing to close."""
-
-    def settle(self, version: Version) -> None:
-        """Every version is framed alike."""
 
     async def close(self) -> None:
         """Leave; what was asked and not answered is cancelled there."""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from portico.model.version import Version
 from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.upstream.environment import DOOR_TOKEN, secrets
 from portico.upstream.overheard import Overheard
 from portico.upstream.process import Process, Sink, Source
 from portico.upstream.ring import Ring
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, made
+from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 HIGH_WATER = 1024 * 1024
 """How much may wait for a child to read before those who send wait too."""
@@ -76,11 +75,10 @@ class Command(Struct, frozen=True):
         return
 
 
-class ChildProcess:
+class ChildProcess(Wire):
     """A running child, fed lines on its stdin."""
 
     transport = "stdio"
-    mirrors = False
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -155,12 +153,6 @@ class ChildProcess:
             stdin.write(line)
         self._ahead += 1
         return True
-
-    def abandon(self, id: bytes) -> None:
-        """All requests share the two pipes: there is nothing to close."""
-
-    def settle(self, version: Version) -> None:
-        """Every version is framed alike."""
 
     async def close(self) -> None:
         """Close its input, then SIGTERM, then SIGKILL, to the whole group."""

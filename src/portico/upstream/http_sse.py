@@ -10,14 +10,13 @@ from portico.upstream.sse import Event, EventReader
 from portico.upstream.trouble import Unfit
 from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
 from portico.upstream.weburl import join, parse
-from portico.upstream.wire import Failure, Outgoing, Receiver
+from portico.upstream.wire import Failure, Outgoing, Receiver, Wire
 
 
-class HttpSse:
+class HttpSse(Wire):
     """One long stream of events, whose first says where to post."""
 
     transport = "sse"
-    mirrors = False
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -71,13 +70,6 @@ class HttpSse:
                 await self._web.body(response)
         except Broken as broken:
             raise broken.failure.error() from None
-
-    def send_now(self, message: Outgoing) -> bool:
-        """Never: to send is to wait."""
-        return False
-
-    def abandon(self, id: bytes) -> None:
-        """All answers share the one stream: there is nothing to close."""
 
     def settle(self, version: Version) -> None:
         """From now on all messages name the version."""

@@ -6,9 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from portico.model.version import Version
 from portico.protocol.lines import one_line
-from portico.upstream.wire import Outgoing, Receiver, made
+from portico.upstream.wire import Outgoing, Receiver, Wire, made
 
 Write = Callable[[tuple[bytes, ...]], None]
 
@@ -40,11 +39,10 @@ class Local(Struct, frozen=True):
         return
 
 
-class InMemory:
+class InMemory(Wire):
     """A pipe without a file: each message arrives on the next turn of the event loop."""
 
     transport = "memory"
-    mirrors = False
 
     def __init__(self, serve: Callable[[Write], Served]) -> None:
         self._serve = serve
@@ -60,16 +58,6 @@ class InMemory:
         """Hand over one line."""
         assert self._served is not None
         self._served.received(one_line(made(message.data)) + b"\n")
-
-    def send_now(self, message: Outgoing) -> bool:
-        """Never: to send is to wait."""
-        return False
-
-    def abandon(self, id: bytes) -> None:
-        """All requests share the one pipe: there is nothing to close."""
-
-    def settle(self, version: Version) -> None:
-        """Every version is framed alike."""
 
     async def close(self) -> None:
         """Leave."""

@@ -3,8 +3,7 @@
 from msgspec import Struct
 
 from portico.model.errors import TargetError
-from portico.model.version import Version
-from portico.upstream.wire import Outgoing, Receiver
+from portico.upstream.wire import Outgoing, Receiver, Wire
 
 
 class Unavailable(Struct, frozen=True):
@@ -22,11 +21,10 @@ class Unavailable(Struct, frozen=True):
         return
 
 
-class NoWire:
+class NoWire(Wire):
     """Fails to open, and says what is missing."""
 
     transport = "none"
-    mirrors = False
 
     def __init__(self, name: str, why: str) -> None:
         self._name = name
@@ -43,16 +41,6 @@ class NoWire:
     async def send(self, message: Outgoing) -> None:
         """Never: it was not opened."""
         raise self._failure()
-
-    def send_now(self, message: Outgoing) -> bool:
-        """Never: it was not opened."""
-        return False
-
-    def abandon(self, id: bytes) -> None:
-        """Nothing was sent."""
-
-    def settle(self, version: Version) -> None:
-        """Nothing was agreed on."""
 
     async def close(self) -> None:
         """Nothing was started."""

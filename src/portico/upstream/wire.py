@@ -108,11 +108,14 @@ class Receiver(Protocol):
 
 
 class Wire(Protocol):
-    """One connection to an upstream. It is opened once and closed once."""
+    """One connection to an upstream. It is opened once and closed once.
+
+    The defaults are those of a pipe that all requests share, and that takes its time.
+    """
 
     transport: str
     """`stdio`, `http`, `sse` or `memory`, for people."""
-    mirrors: bool
+    mirrors: bool = False
     """True if headers mirror the body and each request has a stream, whose closing cancels it."""
 
     async def open(self, receiver: Receiver) -> None:
@@ -125,15 +128,15 @@ class Wire(Protocol):
 
     def send_now(self, message: Outgoing) -> bool:
         """Send one message if that needs no waiting; False if it was not sent."""
-        ...
+        return False
 
     def abandon(self, id: bytes) -> None:
         """Nobody waits for this request any more."""
-        ...
+        return
 
     def settle(self, version: Version) -> None:
         """The two sides have agreed on a version."""
-        ...
+        return
 
     async def close(self) -> None:
         """End the connection in an orderly way; whatever it started is gone afterwards."""
