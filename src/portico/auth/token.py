@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from portico.config.files import write_new
 from portico.config.paths import make_folder
 from portico.model.errors import PorticoError
 
@@ -130,11 +131,7 @@ def _create(path: Path) -> None:
     """Write a new token beside its place and link it there: whole, or not at all, and once."""
     draft = path.with_name(f".{FILE_NAME}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(f"{secrets.token_urlsafe(32)}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(str(draft), f"{secrets.token_urlsafe(32)}\n".encode())
         os.link(draft, path)
     except FileExistsError:
         pass  # another process was faster: its token counts

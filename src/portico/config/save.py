@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 
 from portico.config.document import read_bytes
+from portico.config.files import write_new
 from portico.config.paths import make_folder
 from portico.config.problems import ConfigError
 
@@ -46,7 +46,7 @@ def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
     folder, name = os.path.split(target)
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.draft")
     try:
-        _write(draft, new, target if old is not None else None)
+        write_new(draft, new, target if old is not None else None)
         if _current(target) != old:
             return False
         if old is None:
@@ -69,20 +69,6 @@ def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
         finally:
             os.close(handle)
     return True
-
-
-def _write(draft: str, data: bytes, like: str | None) -> None:
-    """A new file, on disk when this returns; for the user alone unless `like` is open to others."""
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        if like is not None and os.name == "posix":
-            was = os.stat(like)
-            with contextlib.suppress(OSError):  # only root can give files away
-                os.fchown(file.fileno(), was.st_uid, was.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode))
-        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

@@ -4,8 +4,9 @@ import os
 from collections.abc import Container
 from contextlib import suppress
 
-from portico.catalog.disk import make_private, write_new
+from portico.catalog.disk import make_private
 from portico.catalog.header import Damaged, Newer, headed, verified
+from portico.config.files import replace
 
 __all__ = ["Damaged", "Newer", "newest", "read", "sweep", "write"]
 
@@ -26,16 +27,8 @@ def read(path: str, kind: str, format: int, plain: Container[int] = ()) -> bytes
 
 def write(path: str, kind: str, format: int, rest: bytes) -> None:
     """Replace what is there, at once; OSError leaves it as it was."""
-    folder = os.path.dirname(path)
-    make_private(folder)
-    draft = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(8).hex()}.draft")
-    try:
-        write_new(draft, headed(kind, format, rest))
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+    make_private(os.path.dirname(path))
+    replace(path, headed(kind, format, rest))
 
 
 def newest(folder: str, ending: str) -> list[str]:
