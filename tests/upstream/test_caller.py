@@ -2,7 +2,9 @@
 
 import asyncio
 
-from portico.upstream.caller import MOST_WAITING, Outbox
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.upstream.caller import MOST_WAITING, Call, Caller, Outbox
 
 _PART = MOST_WAITING // 8
 
@@ -45,3 +47,9 @@ async def test_one_message_larger_than_all_that_may_wait_is_told_all_the_same() 
     outbox.send(b"x" * (MOST_WAITING + 1))
     await outbox.flush()
     assert len(reader.heard) == 1
+
+
+def test_a_call_under_way_keeps_its_arguments_once() -> None:
+    request = Request(method="tools/call", params=b'{"arguments":{"a":1}}', arguments={"a": 1})
+    call = Call(Caller(None, {}, {}), request, Context())
+    assert call.request.arguments is None

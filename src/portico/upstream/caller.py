@@ -184,6 +184,7 @@ class Call:
     """One request of a client's, under way at an upstream."""
 
     def __init__(self, caller: Caller, request: Request, context: Context) -> None:
+        request.arguments = None  # the upstream reads its own, and they may be large
         self.caller = caller
         self.request = request
         self.context = context
