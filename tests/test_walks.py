@@ -14,7 +14,7 @@ Measure = Callable[[Path], Walk]
 
 LIMITS = [
     (listing, 9, 16),
-    (executing, 39, 107),
+    (executing, 39, 97),
     (executing_wrongly, 36, 122),
     (library, 18, 42),
 ]

@@ -129,29 +129,6 @@ def discard(answer: Answer | None) -> None:
         answer.close()
 
 
-class Onward(Pending):
-    """Another pending answer, with something to do when it arrives."""
-
-    __slots__ = ("_inner", "_reply", "_response", "_steps")
-
-    def __init__(self, inner: Pending) -> None:
-        self._inner = inner
-        self._reply = self._response = None
-        self._steps = ()
-
-    def then(self, reply: Reply) -> None:
-        """Call this with the answer: at once, if it has arrived already."""
-        self._reply = reply
-        self._inner.then(self._arrived)
-
-    def cancel(self) -> None:
-        """Drop the answer."""
-        self._inner.cancel()
-        super().cancel()
-
-    _arrived = Pending.arrived
-
-
 def _failed(response: Response, error: Exception) -> Response:
     context = {"message": "a link failed on an answer", "exception": error}
     asyncio.get_running_loop().call_exception_handler(context)
