@@ -269,12 +269,12 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
-    why = "one argument; the tool's schema says of which type"
-    repeatable(add, "--arg", pair, "NAME=VALUE", why)
-    why = "write images, audio and files of the result here"
-    add("--save", type=Path, metavar="DIR", help=why)
-    why = f"one of {', '.join(LOG_LEVELS)}"
-    add("--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=why)
+    what = "one argument; the tool's schema says of which type"
+    repeatable(add, "--arg", pair, "NAME=VALUE", what)
+    what = "write images, audio and files of the result here"
+    add("--save", type=Path, metavar="DIR", help=what)
+    what = f"one of {', '.join(LOG_LEVELS)}"
+    add("--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=what)
     parser.add_config()
     add_options(parser)
     return parser

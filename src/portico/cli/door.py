@@ -1,13 +1,10 @@
 """The options of every command that serves: where, who may come in, and how it ends."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from portico.app import At
-
-Add = Callable[..., object]
-"""The `add_argument` of a parser, or of a group in one."""
+    from portico.cli.words import Add
 
 
 class DoorOptions:
@@ -34,38 +31,24 @@ class DoorOptions:
         }
 
 
-def add_door(add: Add, *, http: Add | None = None) -> None:
+def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     """Add them; `http` adds the address, where that excludes something else."""
-    from portico.cli.words import repeatable
+    from portico.cli.words import repeatable, valued
 
-    (http or add)(
-        "--http", type=_address, metavar="[HOST:]PORT", help="serve HTTP instead of stdio"
-    )
+    valued(http or add, "--http", _address, "[HOST:]PORT", "serve HTTP instead of stdio")
     add(
         "--auth",
         choices=("token", "none"),
         help="want the bearer token (default), or none: on loopback only",
     )
-    add(
-        "--token-file",
-        metavar="FILE",
-        help="a file with the token to want, instead of Portico's own; else PORTICO_TOKEN",
-    )
-    why = "a further Host to answer to, for example behind a proxy"
-    repeatable(add, "--allow-host", _host, "HOST[:PORT]", why)
-    add(
-        "--drain",
-        type=_patience,
-        metavar="S",
-        help="how long running calls may take after SIGTERM (default 30)",
-    )
-    add(
-        "--drain-notice",
-        type=_patience,
-        metavar="S",
-        help="how long to serve on as not ready before that, if something probes /readyz "
-        "(default 8)",
-    )
+    what = "a file with the token to want, instead of Portico's own; else PORTICO_TOKEN"
+    valued(add, "--token-file", str, "FILE", what)
+    what = "a further Host to answer to, for example behind a proxy"
+    repeatable(add, "--allow-host", _host, "HOST[:PORT]", what)
+    what = "how long running calls may take after SIGTERM (default 30)"
+    valued(add, "--drain", _patience, "S", what)
+    what = "how long to serve on as not ready before that, if something probes /readyz (default 8)"
+    valued(add, "--drain-notice", _patience, "S", what)
 
 
 def _address(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from portico.catalog.names import SEPARATOR
 from portico.cli.render import Screen
 from portico.cli.usage import Parser
-from portico.cli.words import seconds
+from portico.cli.words import seconds, valued
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     """The options that all commands share that ask only the gateway."""
     parser.add_config()
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        metavar="SECONDS",
-        help="how long the gateway may take to start and to answer (30 and 120)",
-    )
+    what = "how long the gateway may take to start and to answer (30 and 120)"
+    valued(parser.add_argument, "--timeout", seconds, "SECONDS", what)
     parser.add_json()
     parser.set_defaults(era="auto", token="", token_file=None)
 

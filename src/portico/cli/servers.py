@@ -86,7 +86,7 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
 
 
 def _parser() -> Parser:
-    from portico.cli.words import header, pair, repeatable, seconds
+    from portico.cli.words import header, pair, repeatable, seconds, valued
 
     width = max(map(len, _DEEDS))
     parser = Parser(
@@ -103,16 +103,11 @@ def _parser() -> Parser:
     add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
     parser.add_config()
     parser.add_json()
-    add(
-        "--timeout",
-        type=seconds,
-        metavar="S",
-        help="how long each may take to refresh (default 90), or to start and to list (default: "
-        "as configured)",
-    )
+    what = "how long each may take to refresh (default 90), or to start and to list"
+    valued(add, "--timeout", seconds, "S", f"{what} (default: as configured)")
     new = parser.add_argument_group("for add").add_argument
-    why = "a variable for a command; a secret is written as ${K}"
-    repeatable(new, "--env", pair, "K=V", why)
+    what = "a variable for a command; a secret is written as ${K}"
+    repeatable(new, "--env", pair, "K=V", what)
     repeatable(new, "--header", header, "'K: V'", "a header for a URL")
     new("--cwd", metavar="FOLDER", help="where to start a command")
     repeatable(new, "--tag", str, "TAG", "a word to find it by")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from portico.cli.words import header, pair, repeatable, seconds
+from portico.cli.words import header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
@@ -30,19 +30,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     repeatable(add, "--header", header, "'K: V'", "a header to send to a URL")
     add("--token", default="", help="a bearer token to send to a URL")
-    add(
-        "--token-file",
-        metavar="FILE",
-        help="a file with the token instead; else PORTICO_TOKEN, if the server wants one",
-    )
-    why = "a variable for a command, beside our own environment"
-    repeatable(add, "--env", pair, "K=V", why)
-    add(
-        "--timeout",
-        type=seconds,
-        metavar="SECONDS",
-        help="how long the server may take to start, to list and to answer (30, 30 and 120)",
-    )
+    what = "a file with the token instead; else PORTICO_TOKEN, if the server wants one"
+    valued(add, "--token-file", str, "FILE", what)
+    what = "a variable for a command, beside our own environment"
+    repeatable(add, "--env", pair, "K=V", what)
+    what = "how long the server may take to start, to list and to answer (30, 30 and 120)"
+    valued(add, "--timeout", seconds, "SECONDS", what)
     add(
         "--era",
         choices=("auto", "modern", "legacy"),

@@ -48,9 +48,16 @@ def seconds(text: str) -> float:
     return found
 
 
-def repeatable(
-    add: Callable[..., object], name: str, kind: Callable[[str], Any], metavar: str, what: str
-) -> None:
+Add = Callable[..., object]
+"""The `add_argument` of a parser, or of a group in one."""
+Kind = Callable[[str], Any]
+
+
+def valued(add: Add, name: str, kind: Kind, metavar: str, what: str, **more: Any) -> None:
+    """Add an option that takes a value."""
+    add(name, type=kind, metavar=metavar, help=what, **more)
+
+
+def repeatable(add: Add, name: str, kind: Kind, metavar: str, what: str) -> None:
     """Add an option that may be given several times."""
-    what = f"{what}; repeatable"
-    add(name, type=kind, action="append", default=[], metavar=metavar, help=what)
+    valued(add, name, kind, metavar, f"{what}; repeatable", action="append", default=[])

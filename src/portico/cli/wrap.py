@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from portico.cli.usage import Parser
+    from portico.cli.words import Add
     from portico.model.types import Link
     from portico.upstream.wire import Address
     from portico.wrapping import Wrapping
@@ -224,32 +225,20 @@ def _parser() -> "Parser":
     return parser
 
 
-def _add_limits(add: "Callable[..., object]") -> None:
+def _add_limits(add: "Add") -> None:
     """How long things may take, and how many there may be."""
-    from portico.cli.words import seconds
+    from portico.cli.words import seconds, valued
 
-    add("--init-timeout", type=seconds, metavar="S", help="to get ready (default 30)")
-    add("--list-timeout", type=seconds, metavar="S", help="for a list (default 30)")
-    add(
-        "--call-timeout",
-        type=seconds,
-        metavar="S",
-        help="for a call, counted anew with each sign of progress (default 120)",
-    )
-    add(
-        "--idle-timeout",
-        type=seconds,
-        metavar="S",
-        help="stop a server that has nothing to do (default 300 with --http, else never)",
-    )
-    add(
-        "--instances",
-        type=int,
-        metavar="N",
-        help="so many processes for a server that answers one call at a time (default 1)",
-    )
-    add("--max-in-flight", type=int, metavar="N", help="calls under way at once (default 256)")
-    add("--queue", type=int, metavar="N", help="calls that may wait for their turn (default 1024)")
+    valued(add, "--init-timeout", seconds, "S", "to get ready (default 30)")
+    valued(add, "--list-timeout", seconds, "S", "for a list (default 30)")
+    what = "for a call, counted anew with each sign of progress (default 120)"
+    valued(add, "--call-timeout", seconds, "S", what)
+    what = "stop a server that has nothing to do (default 300 with --http, else never)"
+    valued(add, "--idle-timeout", seconds, "S", what)
+    what = "so many processes for a server that answers one call at a time (default 1)"
+    valued(add, "--instances", int, "N", what)
+    valued(add, "--max-in-flight", int, "N", "calls under way at once (default 256)")
+    valued(add, "--queue", int, "N", "calls that may wait for their turn (default 1024)")
     add(
         "--sharing",
         choices=("auto", "shared", "per-client"),
@@ -259,9 +248,9 @@ def _add_limits(add: "Callable[..., object]") -> None:
     add("--era", choices=("auto", "modern", "legacy"), help="how to speak to the server")
 
 
-def _add_server(add: "Callable[..., object]") -> None:
+def _add_server(add: "Add") -> None:
     """How the server is started, remembered and spoken to."""
-    from portico.cli.words import header, pair, repeatable, whole
+    from portico.cli.words import header, pair, repeatable, valued, whole
 
     add("--warm", action="store_true", help="start the server as soon as a client says hello")
     add(
@@ -277,12 +266,8 @@ def _add_server(add: "Callable[..., object]") -> None:
         help="give the server a small environment instead of all of yours",
     )
     repeatable(add, "--env", pair, "K=V", "add to a command's environment")
-    why = "a header to send to a URL with every request"
-    repeatable(add, "--header", header, "'K: V'", why)
+    what = "a header to send to a URL with every request"
+    repeatable(add, "--header", header, "'K: V'", what)
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
-    add(
-        "--watchdog-ms",
-        type=whole("a whole number of milliseconds", 0, 9_999_999),
-        metavar="MS",
-        help="report what kept all clients waiting for so long; 0 never does (default 250)",
-    )
+    what = "report what kept all clients waiting for so long; 0 never does (default 250)"
+    valued(add, "--watchdog-ms", whole("a whole number of milliseconds", 0, 9_999_999), "MS", what)

@@ -55,9 +55,6 @@ load_templates = partial(_load, key="resourceTemplates")
 load_prompts = partial(_load, key="prompts")
 
 
-# Reading.
-
-
 def _read(source: Source) -> tuple[str, Any]:
     """What the source is called in messages, and what it holds."""
     if isinstance(source, str | PathLike):
@@ -95,9 +92,6 @@ def _at(data: bytes, offset: int) -> str:
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
     return f" (line {line}, column {column})"
-
-
-# Checking.
 
 
 def _lists(document: Any, name: str) -> dict[str, Any]:

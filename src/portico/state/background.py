@@ -24,3 +24,14 @@ class Background(set["asyncio.Task[None]"]):
         """Wait until all of them are done, for so long at most."""
         if self:
             await asyncio.wait(self, timeout=within_s)
+
+
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait for the first of them, and leave the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

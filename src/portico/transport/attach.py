@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
+from portico.state.background import first_of
 from portico.transport.connection import Endpoint
 from portico.transport.control import Door, Order
 from portico.transport.pipes import PipeReader, PipeWriter
@@ -277,14 +278,3 @@ def _wants(order: Order) -> Wants:
 def _turn(order: Order) -> int:
     turn = order.get("turn")
     return turn if isinstance(turn, int) else 0
-
-
-async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait for the first of them, and leave the others."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

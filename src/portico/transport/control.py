@@ -17,6 +17,7 @@ from msgspec import Struct
 from portico.catalog.disk import make_private
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode_whole
+from portico.state.background import first_of
 from portico.transport.sockets import (
     SUFFIX,
     clear_away,
@@ -158,14 +159,7 @@ class Control:
             return
         self._talks.discard(talk)
         self._streams.add(talk)
-        heard = asyncio.ensure_future(reader.read(1))
-        said = asyncio.ensure_future(_say_all(deed.follow(order), writer))
-        try:
-            await asyncio.wait((heard, said), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in (heard, said):
-                one.cancel()
-            await asyncio.gather(heard, said, return_exceptions=True)
+        await first_of(reader.read(1), _say_all(deed.follow(order), writer))
 
 
 def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:

@@ -12,8 +12,9 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from portico.state.background import first_of
 from portico.state.report import report as to_operator
-from portico.transport.attach import ATTACH, Attached, Guests, Unfit, Wants, attach, first_of
+from portico.transport.attach import ATTACH, Attached, Guests, Unfit, Wants, attach
 from portico.transport.bridge import Bridge
 from portico.transport.connection import Endpoint
 from portico.transport.control import Control, Deed
