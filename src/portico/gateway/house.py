@@ -15,6 +15,7 @@ from portico.chain.exactly import exactly
 from portico.chain.observe import observing
 from portico.config.schema import Config
 from portico.gateway import metatools
+from portico.gateway.alone import Exposed
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.desk import Desk
 from portico.gateway.finding import Finder, Searcher
@@ -116,7 +117,10 @@ class House:
         known = self._alone.get(server)
         if known is None or known[0] is not member:
             provider = member.provider
-            links: list[Link] = [exactly, *self._links, *member.links]
+            links: list[Link] = [exactly, *member.links]
+            if self._links:
+                limit = self.config.gateway.name_limit
+                links.insert(1, Exposed(server, self._links, lambda: self.union, limit))
             observe = observing(partial(self._over_alone, server))
             made = ChainEndpoint(provider, [provider], links, self.failed, observe)
             known = self._alone[server] = (member, made)

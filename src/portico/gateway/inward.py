@@ -12,7 +12,7 @@ from portico.catalog.merge import Place
 from portico.gateway.metatools import NAMES
 from portico.model.errors import PorticoError
 from portico.model.message import Request
-from portico.protocol.codec import NO_RAW, encode
+from portico.protocol.codec import NO_RAW, decode_params, encode
 from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact
 from portico.protocol.results import error_result
@@ -45,6 +45,18 @@ class _Execute(Struct, forbid_unknown_fields=True):
     name: str
     arguments: _Wanted
     meta: Raw = field(default=NO_RAW, name="_meta")
+
+
+class Reference(Struct, frozen=True):
+    """What a completion is about."""
+
+    type: str = ""
+    name: str = ""
+    uri: str = ""
+
+
+class _Complete(Struct):
+    ref: Reference = Reference()
 
 
 _anything = msgspec.json.Decoder().decode
@@ -91,6 +103,11 @@ def at(request: Request, uri: str) -> Request:
     if uri != request.uri:
         fields["uri"] = Raw(encode(uri))
     return replace(request, params=encode(fields), uri=uri)
+
+
+def reference_of(request: Request) -> Reference:
+    """What a completion is about; raises InvalidParams."""
+    return decode_params(request, _Complete).ref
 
 
 def referring(request: Request, key: str, value: str) -> Request:

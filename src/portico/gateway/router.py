@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.catalog.merge import Place
@@ -13,7 +12,7 @@ from portico.gateway import metatools
 from portico.gateway.answers import failed, own_failure, said
 from portico.gateway.desk import Desk
 from portico.gateway.front import Front
-from portico.gateway.inward import Mistake, at, called, checked, referring, withheld
+from portico.gateway.inward import Mistake, at, called, checked, reference_of, referring, withheld
 from portico.gateway.member import Member
 from portico.gateway.mentions import MARK, Mentions
 from portico.model.context import Context
@@ -21,7 +20,7 @@ from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Change
-from portico.protocol.codec import decode_params, mcp_error_response
+from portico.protocol.codec import mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
 from portico.upstream.questions import named_error, named_result
@@ -34,16 +33,6 @@ class House(Protocol):
     """What the router knows of the gateway."""
 
     members: dict[str, Member]
-
-
-class _Reference(Struct, frozen=True):
-    type: str = ""
-    name: str = ""
-    uri: str = ""
-
-
-class _Complete(Struct):
-    ref: _Reference = _Reference()
 
 
 class Router:
@@ -165,7 +154,7 @@ class Router:
         return None if server is None else (server, at(request, uri))
 
     def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
-        reference = decode_params(request, _Complete).ref
+        reference = reference_of(request)
         if reference.type == "ref/prompt":
             place = self._front.union.prompt(reference.name)
             if place is None:

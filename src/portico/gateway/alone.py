@@ -1,0 +1,104 @@
+"""The links of a gateway at the door to one server alone.
+
+A link knows a tool as `server__tool`, by whatever door it is called. So behind this door names are
+made those of the gateway before the links, and the server's own again behind them.
+"""
+
+from collections.abc import Callable, Sequence
+
+from portico.catalog.merge import Merged, View
+from portico.catalog.names import SEPARATOR
+from portico.catalog.share import Share
+from portico.chain.fold import fold, terminus
+from portico.gateway.inward import at, called, reference_of, referring
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.offer import Offer
+from portico.model.types import Answer, Handler, Link
+
+
+class Exposed:
+    """The links of a gateway as one, which sees what a server offers under its names there."""
+
+    def __init__(
+        self, server: str, links: Sequence[Link], union: Callable[[], Merged], name_limit: int
+    ) -> None:
+        """`union` is what all servers offer."""
+        self._server = server
+        self._links = links
+        self._union = union
+        self._limit = name_limit
+        self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
+
+    def __call__(self, next: Handler) -> Handler:
+        """The next handler behind all links."""
+
+        def inward(request: Request, context: Context) -> Answer:
+            own = self._renamed(request, self._own_name, self._own_uri)
+            return terminus(request) if own is None else next(own, context)
+
+        links = fold(self._links, inward)
+
+        def outward(request: Request, context: Context) -> Answer:
+            shown = self._renamed(request, self._shown_name, self._shown_uri)
+            assert shown is not None
+            return links(shown, context)
+
+        return outward
+
+    def view(self, offer: Offer) -> Offer:
+        """What of the server's offer is to be seen."""
+        if not self._views:
+            return offer
+        seen = Merged([Share(self._server, offer, self._limit)]).seen(self._views)
+        return seen.shares[self._server].offer
+
+    def _renamed(
+        self,
+        request: Request,
+        name: Callable[[str, str], str | None],
+        uri: Callable[[str], str | None],
+    ) -> Request | None:
+        """The request by other names; None if there is no such name."""
+        method = request.method
+        if method in ("tools/call", "prompts/get"):
+            other = name("tools" if method == "tools/call" else "prompts", request.name)
+            return None if other is None else called(request, other)
+        if method == "completion/complete":
+            return self._renamed_reference(request, name, uri)
+        if not method.startswith("resources/") or not request.uri:
+            return request
+        other = uri(request.uri)
+        return None if other is None else at(request, other)
+
+    def _renamed_reference(
+        self,
+        request: Request,
+        name: Callable[[str, str], str | None],
+        uri: Callable[[str], str | None],
+    ) -> Request | None:
+        reference = reference_of(request)
+        by_name = reference.type == "ref/prompt"
+        other = name("prompts", reference.name) if by_name else uri(reference.uri)
+        if other is None:
+            return None
+        return referring(request, "name" if by_name else "uri", other)
+
+    def _shown_name(self, kind: str, name: str) -> str:
+        share = self._union().shares.get(self._server)
+        known = None if share is None else share.names(kind).get(name)
+        return known or f"{self._server}{SEPARATOR}{name}"
+
+    def _own_name(self, kind: str, shown: str) -> str | None:
+        place = self._union().places(kind).get(shown)
+        if place is not None:
+            return place[1] if place[0].server == self._server else None
+        server, _, name = shown.partition(SEPARATOR)
+        return name if server == self._server else None
+
+    def _shown_uri(self, uri: str) -> str:
+        return self._union().ownership.shown(self._server, uri)
+
+    def _own_uri(self, shown: str) -> str | None:
+        server, uri = self._union().resource(shown)
+        return uri if server in (None, self._server) else None
