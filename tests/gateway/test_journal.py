@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from portico.gateway import journal as journals
+from portico.gateway.inward import execute
 from portico.gateway.journal import Journal, open_journal
 from portico.model.context import Context
-from portico.model.message import Meta, Request
+from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from tests.support.patience import until as eventually
 from tests.support.running import WAIT_S
@@ -26,8 +27,11 @@ def call(arguments: Any, name: str = "add", **more: Any) -> Request:
     return Request(method="tools/call", id=b"1", params=params, name=name, **more)
 
 
-def note(journal: Journal, request: Request, outcome: str = "ok") -> None:
-    journal.called(request, Context(), "maths", "add", outcome, 0.0123)
+OK = Response(id=b"1", result=b"{}")
+
+
+def note(journal: Journal, request: Request, response: Response | None = OK) -> None:
+    journal.called(request, Context(), "maths", "add", response, 0.0123)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -80,7 +84,9 @@ async def test_of_an_executed_tool_the_inner_arguments_are_told(
     arguments: Any, tmp_path: Path
 ) -> None:
     journal = Journal(str(tmp_path / "log"), pytest.fail)
-    note(journal, call({"name": "maths__add", "arguments": arguments}, "execute_tool"))
+    request = call({"name": "maths__add", "arguments": arguments}, "execute_tool")
+    execute(request)
+    note(journal, request)
     journal.close()
     assert lines_of(tmp_path / "log")[0]["arguments"] == "{a:int}"
 
@@ -90,7 +96,8 @@ async def test_a_session_names_its_client_and_a_uri_loses_its_query(tmp_path: Pa
     session = Session(lambda message: None)
     session.client_info = {"name": "old client"}
     request = Request(method="resources/read", id=b"1", uri="db://t?key=s3cret")
-    journal.called(request, Context(session=session), "db", request.uri, "error -32002", 0)
+    refused = Response(id=b"1", error=b"{}", code=-32002)
+    journal.called(request, Context(session=session), "db", request.uri, refused, 0)
     journal.close()
     (line,) = lines_of(tmp_path / "log")
     assert (line["client"], line["tool"], line["outcome"]) == (

@@ -8,12 +8,17 @@ import pytest
 
 from portico.gateway import metrics as module
 from portico.gateway.exposition import STATES
+from portico.gateway.journal import Call
 from portico.gateway.metrics import Metrics
-from portico.model.message import Request
+from portico.model.message import Meta
 from tests.gateway.observed import Gateway
 
-CALL = Request(method="tools/call", id=b"1", name="execute_tool")
-READ = Request(method="resources/read", id=b"1", uri="db://secret")
+CALL, READ = "tools/call", "resources/read"
+
+
+def call(method: str, server: str, name: str, outcome: str, took_s: float) -> Call:
+    return Call(0.0, method, b"", 0, Meta(), None, server, name, outcome, took_s)
+
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|\})')
@@ -91,8 +96,8 @@ def value(found: Series, name: str, **labels: str) -> float:
 def test_calls_count_by_server_tool_and_outcome() -> None:
     metrics = Metrics()
     for outcome in ("ok", "ok", "tool-error", "error -32603", "error 5", "cancelled"):
-        metrics.called(CALL, "maths", "add", outcome, 0.02)
-    metrics.called(READ, "db", "db://secret", "ok", 0.5)
+        metrics.called(call(CALL, "maths", "add", outcome, 0.02))
+    metrics.called(call(READ, "db", "db://secret", "ok", 0.5))
     page = metrics.text(status())
     found = parsed(page)
     counts = {
@@ -109,7 +114,7 @@ def test_calls_count_by_server_tool_and_outcome() -> None:
 def test_a_histogram_counts_what_took_up_to_so_long() -> None:
     metrics = Metrics()
     for took_s in (0.005, 0.006, 1.0, 500.0):
-        metrics.called(CALL, "maths", "add", "ok", took_s)
+        metrics.called(call(CALL, "maths", "add", "ok", took_s))
     found = parsed(metrics.text(status()))
     below = {
         le: value(found, "call_seconds_bucket", server="maths", le=le)
@@ -122,7 +127,7 @@ def test_a_histogram_counts_what_took_up_to_so_long() -> None:
 
 def test_searches_are_counted_apart() -> None:
     metrics = Metrics()
-    metrics.called(CALL, "", "search_tools", "ok", 0.002)
+    metrics.called(call(CALL, "", "search_tools", "ok", 0.002))
     found = parsed(metrics.text(status(cache={"hits": 4, "misses": 2})))
     assert value(found, "search_total") == 1
     assert value(found, "search_seconds_bucket", le="0.0025") == 1
@@ -154,7 +159,7 @@ def test_names_from_outside_are_escaped_and_cannot_make_a_series_twice() -> None
     metrics = Metrics()
     strange = 'a"b\\n\\c\nportico_calls_total{} 99\u2028\x1b'
     for tool in (strange, "half \ud800", "half \ud801", "x" * 500 + "1", "x" * 500 + "2"):
-        metrics.called(CALL, "maths", tool, "ok", 0.1)
+        metrics.called(call(CALL, "maths", tool, "ok", 0.1))
     found = parsed(metrics.text(status()))
     assert value(found, "calls_total", server="maths", tool=strange, outcome="ok") == 1
     assert value(found, "calls_total", server="maths", tool="half ?", outcome="ok") == 2
@@ -165,7 +170,7 @@ def test_more_tools_than_are_told_apart_count_as_other(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "MOST_TOOLS", 5)
     metrics = Metrics()
     for number in range(12):
-        metrics.called(CALL, "maths", f"tool{number}", "ok", 0.1)
+        metrics.called(call(CALL, "maths", f"tool{number}", "ok", 0.1))
     found = parsed(metrics.text(status()))
     assert value(found, "calls_total", server="maths", tool="other", outcome="ok") == 7
     assert value(found, "call_seconds_count", server="maths") == 12

@@ -32,17 +32,12 @@ class _Params(Struct, frozen=True):
     arguments: Any = None
 
 
-class _Within(Struct):
-    arguments: _Params = _Params()
-
-
 class _Info(Struct):
     name: str = ""
 
 
 _read_result = msgspec.json.Decoder(_Result).decode
 _read_params = msgspec.json.Decoder(_Params).decode
-_read_within = msgspec.json.Decoder(_Within).decode
 _read_info = msgspec.json.Decoder(_Info).decode
 
 
@@ -100,15 +95,10 @@ def plain(uri: str) -> str:
     return _REST.sub(r"\1...", _USER.sub("***", uri[:_MOST_URI]))
 
 
-def arguments(params: bytes, within: bool = False) -> str:
-    """The shape of a call's arguments; `within` them of those of the call that they are."""
+def arguments(params: bytes) -> str:
+    """The shape of a call's arguments."""
     try:
-        if within:
-            given = _read_within(params or b"{}").arguments.arguments
-            if isinstance(given, str):  # some models write the object as a string
-                given = msgspec.json.decode(given)
-        else:
-            given = _read_params(params or b"{}").arguments
+        given = _read_params(params or b"{}").arguments
     except (msgspec.DecodeError, RecursionError):
         return "?"
     return shape(given) if given is not None else ""

@@ -18,9 +18,8 @@ from portico.catalog.disk import make_private
 from portico.chain import callwords
 from portico.chain.logfile import append_bounded
 from portico.config.paths import log_file
-from portico.gateway import metatools
 from portico.model.context import Context
-from portico.model.message import Meta, Request
+from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 
 OFF = "off"
@@ -39,12 +38,11 @@ _MOST_TEXT = 2_000
 _CLOSE_S = 0.5
 
 
-class _Call(Struct, gc=False):
-    """A call as it is remembered until it is written."""
+class Call(Struct, gc=False):
+    """A call as it is remembered until it is counted and written."""
 
     at: float
     method: str
-    asked: str
     params: bytes
     size: int
     meta: Meta
@@ -81,13 +79,21 @@ class Journal:
     """What is written to one file; nothing at all if there is none."""
 
     def __init__(
-        self, path: str | None, report: Callable[[str], None], *, folder: str | None = None
+        self,
+        path: str | None,
+        report: Callable[[str], None],
+        *,
+        folder: str | None = None,
+        count: Callable[[Call], None] = lambda call: None,
     ) -> None:
-        """`report` is told, once, that the file cannot be written; `folder` is ours to make."""
+        """`report` is told, once, that the file cannot be written; `folder` is ours to make;
+        `count` gets every call."""
         self._path = path
+        self._count = count
+        self._uncounted: list[Call] = []
         self._report = report
         self._folder = folder
-        self._notes: list[_Call | _Stderr | _Event] = []
+        self._notes: list[Call | _Stderr | _Event] = []
         self._bytes = 0
         self._lost = 0
         self._failed = False
@@ -101,32 +107,37 @@ class Journal:
         context: Context,
         server: str,
         name: str,
-        outcome: str,
+        response: Response | None,
         took_s: float,
     ) -> None:
         """A call is over."""
-        if self._path is None:
-            return
         params = request.params
         size = len(params)
-        if size > _MOST_PARAMS:
-            params = b""
-        self._note(
-            _Call(
-                time.time(),
-                request.method,
-                request.name,
-                params,
-                size,
-                request.meta,
-                context.session,
-                server,
-                name,
-                outcome,
-                took_s,
-            ),
-            len(params),
+        call = Call(
+            time.time(),
+            request.method,
+            params if size <= _MOST_PARAMS else b"",
+            size,
+            request.meta,
+            context.session,
+            server,
+            name,
+            callwords.outcome(request, response),
+            took_s,
         )
+        self._uncounted.append(call)
+        if self._timer is None:
+            self._arm(_EVERY_S)
+        elif len(self._uncounted) >= _BATCH:
+            self.count()
+
+    def count(self) -> None:
+        """Count the calls that are not counted yet, and have them written."""
+        calls, self._uncounted = self._uncounted, []
+        for call in calls:
+            self._count(call)
+            if self._path is not None:
+                self._note(call, len(call.params))
 
     def heard(self, server: str, line: str) -> None:
         """A server wrote to stderr; any thread may say so."""
@@ -140,6 +151,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what is left."""
+        self.count()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -153,12 +165,16 @@ class Journal:
     def _add(self, note: _Stderr | _Event) -> None:
         """Notes and their timer belong to the loop's thread; other threads pass theirs on."""
         if threading.get_ident() == self._thread:
-            self._note(note)
+            self._add_here(note)
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the log with it
-            self._loop.call_soon_threadsafe(self._note, note)
+            self._loop.call_soon_threadsafe(self._add_here, note)
 
-    def _note(self, note: _Call | _Stderr | _Event, size: int = 0) -> None:
+    def _add_here(self, note: _Stderr | _Event) -> None:
+        self.count()  # the calls before it
+        self._note(note)
+
+    def _note(self, note: Call | _Stderr | _Event, size: int = 0) -> None:
         notes = self._notes
         if len(notes) >= _MOST_NOTES or self._bytes > _MOST_BYTES:
             self._lost += 1
@@ -173,8 +189,9 @@ class Journal:
 
     def _tick(self) -> None:
         self._timer = None
-        written = self._write()
-        if self._notes:
+        self.count()
+        written = not self._notes or self._write()
+        if self._notes and self._timer is None:
             self._arm(_MORE_S if written else _AGAIN_S if self._failed else _EVERY_S)
 
     def _write(self) -> bool:
@@ -199,7 +216,7 @@ class Journal:
         self._failed = False
         self._lost -= lost
         del self._notes[: len(batch)]
-        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, _Call))
+        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, Call))
         return True
 
     def _append(self, path: str, data: bytes) -> None:
@@ -208,25 +225,27 @@ class Journal:
         append_bounded(path, data, MAX_SIZE)
 
 
-def open_journal(path: str | None, report: Callable[[str], None]) -> Journal:
+def open_journal(
+    path: str | None,
+    report: Callable[[str], None],
+    count: Callable[[Call], None] = lambda call: None,
+) -> Journal:
     """The journal at this path; None for the usual place, `off` for nowhere."""
-    if path == OFF:
-        return Journal(None, report)
     if path is not None:
-        return Journal(path, report)
+        return Journal(None if path == OFF else path, report, count=count)
     usual = log_file()
-    return Journal(usual, report, folder=os.path.dirname(usual))
+    return Journal(usual, report, folder=os.path.dirname(usual), count=count)
 
 
-def _line(note: _Call | _Stderr | _Event) -> bytes:
-    return _encoded(_told(note) if isinstance(note, _Call) else note)
+def _line(note: Call | _Stderr | _Event) -> bytes:
+    return _encoded(_told(note) if isinstance(note, Call) else note)
 
 
-def _told(call: _Call) -> _CallLine:
+def _told(call: Call) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
-        shape = callwords.arguments(call.params, within=call.asked == metatools.EXECUTE)
+        shape = callwords.arguments(call.params)
     return _CallLine(
         time=callwords.stamp(call.at),
         client=callwords.client(call.meta, call.session),

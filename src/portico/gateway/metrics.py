@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from portico.chain.callwords import CANCELLED, ERROR, OK, TOOL_ERROR
+from portico.gateway.journal import Call
 from portico.gateway.metatools import SEARCH
-from portico.model.message import Request
 
 CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
@@ -50,9 +50,10 @@ class Metrics:
         self.searches = Times(SEARCH_BUCKETS)
         self._known: dict[tuple[str, str], Series] = {}
 
-    def called(self, request: Request, server: str, name: str, outcome: str, took_s: float) -> None:
+    def called(self, call: Call) -> None:
         """A call is over. What is no tool's counts under its method: URIs are without end."""
-        tool = name if request.method == "tools/call" else request.method
+        server, outcome, took_s = call.server, call.outcome, call.took_s
+        tool = call.name if call.method == "tools/call" else call.method
         series = self._known.get((server, tool))
         if series is None:
             series = self._begin(server, tool)

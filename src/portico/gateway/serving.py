@@ -11,7 +11,6 @@ from portico.catalog.archive import histories
 from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.catalog.room import Room
-from portico.chain.callwords import outcome
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
@@ -22,9 +21,7 @@ from portico.gateway.journal import Journal, open_journal
 from portico.gateway.kinds import Surroundings, no_history
 from portico.gateway.metrics import Metrics
 from portico.gateway.reload import Watched
-from portico.model.context import Context
 from portico.model.errors import PorticoError
-from portico.model.message import Request, Response
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.upstream.family import MARK
@@ -59,8 +56,10 @@ class Served:
         self._serving = serving
         self.url = ""
         """Where clients find it, if it serves HTTP."""
-        self.journal: Journal = open_journal(serving.config.gateway.log, report)
         self.metrics = Metrics()
+        self.journal: Journal = open_journal(
+            serving.config.gateway.log, report, self.metrics.called
+        )
         config = serving.config
         cache = cache_folder()
         room = Room(cache, config.gateway.cache_mb)
@@ -80,7 +79,7 @@ class Served:
             version=serving.version,
             searcher=lambda: _searcher(config.search, room, self.tell),
             failed=failed,
-            witness=self._witnessed,
+            witness=self.journal.called,
             expose=serving.expose,
             links=serving.links,
             local=serving.local,
@@ -121,6 +120,7 @@ class Served:
         """What was counted, as a page: its content type, and itself."""
         from portico.gateway.exposition import CONTENT_TYPE
 
+        self.journal.count()
         return CONTENT_TYPE, self.metrics.text(self.house.status())
 
     @contextlib.asynccontextmanager
@@ -176,19 +176,6 @@ class Served:
         """Tell the operator, now and in the log."""
         report(words)
         self.journal.event(words)
-
-    def _witnessed(
-        self,
-        request: Request,
-        context: Context,
-        server: str,
-        name: str,
-        response: Response | None,
-        took_s: float,
-    ) -> None:
-        how = outcome(request, response)
-        self.metrics.called(request, server, name, how, took_s)
-        self.journal.called(request, context, server, name, how, took_s)
 
     async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
         house = self.house
