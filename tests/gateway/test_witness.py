@@ -3,7 +3,7 @@
 import asyncio
 
 from portico import Server, ToolError
-from portico.chain.callwords import outcome
+from portico.chain.observe import outcome
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from tests.gateway.houses import Client, World, config, house

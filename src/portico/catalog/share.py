@@ -104,7 +104,7 @@ class Share:
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""
-        if tool not in self._schemas:
+        if tool not in self.schemas:
             from portico.definitions.errors import SchemaError
             from portico.definitions.schema import Schema
 
@@ -115,11 +115,11 @@ class Share:
                     schema.check()
             except SchemaError:
                 schema = None  # the server, which wrote it, may still understand its arguments
-            self._schemas[tool] = schema
-        return self._schemas[tool]
+            self.schemas[tool] = schema
+        return self.schemas[tool]
 
     @cached_property
-    def _schemas(self) -> "dict[str, Schema | None]":
+    def schemas(self) -> "dict[str, Schema | None]":
         return {}
 
     def _places(self, kind: str) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from portico.chain import callwords
 from portico.chain.logfile import append
+from portico.chain.observe import outcome
 from portico.model.context import Context
 from portico.model.message import Request, Response
 
@@ -46,7 +47,7 @@ class CallLog:
             server=self._server,
             method=request.method,
             name=name[: callwords.MOST_WORD],
-            outcome=callwords.outcome(request, response),
+            outcome=outcome(request, response),
             ms=round(took_s * 1e3, 1),
             arguments=callwords.arguments(request.params),
         )

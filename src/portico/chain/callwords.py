@@ -8,24 +8,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.message import Meta, Request, Response
+from portico.model.message import Meta
 from portico.model.session import Session
 
-OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
 MOST_WORD = 200
 _MOST_URI = 10 * MOST_WORD
 _MOST_KEYS = 20
 _MOST_KEY = 40
 _MOST_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
-_IS_ERROR = b'"isError"'
 # As they are, and escaped: so one URI stands in another, as those of ours do.
 _USER = re.compile(r"(?i)(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)")
 _REST = re.compile(r"(?is)(\?|#|%3F|%23).*")
-
-
-class _Result(Struct):
-    isError: bool = False  # noqa: N815  (a field of the wire)
 
 
 class _Params(Struct, frozen=True):
@@ -36,7 +30,6 @@ class _Info(Struct):
     name: str = ""
 
 
-_read_result = msgspec.json.Decoder(_Result).decode
 _read_params = msgspec.json.Decoder(_Params).decode
 _read_info = msgspec.json.Decoder(_Info).decode
 
@@ -55,28 +48,6 @@ def _second(now: int) -> str:
 @cache
 def _thousandths() -> tuple[str, ...]:
     return tuple(f".{number:03}Z" for number in range(1000))
-
-
-def outcome(request: Request, response: Response | None) -> str:
-    """How a call went: one of the words above, an error with its code."""
-    if response is None:
-        return CANCELLED
-    if response.error:
-        return f"{ERROR} {response.code}"
-    if request.method != "tools/call":
-        return OK
-    result = response.result
-    at = result.find(_IS_ERROR)
-    if at < 0:
-        return OK
-    # Most servers write it each time. Only a second one, or another spelling, needs reading.
-    after = at + len(_IS_ERROR)
-    if result.startswith(b":false", after) and result.find(_IS_ERROR, after) < 0:
-        return OK
-    try:
-        return TOOL_ERROR if _read_result(result).isError else OK
-    except msgspec.DecodeError:
-        return OK  # whatever it is, it is the client's to read
 
 
 def client(meta: Meta, session: Session | None) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.catalog.catalog import Catalog
-from portico.chain.fold import first_owner
+from portico.chain.fold import terminus
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -290,6 +290,20 @@ _OWN: dict[str, Callable[[Core, Request, Context], Answer]] = {
     "resources/unsubscribe": Core._subscribe,
     "subscriptions/listen": Core._listen,
 }
+
+
+def first_owner(providers: Sequence[Provider]) -> Handler:
+    """A handler that asks each provider in turn, and ends in the terminus."""
+    frozen = tuple(providers)
+
+    def ask_each(request: Request, context: Context) -> Answer:
+        for provider in frozen:
+            answer = provider.provide(request, context)
+            if answer is not None:
+                return answer
+        return terminus(request)
+
+    return ask_each
 
 
 def _header_mismatch(

@@ -26,13 +26,16 @@ class ChainEndpoint:
         links: Sequence[Link],
         report: Report,
         observe: Link | None = None,
+        first: Sequence[Link] = (),
     ) -> None:
-        """`observe` is a link outside all others, to which failures are answers, too."""
+        """`observe` is a link outside all others, to which failures are answers, too; `first` are
+        links of our own, before those of the user."""
         views = [link.view for link in reversed(links) if hasattr(link, "view")]
         self._shelf = seen_through(shelf, views) if views else shelf
         core = Core(self._shelf, providers)
         core.door = fold(links, core.answer)
-        handle = responding(core.door if not links else self._by_uri(core.door), report)
+        door = self._by_uri(core.door) if links else core.door
+        handle = responding(fold(first, door), report)
         self.handle: Handler = handle if observe is None else observe(handle)
         """The answer; whatever goes wrong is the answer to this request only."""
 

@@ -1,15 +1,14 @@
-"""The fold: one handler out of links and what they guard, and one out of providers."""
+"""The fold: one handler out of links and what they guard; and the end of every chain."""
 
 from collections.abc import Sequence
 
-from portico.model.context import Context
 from portico.model.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
 )
 from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler, Link, Provider
+from portico.model.types import Handler, Link
 from portico.protocol.codec import error_response
 
 
@@ -19,20 +18,6 @@ def fold(links: Sequence[Link], innermost: Handler) -> Handler:
     for link in reversed(links):
         handler = link(handler)
     return handler
-
-
-def first_owner(providers: Sequence[Provider]) -> Handler:
-    """A handler that asks each provider in turn, and ends in the terminus."""
-    frozen = tuple(providers)
-
-    def ask_each(request: Request, context: Context) -> Answer:
-        for provider in frozen:
-            answer = provider.provide(request, context)
-            if answer is not None:
-                return answer
-        return terminus(request)
-
-    return ask_each
 
 
 def terminus(request: Request) -> Response:

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from time import perf_counter
 
+import msgspec
+from msgspec import Struct
+
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.methods import Kind
@@ -13,6 +16,15 @@ Over = Callable[[Request, Context, Response | None, float], None]
 """Told of every call that is over: the request, who asked, the answer (None if it was cancelled)
 and how many seconds it took."""
 _CALL = Kind.CALL  # members of an enum are slow to look up
+OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
+_IS_ERROR = b'"isError"'
+
+
+class _Result(Struct):
+    isError: bool = False  # noqa: N815  (a field of the wire)
+
+
+_read_result = msgspec.json.Decoder(_Result).decode
 
 
 def observing(over: Over) -> Link:
@@ -33,3 +45,25 @@ def observing(over: Over) -> Link:
         return handle
 
     return link
+
+
+def outcome(request: Request, response: Response | None) -> str:
+    """How a call went: one of the words above, an error with its code."""
+    if response is None:
+        return CANCELLED
+    if response.error:
+        return f"{ERROR} {response.code}"
+    if request.method != "tools/call":
+        return OK
+    result = response.result
+    at = result.find(_IS_ERROR)
+    if at < 0:
+        return OK
+    # Most servers write it each time. Only a second one, or another spelling, needs reading.
+    after = at + len(_IS_ERROR)
+    if result.startswith(b":false", after) and result.find(_IS_ERROR, after) < 0:
+        return OK
+    try:
+        return TOOL_ERROR if _read_result(result).isError else OK
+    except msgspec.DecodeError:
+        return OK  # whatever it is, it is the client's to read

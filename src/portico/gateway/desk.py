@@ -13,7 +13,7 @@ from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.answers import said
 from portico.gateway.front import Front
-from portico.gateway.inward import Mistake, execute
+from portico.gateway.inward import Mistake, executing
 from portico.gateway.shown import brief, brief_text, full, full_text
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, PorticoError
@@ -157,22 +157,14 @@ class Desk:
     def executing(self, next: Handler) -> Handler:
         """A link before all others, which see a call of the tool that is named."""
 
-        def handle(request: Request, context: Context) -> Answer:
-            if request.name not in metatools.NAMES or request.method != "tools/call":
-                return next(request, context)
-            if request.name != metatools.EXECUTE:
-                request.asked = request.name
-                return next(request, context)
-            try:
-                execute(request)
-            except Mistake as mistake:
-                return self._mistaken(request, context, mistake)
-            if self._front.is_seen_through and self._front.union.tool(request.name) is None:
-                # Links must not answer otherwise for what they hide than for what is not there.
-                return self._execute_later(next, request, context)
-            return next(request, context)
+        def unseen(request: Request, context: Context) -> Answer | None:
+            if self._front.union.tool(request.name) is not None:
+                return None
+            # Links must not answer otherwise for what they hide than for what is not there.
+            return self._execute_later(next, request, context)
 
-        return handle
+        check = unseen if self._front.is_seen_through else None
+        return executing(next, self._mistaken, check)
 
     async def _execute_later(self, next: Handler, request: Request, context: Context) -> Response:
         """Call a tool of a server that has not said yet which tools it has, once it has."""

@@ -59,6 +59,8 @@ class Front:
         """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
         few words what is behind; `servers` names those of a group."""
         self._views: Sequence[View] = ()
+        self.is_seen_through = False
+        """True if something may be hidden."""
         self._house = house
         self._identity = identity
         self._searches = searches
@@ -92,12 +94,8 @@ class Front:
     def seen_through(self, views: Sequence[View]) -> "Front":
         """Show only what is to be seen through these views; of the meta-tools, all."""
         self._views = views
+        self.is_seen_through = True
         return self
-
-    @property
-    def is_seen_through(self) -> bool:
-        """True if something may be hidden."""
-        return bool(self._views)
 
     def hides(self, uri: str) -> bool:
         """True if a server lists this resource or template, but clients must not see it."""
@@ -123,6 +121,9 @@ class Front:
             if not self.union.shares:
                 return None
             self._waits = False
+        house, known = self._house, self._catalog
+        if known is not None and known[0] is house.union and known[1] is house.config:
+            return known[2]
         return self.now()
 
     async def ready(self, request: Request, context: Context) -> None:

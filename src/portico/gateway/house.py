@@ -14,7 +14,6 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
 from portico.chain.observe import observing
 from portico.config.schema import Config
-from portico.gateway import metatools
 from portico.gateway.alone import Exposed
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.desk import Desk
@@ -23,11 +22,11 @@ from portico.gateway.front import Front
 from portico.gateway.kinds import Limited, Surroundings, member_of
 from portico.gateway.local import LocalEntry
 from portico.gateway.member import GATEWAY, Entry, Managed, Member
-from portico.gateway.router import Router
+from portico.gateway.router import Router, Witness
 from portico.gateway.succession import Successor
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.types import Change, Link
+from portico.model.types import Change, Link, Provider
 from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ _GREETING_S = 0.5
 """Where all is known, clients are greeted first: many servers that start take all the cores."""
 _MOST_WARNINGS = 1_000
 """That are reported in all: a server that keeps changing must not fill the log."""
-Witness = Callable[[Request, Context, str, str, Response | None, float], None]
-"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
-(None if it was cancelled) and how many seconds it took."""
 LEARN_S = 30.0
 """A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
 ANNOUNCE_S = 0.5
@@ -151,22 +147,13 @@ class House:
             servers=servers if group else None,
         )
         desk = Desk(self, front)
-        router = Router(self, front, desk)
-        links = (desk.executing, *self._links)
-        observe = observing(self._over)
-        return front, ChainEndpoint(front, [router, desk], links, self.failed, observe)
-
-    def _over(
-        self, request: Request, context: Context, response: Response | None, took_s: float
-    ) -> None:
-        """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
-        target = context.target
-        if target is None:
-            if not metatools.is_own_query(request):
-                name = request.name or request.uri
-                self._witness(request, context, "", name, response, took_s)
-        elif target[1]:
-            self._witness(request, context, *target, context.failure or response, took_s)
+        router = Router(self, front, desk, self._witness)
+        observe = observing(router.over)
+        providers: list[Provider] = [router, desk]
+        endpoint = ChainEndpoint(
+            front, providers, self._links, self.failed, observe, first=[desk.executing]
+        )
+        return front, endpoint
 
     def _over_alone(
         self,

@@ -1,5 +1,7 @@
 """Requests to the gateway made into requests to the server that answers them."""
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -9,9 +11,11 @@ from msgspec.structs import replace
 from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
 from portico.catalog.merge import Place
-from portico.gateway.metatools import NAMES
+from portico.gateway.metatools import EXECUTE, NAMES
+from portico.model.context import Context
 from portico.model.errors import PorticoError
-from portico.model.message import Request
+from portico.model.message import Request, Response
+from portico.model.types import Answer, Handler
 from portico.protocol.codec import NO_RAW, decode_params, encode
 from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact
@@ -59,6 +63,9 @@ class _Complete(Struct):
     ref: Reference = Reference()
 
 
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeEncodeError)
+_PARAMS = b'{"name":%b,"arguments":%b%b}'
+_META = b',"_meta":%b'
 _anything = msgspec.json.Decoder().decode
 _plain = msgspec.json.Decoder(_Plain).decode
 _execute = msgspec.json.Decoder(_Execute).decode
@@ -67,25 +74,25 @@ _wanted = msgspec.json.Decoder(_Wanted).decode
 
 def called(request: Request, tool: str) -> Request:
     """The same call or prompt, by its own name."""
-    params, _ = _named(request.params, tool)
-    return replace(request, params=params, name=tool)
+    inner, _ = _named(request, tool)
+    return inner
 
 
-def _named(params: bytes, name: str) -> tuple[bytes, bytes]:
-    """The params of a call by another name, and its arguments."""
+def _named(request: Request, name: str) -> tuple[Request, bytes]:
+    """The same call by another name, and its arguments."""
+    inner = copy(request)
+    inner.name = name
     try:
-        found = _plain(params)
+        found = _plain(request.params)
     except msgspec.DecodeError:  # there is more to it, or less
-        fields = exact(params)
+        fields = exact(request.params)
         fields.pop("task", None)
-        return encode({**fields, "name": Raw(encode(name))}), bytes(fields.get("arguments", b"{}"))
-    return _params(name, bytes(found.arguments), found.meta), bytes(found.arguments)
-
-
-def _params(name: str, arguments: bytes, meta: Raw) -> bytes:
-    if meta is NO_RAW:
-        return b'{"name":%b,"arguments":%b}' % (encode(name), arguments)
-    return b'{"name":%b,"arguments":%b,"_meta":%b}' % (encode(name), arguments, bytes(meta))
+        inner.params = encode({**fields, "name": Raw(encode(name))})
+        return inner, bytes(fields.get("arguments", b"{}"))
+    arguments = bytes(found.arguments)
+    meta = b"" if found.meta is NO_RAW else _META % found.meta
+    inner.params = _PARAMS % (encode(name), arguments, meta)
+    return inner, arguments
 
 
 def withheld(request: Request) -> Request:
@@ -119,13 +126,38 @@ def referring(request: Request, key: str, value: str) -> Request:
     return replace(request, params=encode(fields))
 
 
+def executing(
+    next: Handler,
+    mistaken: Callable[[Request, Context, "Mistake"], Response],
+    unseen: Callable[[Request, Context], Answer | None] | None = None,
+) -> Handler:
+    """The next handler, for which a call of `execute_tool` is one of the tool that it names; a
+    mistake is answered by `mistaken`, and `unseen` may answer for a tool that is not to be seen."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        if request.name not in NAMES or request.method != "tools/call":
+            return next(request, context)
+        if request.name != EXECUTE:
+            request.asked = request.name
+            return next(request, context)
+        try:
+            execute(request)
+        except Mistake as mistake:
+            return mistaken(request, context, mistake)
+        answer = None if unseen is None else unseen(request, context)
+        return next(request, context) if answer is None else answer
+
+    return handle
+
+
 def execute(request: Request) -> None:
     """Make a call of `execute_tool` one of the tool that it names; raises Mistake."""
     more = None
-    meta = NO_RAW
+    meta = b""
     try:
         call = _execute(request.params)
-        wanted, meta = call.arguments, call.meta
+        wanted = call.arguments
+        meta = b"" if call.meta is NO_RAW else _META % call.meta
     except msgspec.DecodeError:
         # Whatever else came with the call (answers of an earlier round) goes along.
         more = exact(request.params)
@@ -142,7 +174,7 @@ def execute(request: Request) -> None:
     if arguments[:1] != b"{":
         arguments = _unwrapped(wanted.name, arguments)
     if more is None:
-        request.params = _params(wanted.name, arguments, meta)
+        request.params = _PARAMS % (encode(wanted.name), arguments, meta)
     else:
         named = {"name": Raw(encode(wanted.name)), "arguments": Raw(arguments)}
         request.params = encode({**more, **named})
@@ -152,12 +184,14 @@ def execute(request: Request) -> None:
 def checked(request: Request, place: Place) -> Request:
     """The call as its server gets it, once its arguments were found right; raises Mistake."""
     share, tool = place
-    params, raw = _named(request.params, tool)
-    inner = replace(request, params=params, name=tool)
-    arguments = _object(request.name, raw)
+    inner, raw = _named(request, tool)
+    try:
+        arguments = _anything(raw)
+    except _UNREADABLE as error:
+        raise _unreadable(request.name, error) from None
     if not isinstance(arguments, dict):
         raise Mistake(f"{request.name}: its arguments must be a JSON object{_right(place)}")
-    schema = share.schema(tool)
+    schema = share.schemas[tool] if tool in share.schemas else share.schema(tool)
     if schema is not None:
         if problems := schema.problems(arguments, len(raw)):
             words = revealed_json(schema.describe(problems))
@@ -166,11 +200,8 @@ def checked(request: Request, place: Place) -> Request:
     return inner
 
 
-def _object(name: str, raw: bytes) -> Any:
-    try:
-        return _anything(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise Mistake(f"{name[:200]}: its arguments are no JSON object: {error}") from None
+def _unreadable(name: str, error: Exception) -> Mistake:
+    return Mistake(f"{name[:200]}: its arguments are no JSON object: {error}")
 
 
 def _read(given: bytes) -> _Wanted:
@@ -198,7 +229,10 @@ def _unwrapped(name: str, raw: bytes) -> bytes:
     if raw[:1] == b'"':
         words = msgspec.json.decode(raw, type=str)
         raw = words.encode() if words.strip() else b"{}"
-        _object(name, raw)  # nobody has read it yet
+        try:
+            _anything(raw)  # nobody has read it yet
+        except _UNREADABLE as error:
+            raise _unreadable(name, error) from None
     return raw
 
 

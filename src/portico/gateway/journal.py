@@ -17,6 +17,7 @@ from msgspec import Struct
 from portico.catalog.disk import make_private
 from portico.chain import callwords
 from portico.chain.logfile import append_bounded
+from portico.chain.observe import outcome
 from portico.config.paths import log_file
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
@@ -122,7 +123,7 @@ class Journal:
             context.session,
             server,
             name,
-            callwords.outcome(request, response),
+            outcome(request, response),
             took_s,
         )
         self._uncounted.append(call)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.catalog.catalog import Catalog
-from portico.chain.fold import first_owner
+from portico.chain.core import first_owner
 from portico.config.names import fits, fitted
 from portico.config.schema import Config, ToolFilter
 from portico.model.context import Context, Peer

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
-from portico.chain.callwords import CANCELLED, ERROR, OK, TOOL_ERROR
+from portico.chain.observe import CANCELLED, ERROR, OK, TOOL_ERROR
 from portico.gateway.journal import Call
 from portico.gateway.metatools import SEARCH
 

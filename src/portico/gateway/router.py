@@ -29,6 +29,11 @@ _LEVEL_S = 2.0
 """How long servers may take to hear which log messages a client wants."""
 
 
+Witness = Callable[[Request, Context, str, str, Response | None, float], None]
+"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
+(None if it was cancelled) and how many seconds it took."""
+
+
 class House(Protocol):
     """What the router knows of the gateway."""
 
@@ -40,10 +45,11 @@ class Router:
 
     name = "router"
 
-    def __init__(self, house: House, front: Front, desk: Desk) -> None:
+    def __init__(self, house: House, front: Front, desk: Desk, witness: Witness) -> None:
         self._house = house
         self._front = front
         self._desk = desk
+        self._witness = witness
         self._mentions = Mentions()
 
     def offer(self) -> Offer:
@@ -66,6 +72,18 @@ class Router:
             context.target = ("", "")
             return terminus(request)
         return self._pass_on(request, context, *found)
+
+    def over(
+        self, request: Request, context: Context, response: Response | None, took_s: float
+    ) -> None:
+        """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
+        target = context.target
+        if target is None:
+            if not metatools.is_own_query(request):
+                name = request.name or request.uri
+                self._witness(request, context, "", name, response, took_s)
+        elif target[1]:
+            self._witness(request, context, *target, context.failure or response, took_s)
 
     def notice(self, request: Request, context: Context) -> None:
         """Tell all members what a client says."""
@@ -106,7 +124,10 @@ class Router:
             return terminus(request)
         context.target = (server, inner.name or inner.uri)
         context.headers = None  # they were about the call as it came
-        answer = member.handle(withheld(inner), context)
+        declared = inner.meta.client_capabilities
+        if declared and (b"tasks" in declared or b"\\" in declared):
+            inner = withheld(inner)
+        answer = member.handle(inner, context)
         if type(answer) is Response or isinstance(answer, Pending):
             return after(answer, lambda response: self._shown(request, context, server, response))
         return self._awaited(request, context, server, answer)
@@ -133,11 +154,11 @@ class Router:
             if response.code != URL_REQUIRED:
                 return response
             return replace(response, error=named_error(response.error, server))
-        if request.version.modern:
-            result = named_result(response.result, server)
-            if result is not response.result:
-                response = replace(response, result=result)
-        if response.result.find(MARK) < 0:
+        result = response.result
+        # A name of a field can also be written in escapes.
+        if request.version.modern and (b'"inputRequests"' in result or b"\\u" in result):
+            response = replace(response, result=named_result(result, server))
+        if MARK not in result:
             return response
         return self._mentions.noted(response, server, self._front.union.ownership, context)
 
