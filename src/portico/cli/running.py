@@ -109,8 +109,7 @@ def serves(told: dict[str, Any], path: str) -> bool:
 
 
 def owners(config: str) -> tuple[str, list[str]]:
-    """Where control sockets are, and which of them lead to a gateway of this config's, of any
-    account."""
+    """Where control sockets are, and which lead to a gateway of this config, of any account."""
     from portico.gateway.asked import key_of
     from portico.transport.ownership import owners_of
 

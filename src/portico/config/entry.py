@@ -76,8 +76,7 @@ class _Entry(Struct):
             wrong(self._key("type"), "stdio needs a command, not a url", "write http or sse")
 
     def expanded(self) -> str:
-        """Look up what its values refer to; empty, or what cannot be had through no fault of the
-        file."""
+        """Look up what its values refer to; what cannot be had through no fault of the file."""
         whole, self.report = self.report, Report()
         self._expand()
         here, self.report = self.report, whole

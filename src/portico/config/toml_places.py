@@ -99,10 +99,7 @@ class _Scan:
             self._value((*path, count))
             self._found.insert(slot, Place((*path, count), start, start, self._at, inline=True))
             count += 1
-            self._skip(_GAP)
-            if self._text[self._at] == ",":
-                self._at += 1
-                self._skip(_GAP)
+            self._skip_comma()
         self._at += 1
 
     def _inline(self, path: Path) -> None:
@@ -110,11 +107,14 @@ class _Scan:
         self._skip(_GAP)
         while self._text[self._at] != "}":
             self._pair(path, inline=True)
-            self._skip(_GAP)
-            if self._text[self._at] == ",":
-                self._at += 1
-                self._skip(_GAP)
+            self._skip_comma()
         self._at += 1
+
+    def _skip_comma(self) -> None:
+        self._skip(_GAP)
+        if self._text[self._at] == ",":
+            self._at += 1
+            self._skip(_GAP)
 
     def _key(self) -> Path:
         """A key with its dots, as parts."""

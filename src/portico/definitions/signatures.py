@@ -128,19 +128,17 @@ def _parted(
 
 def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise DefinitionError(
-            "cannot be described: every argument needs a name of its own",
-            source=scope.label,
-            field=f"parameter {str(parameter).partition(':')[0]}",
-        )
+        why = "cannot be described: every argument needs a name of its own"
+        where = f"parameter {str(parameter).partition(':')[0]}"
+        raise DefinitionError(why, source=scope.label, field=where)
+    where = f"parameter {parameter.name}"
     if parameter.name == "self" and parameter.annotation is NOTHING:
         why = "no caller has it to give: register the method of an object, not of a class"
-        raise DefinitionError(why, source=scope.label, field="parameter self")
-    kind = scope.resolve(parameter.annotation, f"parameter {parameter.name}")
+        raise DefinitionError(why, source=scope.label, field=where)
+    kind = scope.resolve(parameter.annotation, where)
     try:
         return _limited(Parameter(parameter.name, kind, parameter.default, description))
     except TypeError as error:
-        where = f"parameter {parameter.name}"
         raise DefinitionError(str(error), source=scope.label, field=where) from None
 
 

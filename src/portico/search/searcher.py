@@ -72,8 +72,7 @@ class Searcher:
         patience_s: float = WHOLE_S,
         room: Room | None = None,
     ) -> None:
-        """`patience_s` is how long searches wait for the first whole index; `room` limits what is
-        stored."""
+        """`patience_s` is how long searches wait for the first whole index."""
         self._vectors = vectors
         self._reranker = reranker
         self._report = _unfailing(report)
@@ -157,8 +156,7 @@ class Searcher:
         server: str | None = None,
         servers: frozenset[str] | None = None,
     ) -> list[Hit]:
-        """The best tools, of one server or of some, among those indexed so far; the first search
-        waits for an index."""
+        """The best tools of one server or of some; the first search waits for an index."""
         started = perf_counter()
         query = query[:LONGEST_QUERY]  # more is not read, and must not fill the cache
         catalog = self._catalog

@@ -59,14 +59,10 @@ def _parts(word: str) -> tuple[str, ...]:
     split = _PART if word.isascii() else _FOREIGN_PART
     for part in map(str.lower, split.findall(word)):
         if _RUN.match(part):
-            found += _pairs(part)
+            found += [part[at : at + 2] for at in range(max(1, len(part) - 1))]
         elif part not in STOP:
             found.append(stem(part))
     return tuple(found)
-
-
-def _pairs(text: str) -> list[str]:
-    return [text[at : at + 2] for at in range(max(1, len(text) - 1))]
 
 
 def stem(word: str) -> str:

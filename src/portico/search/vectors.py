@@ -88,8 +88,7 @@ class Vectors:
         model: Callable[[], Model] = load,
         room: Room | None = None,
     ) -> None:
-        """`folder` keeps vectors, as far as there is `room`; `model` is loaded with the first
-        index."""
+        """`folder` keeps vectors, as far as there is `room`."""
         self._room = room
         self._folder = folder
         self._report = report

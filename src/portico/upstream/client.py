@@ -1,8 +1,7 @@
 """A client of one MCP server, of either era, over any wire."""
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import Raw
@@ -25,6 +24,13 @@ Log = Callable[[dict[str, Any]], None]
 """Takes the params of a log message."""
 Progress = Callable[[dict[str, Any]], None]
 """Takes the params of a progress notification."""
+
+
+class How(TypedDict, total=False):
+    """How to ask: for so long, and telling of progress."""
+
+    timeout: float | None
+    progress: Progress | None
 
 
 class Client:
@@ -54,12 +60,7 @@ class Client:
     async def __aenter__(self) -> "Client":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -73,69 +74,47 @@ class Client:
         return self.modern and self._exchange.wire.mirrors
 
     async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
+        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[How]
     ) -> dict[str, Any]:
         """Send a request and return its result, answering whatever is asked on the way.
 
         Raises McpError with the server's own error, TargetError if there is no answer to trust.
         """
-        raw = await self.request_raw(method, params, timeout=timeout, progress=progress)
-        return self._decode(method, raw)
+        return self._decode(method, await self.request_raw(method, params, **how))
 
     async def request_raw(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
+        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[How]
     ) -> bytes:
         """The same, with the result's own bytes."""
         given = dict(params or {})
         asked = given
         for _ in range(MAX_ROUNDS):
-            raw = await self.ask(method, asked, timeout=timeout, progress=progress)
+            raw = await self.ask(method, asked, **how)
             if not self.modern or not wants_input(raw):
                 return raw
             asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
 
-    async def ask(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-    ) -> bytes:
+    async def ask(self, method: str, params: Mapping[str, Any], **how: Unpack[How]) -> bytes:
         """One round: the raw result, whatever it says."""
-        if not self.mirrors:
-            return await self._send(method, params, {}, timeout, progress)
         try:
-            headers = await self._mirrored(method, params)
-            return await self._send(method, params, headers, timeout, progress)
+            return await self._send(method, params, **how)
         except McpError as error:
-            if error.code != HEADER_MISMATCH or method != "tools/call":
+            if error.code != HEADER_MISMATCH or method != "tools/call" or not self.mirrors:
                 raise
             # The tool's schema may have changed since it was listed (client behavior); the
             # refused call did not run, so it is safe to send again.
             self._header_params = None
-            headers = await self._mirrored(method, params)
-            return await self._send(method, params, headers, timeout, progress)
+            return await self._send(method, params, **how)
 
     async def _send(
         self,
         method: str,
         params: Mapping[str, Any],
-        headers: Mapping[str, str],
-        timeout: float | None,
-        progress: Progress | None,
+        timeout: float | None = None,
+        progress: Progress | None = None,
     ) -> bytes:
+        headers = await self._mirrored(method, params) if self.mirrors else {}
         id = self._exchange.next_id()
         return await self._exchange.ask(
             id,
@@ -147,16 +126,11 @@ class Client:
         )
 
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
+        self, name: str, arguments: Mapping[str, Any] | None = None, **how: Unpack[How]
     ) -> dict[str, Any]:
         """Call a tool; a result with `isError` is a result."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self.request("tools/call", params, timeout=timeout, progress=progress)
+        return await self.request("tools/call", params, **how)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """All tools."""

@@ -130,7 +130,8 @@ def _take(server: str, kind: Kind, raw: bytes, pages: Pages) -> str | None:
         items = msgspec.json.decode(page.pop(kind.field, Raw(b"null")), type=list[Raw])
         cursor = msgspec.json.decode(page.pop("nextCursor", Raw(b"null")), type=str | None)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(server, kind, error) from None
+        why = f"sent a page of {kind.method} that cannot be read: {error}"
+        raise TargetError(f"{server} {why}", kind="protocol", server=server) from None
     if not pages.count:
         pages.first, pages.more = len(items), page
     pages.count += 1
@@ -138,11 +139,6 @@ def _take(server: str, kind: Kind, raw: bytes, pages: Pages) -> str | None:
         pages.items.append(bytes(item))
         pages.size += len(pages.items[-1])
     return cursor
-
-
-def _unreadable(server: str, kind: Kind, error: Exception) -> TargetError:
-    why = f"sent a page of {kind.method} that cannot be read: {error}"
-    return TargetError(f"{server} {why}", kind="protocol", server=server)
 
 
 def _add(client: "Client", kind: Kind, item: dict[str, Any], listing: Listing) -> None:
