@@ -297,11 +297,8 @@ class Exchange:
             self._ring_at(due)
 
     def _late(self, method: str, timeout: float) -> TargetError:
-        return TargetError(
-            f"{self.server} did not answer {method} within {timeout:g} s",
-            kind="timeout",
-            server=self.server,
-        )
+        why = f"{self.server} did not answer {method} within {timeout:g} s"
+        return TargetError(why, kind="timeout", server=self.server)
 
     def _progressed(self, params: bytes) -> None:
         try:

@@ -22,12 +22,8 @@ class Gate:
             self._inside += 1
             return
         if len(self._waiting) >= self._queue:
-            raise TargetError(
-                f"{self._server} has {self._most} calls under way and {self._queue} waiting: "
-                "try again later",
-                kind="busy",
-                server=self._server,
-            )
+            why = f"has {self._most} calls under way and {self._queue} waiting: try again later"
+            raise TargetError(f"{self._server} {why}", kind="busy", server=self._server)
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:
@@ -39,11 +35,8 @@ class Gate:
             elif place in self._waiting:
                 self._waiting.remove(place)
             if isinstance(error, TimeoutError):
-                raise TargetError(
-                    f"{self._server} was busy for {within_s:g} s with {self._most} other calls",
-                    kind="timeout",
-                    server=self._server,
-                ) from None
+                why = f"{self._server} was busy for {within_s:g} s with {self._most} other calls"
+                raise TargetError(why, kind="timeout", server=self._server) from None
             raise
 
     def try_enter(self) -> bool:

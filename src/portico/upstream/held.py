@@ -142,11 +142,8 @@ class HeldCalls:
         """The result that asks the client, and brings its answers back to this call."""
         if len(self._kept) >= self._most:
             call.cancel()
-            raise TargetError(
-                f"{self._most} calls to {self._server} wait for answers already",
-                kind="busy",
-                server=self._server,
-            )
+            why = f"{self._most} calls to {self._server} wait for answers already"
+            raise TargetError(why, kind="busy", server=self._server)
         from portico.protocol.seal import NONCE_SIZE, binding
 
         key = os.urandom(12).hex()
@@ -158,13 +155,8 @@ class HeldCalls:
             expires=self._clock() + self._ttl_s,
             nonce=os.urandom(NONCE_SIZE),
         )
-        return encode(
-            {
-                "resultType": "input_required",
-                "inputRequests": questions.asked,
-                "requestState": state,
-            }
-        )
+        asked = {"inputRequests": questions.asked, "requestState": state}
+        return encode({"resultType": "input_required", **asked})
 
     def returning(self, request: Request, context: Context) -> HeldCall | None:
         """The call that a request goes on with; None if it begins anew."""
@@ -179,11 +171,8 @@ class HeldCalls:
         from portico.protocol.seal import SealBroken, binding
 
         try:
-            key = self._seal.open(
-                retry.requestState,
-                binding=binding(request, context.principal),
-                now=self._clock(),
-            )
+            bound = binding(request, context.principal)
+            key = self._seal.open(retry.requestState, binding=bound, now=self._clock())
         except SealBroken as broken:
             raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
         kept = self._kept.pop(key, None)

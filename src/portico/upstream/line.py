@@ -177,7 +177,7 @@ class Line:
         settled = self._following[uri] = asyncio.get_running_loop().create_future()
         try:
             if not leg.modern:
-                await self._subscribe(leg, "resources/subscribe", uri)
+                await self._tell(leg, "resources/subscribe", uri=uri)
             else:
                 self._listen(leg)
         except BaseException:
@@ -202,7 +202,7 @@ class Line:
             self._listen(leg)
         elif leg is not None:
             with contextlib.suppress(McpError, TargetError):
-                await self._subscribe(leg, "resources/unsubscribe", uri)
+                await self._tell(leg, "resources/unsubscribe", uri=uri)
         self._rest()
 
     async def close(self) -> None:
@@ -246,13 +246,9 @@ class Line:
         left = self._pause.left_s
         name = self.address.name
         if left > self.plan.patience.wait_s:
-            raise TargetError(
-                f"{name} failed to start again and again; the next try is in {left:.0f} s; "
-                f"the last time it {self._breaker.why}",
-                kind="backoff",
-                server=name,
-                retry_after_s=round(left, 1),
-            )
+            why = f"failed to start again and again; the next try is in {left:.0f} s"
+            why = f"{name} {why}; the last time it {self._breaker.why}"
+            raise TargetError(why, kind="backoff", server=name, retry_after_s=round(left, 1))
         if left:
             await asyncio.sleep(left)
 
@@ -275,12 +271,9 @@ class Line:
                     self.era = _OTHERWISE[self.era]
                     await leg.open(self.address, declared, info, limits, self.era)
         except TimeoutError:
-            self._refused(f"did not get ready within {limits.init_s:g} s")
-            raise TargetError(
-                f"{name} did not get ready within {limits.init_s:g} s",
-                kind="timeout",
-                server=name,
-            ) from None
+            why = f"did not get ready within {limits.init_s:g} s"
+            self._refused(why)
+            raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
         except Exception as error:  # also where we failed ourselves: it can be tried again
             self._refused(str(error))
             raise
@@ -302,16 +295,14 @@ class Line:
             return
         for uri in tuple(self.subscriptions):
             with contextlib.suppress(McpError, TargetError):
-                await self._subscribe(leg, "resources/subscribe", uri)
+                await self._tell(leg, "resources/subscribe", uri=uri)
 
     async def _apply_level(self, leg: Leg) -> None:
         if self.level and not leg.modern and "logging" in leg.server.capabilities:
-            params = encode({"level": self.level})
-            timeout = self.plan.limits.list_s
-            await leg.request("logging/setLevel", params, timeout=timeout)
+            await self._tell(leg, "logging/setLevel", level=self.level)
 
-    async def _subscribe(self, leg: Leg, method: str, uri: str) -> None:
-        await leg.request(method, encode({"uri": uri}), timeout=self.plan.limits.list_s)
+    async def _tell(self, leg: Leg, method: str, **params: str) -> None:
+        await leg.request(method, encode(params), timeout=self.plan.limits.list_s)
 
     def _listen(self, leg: Leg) -> None:
         """Have a modern upstream tell of changes, by a stream that says which."""

@@ -244,11 +244,8 @@ class Lines:
             self._drop(spare)
             return
         name = self._address.name
-        raise TargetError(
-            f"{self._plan.max_children} clients have a {name} of their own already",
-            kind="busy",
-            server=name,
-        )
+        why = f"{self._plan.max_children} clients have a {name} of their own already"
+        raise TargetError(why, kind="busy", server=name)
 
     def _drop(self, line: Line) -> None:
         if any(line in lines for lines in self._shared.values()):

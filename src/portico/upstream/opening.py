@@ -69,11 +69,8 @@ async def open_conversation(address: Address, hello: Hello) -> tuple[Exchange, I
     try:
         return await _Opening(address, hello).open()
     except McpError as error:
-        raise TargetError(
-            f"{address.name} refused the conversation: {told(error)} ({error.code})",
-            kind="refused",
-            server=address.name,
-        ) from None
+        why = f"{address.name} refused the conversation: {told(error)} ({error.code})"
+        raise TargetError(why, kind="refused", server=address.name) from None
 
 
 class _Handshake(Struct):
@@ -243,13 +240,8 @@ class _Opening:
         if version.text not in found.supportedVersions:
             raise _NotModern(f"it offers only {_listed(found.supportedVersions)}")
         info = found.meta.get(SERVER_INFO_KEY)
-        return Introduction(
-            version=version,
-            info=info if isinstance(info, dict) else {},
-            capabilities=found.capabilities,
-            instructions=found.instructions or "",
-            raw=raw,
-        )
+        info = info if isinstance(info, dict) else {}
+        return Introduction(version, info, found.capabilities, found.instructions or "", raw)
 
     def _another_version(self, error: McpError) -> Version:
         """The version to ask with instead, of those the server says it supports."""
@@ -288,18 +280,11 @@ class _Opening:
             raise self._misspoke(why, "protocol") from None
         version = BY_TEXT.get(found.protocolVersion)
         if version is None or version.modern:
-            why = (
-                f"answers with version {found.protocolVersion[:40]!r}, which Portico does not speak"
-            )
-            raise self._misspoke(why, "version")
+            answer = f"answers with version {found.protocolVersion[:40]!r}"
+            raise self._misspoke(f"{answer}, which Portico does not speak", "version")
         await exchange.tell("notifications/initialized", headers={VERSION_HEADER: version.text})
-        return Introduction(
-            version=version,
-            info=found.serverInfo,
-            capabilities=found.capabilities,
-            instructions=found.instructions or "",
-            raw=raw,
-        )
+        said = found.instructions or ""
+        return Introduction(version, found.serverInfo, found.capabilities, said, raw)
 
     def _misspoke(self, why: str, kind: str) -> TargetError:
         return TargetError(f"{self._address.name} {why}", kind=kind, server=self._address.name)
@@ -332,8 +317,4 @@ def modern_meta(
     version: Version, info: Mapping[str, Any], capabilities: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What every modern request says of its sender."""
-    return {
-        VERSION_KEY: version.text,
-        INFO_KEY: info,
-        CAPABILITIES_KEY: capabilities,
-    }
+    return {VERSION_KEY: version.text, INFO_KEY: info, CAPABILITIES_KEY: capabilities}
