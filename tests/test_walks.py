@@ -13,10 +13,10 @@ from tests.support.walks import Walk, executing, executing_wrongly, library, lis
 Measure = Callable[[Path], Walk]
 
 LIMITS = [
-    (listing, 9, 16),
-    (executing, 30, 82),
-    (executing_wrongly, 29, 110),
-    (library, 17, 42),
+    (listing, 8, 15),
+    (executing, 27, 72),
+    (executing_wrongly, 27, 107),
+    (library, 15, 40),
 ]
 """The most modules and functions; only ever lowered."""
 

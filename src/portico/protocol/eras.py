@@ -29,6 +29,7 @@ URL_REQUIRED = -32042
 _MODERN_KEYS = (VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY)
 _CACHEABLE = ("resources/read",)
 _SERVER_INFO = encode(SERVER_INFO_KEY)
+_ADDED = (b'"_meta"', b'"resultType"', b"\\u")
 _SHORT = 1024
 _MOST_JOINED = 64 * 1024
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -91,7 +92,7 @@ def declaring(request: Request, capabilities: bytes) -> Request:
 
 def legacy_params(params: bytes, token: bytes) -> bytes:
     """A modern client's params for a legacy server, without what only the modern era has."""
-    fields = members(params)
+    fields = _members(params or b"{}")
     raw = bytes(fields.get("_meta", b""))
     meta = _known_meta(raw) if len(raw) <= _SHORT and not token else _legacy_meta(raw, token)
     for key in ("inputResponses", "requestState", "task"):
@@ -126,7 +127,9 @@ def _put_token(meta: Members, token: bytes) -> None:
 
 def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
     """A legacy server's result for a modern client."""
-    if len(result) <= _MOST_JOINED and method not in _CACHEABLE and _is_bare(result):
+    is_plain = len(result) <= _MOST_JOINED and result[:2] == b'{"' and result[-1:] == b"}"
+    # None of its fields may be one that the modern era adds, however it is spelled.
+    if is_plain and method not in _CACHEABLE and not any(map(result.count, _ADDED)):
         whose = b',"_meta":{%b:%b}' % (_SERVER_INFO, server_info) if server_info else b""
         return b'{"resultType":"complete",%b%b}' % (result[1:-1], whose)
     fields = members(result)
@@ -139,16 +142,6 @@ def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
         meta.setdefault(SERVER_INFO_KEY, Raw(server_info))
         shown["_meta"] = Raw(encode(meta))
     return encode(shown)
-
-
-def _is_bare(result: bytes) -> bool:
-    """True for an object with fields, none of which is one that the modern era adds."""
-    if result[:2] != b'{"' or result[-1:] != b"}":
-        return False
-    # Not even under another spelling of its name.
-    return (
-        result.find(b'"_meta"') < 0 and result.find(b'"resultType"') < 0 and result.find(b"\\u") < 0
-    )
 
 
 def legacy_result(result: bytes) -> bytes:

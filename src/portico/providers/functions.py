@@ -33,7 +33,7 @@ from portico.providers.results import (
     resource_result,
     tool_result,
 )
-from portico.providers.rounds import Replay, Rounds, Suspended
+from portico.providers.rounds import Direct, Replay, Rounds, Suspended
 
 Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
 
@@ -307,7 +307,12 @@ class FunctionProvider:
         run: Callable[[Context], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         """One round: run to the end, or to the first question the client has not answered."""
-        bound, asker = self._rounds.begin(request, context)
+        asker: Replay | Direct
+        if request.version.modern:
+            bound, asker = self._rounds.begin(request, context)
+        else:
+            bound = context.bound(request, None, {})
+            bound._asker = asker = Direct(bound, request.version)
         try:
             if context.deadline is None and self.call_timeout_s is None:
                 return await run(bound)

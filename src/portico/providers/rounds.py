@@ -171,12 +171,8 @@ class Rounds:
 
         return Seal(self._key)
 
-    def begin(self, request: Request, context: Context) -> tuple[Context, Replay | Direct]:
-        """The context for this run of a handler, with what earlier rounds brought."""
-        if not request.version.modern:
-            bound = context.bound(request, None, {})
-            bound._asker = direct = Direct(bound, request.version)
-            return bound, direct
+    def begin(self, request: Request, context: Context) -> tuple[Context, Replay]:
+        """The context for this run of a modern handler, with what earlier rounds brought."""
         if request.meaning is None or not request.meaning.rounds:
             return context.bound(request, None, {}), Replay(context, {}, {})
         given, kept = self._opened(request, context)

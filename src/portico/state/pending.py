@@ -32,19 +32,21 @@ class Pending:
     """An answer on its way that needs no task: it calls back, once, unless it is cancelled."""
 
     _reply: Reply | None = None
-    _response: Response | None = None
-    _steps: tuple[Step, ...] = ()
+    response: Response | None = None
+    """The answer, if it has arrived and nobody had asked for it."""
+    steps: tuple[Step, ...] = ()
+    """What is still to be done with it."""
 
     def then(self, reply: Reply) -> None:
         """Call this with the answer: at once, if it has arrived already."""
-        if self._response is not None:
-            reply(self._response)
+        if self.response is not None:
+            reply(self.response)
         else:
             self._reply = reply
 
     def arrived(self, response: Response) -> None:
         """Here is the answer: hand it on, once all is done that was to be done with it."""
-        steps, self._steps = self._steps, ()
+        steps, self.steps = self.steps, ()
         for change, over in steps:
             if over is not None:
                 over(response)
@@ -54,23 +56,16 @@ class Pending:
                 except Exception as error:  # noqa: BLE001  (a link may raise anything)
                     response = _failed(response, error)
         if self._reply is None:
-            self._response = response
+            self.response = response
         else:
             self._reply(response)
 
     def cancel(self) -> None:
         """Drop the answer and, where that is possible, stop the work on it."""
-        steps, self._steps = self._steps, ()
+        steps, self.steps = self.steps, ()
         for _, over in steps:
             if over is not None:
                 over(None)
-
-    def add(self, step: Step) -> None:
-        """Do this too with the answer."""
-        self._steps = (*self._steps, step)
-        if self._response is not None:
-            response, self._response = self._response, None
-            self.arrived(response)
 
     def __await__(self) -> Generator[Any, None, Response]:
         """The answer, for a handler that is a coroutine."""
@@ -105,7 +100,9 @@ def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:
     if type(answer) is Response:
         return change(answer)
     if isinstance(answer, Pending):
-        answer.add((change, None))
+        answer.steps = (*answer.steps, (change, None))
+        if answer.response is not None:
+            answer.arrived(answer.response)
         return answer
     return _changed(answer, change)
 
@@ -116,7 +113,9 @@ def observed(answer: Answer, over: Over) -> Answer:
         over(answer)
         return answer
     if isinstance(answer, Pending):
-        answer.add((None, over))
+        answer.steps = (*answer.steps, (None, over))
+        if answer.response is not None:
+            answer.arrived(answer.response)
         return answer
     return _observed(answer, over)
 

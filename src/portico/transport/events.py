@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from itertools import cycle
 from typing import Protocol
 
 from portico.protocol.lines import one_line
@@ -49,24 +50,28 @@ class Pulse:
     def __init__(self, quiet_s: float) -> None:
         self._step_s = quiet_s / 2 / _SLOTS
         self._slots: tuple[set[Beats], ...] = tuple(set() for _ in range(_SLOTS))
-        self._next = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self.slots = cycle(self._slots)
+        """Whoever is in the next of these is looked after; then the timer must be running."""
+        self.timer: asyncio.TimerHandle | None = None
 
     def add(self, exchange: Beats) -> set[Beats]:
         """Look after an exchange until it is taken out of the set that comes back."""
-        self._next = (self._next + 1) % _SLOTS
-        slot = self._slots[self._next]
+        slot = next(self.slots)
         slot.add(exchange)
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._step_s, self._beat, loop, 0)
+        if self.timer is None:
+            self.begin()
         return slot
 
+    def begin(self) -> None:
+        """Start the timer."""
+        loop = asyncio.get_running_loop()
+        self.timer = loop.call_later(self._step_s, self._beat, loop, 0)
+
     def _beat(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        self._timer = None
+        self.timer = None
         if any(self._slots):  # set first: one that fails must not end the pulse of all others
             following = (number + 1) % _SLOTS
-            self._timer = loop.call_later(self._step_s, self._beat, loop, following)
+            self.timer = loop.call_later(self._step_s, self._beat, loop, following)
         for exchange in tuple(self._slots[number]):
             exchange.beat(loop)
 

@@ -63,9 +63,11 @@ class Load:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._calls = 0
+        self.most_calls = limits.running
+        self.calls = 0
+        """How many are running; to begin and end one quickly, count it here and `look`."""
         self._streams = 0
-        self._at_rest: asyncio.Event | None = None
+        self.at_rest: asyncio.Event | None = None
         """Set when nothing is under way any more, if somebody waits for that."""
         self.leaving = False
         """True from the notice of a stop on: not ready, and still serving."""
@@ -78,16 +80,15 @@ class Load:
 
     def begin_call(self) -> bool:
         """Count one more call; False if there are too many."""
-        if self._calls >= self._limits.running:
+        if self.calls >= self.most_calls:
             return False
-        self._calls += 1
+        self.calls += 1
         return True
 
     def end_call(self) -> None:
         """One call less."""
-        self._calls -= 1
-        if self._at_rest is not None:
-            self._look(self._at_rest)
+        self.calls -= 1
+        self.look()
 
     def begin_stream(self) -> bool:
         """Count one more open-ended stream; False if there are too many."""
@@ -99,14 +100,13 @@ class Load:
     def end_stream(self) -> None:
         """One stream less."""
         self._streams -= 1
-        if self._at_rest is not None:
-            self._look(self._at_rest)
+        self.look()
 
     def reopen(self) -> None:
         """Take work again, on the event loop of now: another lifespan begins."""
         self.leaving = self.draining = self.gave_up = False
         self.drain_began = asyncio.Event()
-        self._at_rest = None
+        self.at_rest = None
 
     def begin_drain(self) -> None:
         """From now on no new work is taken, and whoever waits for it is told."""
@@ -115,16 +115,17 @@ class Load:
 
     async def idle(self, within_s: float) -> bool:
         """Wait until nothing is under way; False if that took too long."""
-        if not self._calls and not self._streams:
+        if not self.calls and not self._streams:
             return True
-        at_rest = self._at_rest = self._at_rest or asyncio.Event()
+        at_rest = self.at_rest = self.at_rest or asyncio.Event()
         try:
             await asyncio.wait_for(at_rest.wait(), within_s)
         except TimeoutError:
             return False
         return True
 
-    def _look(self, at_rest: asyncio.Event) -> None:
-        if not self._calls and not self._streams:
-            self._at_rest = None
-            at_rest.set()
+    def look(self) -> None:
+        """Tell who waits for it if nothing is under way any more."""
+        if self.at_rest is not None and not self.calls and not self._streams:
+            self.at_rest.set()
+            self.at_rest = None

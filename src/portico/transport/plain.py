@@ -145,8 +145,11 @@ class Plain:
         if session is not None:
             call = self._legacy.begin(session, request, line)
         else:
-            has_room = self._load.begin_call()
-            call = Swift(line, request.id, self._load, self._pulse) if has_room else None
+            load = self._load
+            call = None
+            if load.calls < load.most_calls:
+                load.calls += 1
+                call = Swift(line, request.id, load, self._pulse)
         if call is None:
             discard(asked.answer)
             return False

@@ -60,8 +60,11 @@ class StdioServer:
         """Take in what was read, and answer in one write all that can be answered at once."""
         nested = self._unwritten is not None  # what a handler does may lead here again
         self._unwritten = self._unwritten or []
+        reader = self._lines
+        is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
         try:
-            for line in self._lines.feed(data):
+            # Mostly lines come whole.
+            for line in data[:-1].split(b"\n") if is_whole else reader.feed(data):
                 self.take_line(line)
         finally:
             if not nested:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from portico.model.errors import AskError
 from portico.model.message import Response
-from portico.state.pending import Running, reply_with
+from portico.state.pending import Pending, Running, reply_with
 from portico.transport.asgi import Receive, Scope, Send
 from portico.transport.connection import stopped
 from portico.transport.events import EVENT_STREAM, Pulse, event
@@ -62,7 +62,10 @@ class Swift:
         self._line = line
         self._id = id
         self._load = load
-        self._slot = pulse.add(self)
+        self._slot = next(pulse.slots)
+        self._slot.add(self)
+        if pulse.timer is None:
+            pulse.begin()
         self._streams = False
         self._quiet = False
         self._over = False
@@ -70,7 +73,11 @@ class Swift:
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
         self._load.tasks.add(self)
-        running = reply_with(answer, self.reply)
+        if isinstance(answer, Pending):
+            answer.then(self.reply)
+            running: Running = answer
+        else:
+            running = reply_with(answer, self.reply)
         self._running = None if self._over else running
 
     def drop(self) -> None:
@@ -136,4 +143,6 @@ class Swift:
         self._running = None  # else the two would hold each other
         self._slot.discard(self)
         self._load.tasks.discard(self)
-        self._load.end_call()
+        self._load.calls -= 1
+        if self._load.at_rest is not None:
+            self._load.look()

@@ -190,18 +190,15 @@ class Call:
         self.context = context
         self.missing: MissingCapability | None = None
         """What the client would have had to declare; that is then its answer."""
-        self._outbox: Outbox | None = None
+        self.sending: Outbox | None = None
+        """The outbox, if there ever was anything to put in it."""
 
     @property
     def outbox(self) -> Outbox:
         """What is to reach the client before its answer does."""
-        if self._outbox is None:
-            self._outbox = Outbox(self.context.peer)
-        return self._outbox
-
-    def is_quiet(self) -> bool:
-        """True if nothing is on its way to the client."""
-        return self._outbox is None or self._outbox.is_empty
+        if self.sending is None:
+            self.sending = Outbox(self.context.peer)
+        return self.sending
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Put a question of the upstream's to the client; raises AskError."""

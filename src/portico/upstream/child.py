@@ -177,7 +177,9 @@ class ChildProcess(Wire):
         receiver = self._receiver
         assert receiver is not None
         answered = receiver.answered
-        lines = self._lines.feed(data)
+        reader = self._lines
+        is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
+        lines = data[:-1].split(b"\n") if is_whole else reader.feed(data)  # mostly they are
         ahead = self._ahead - len(lines)
         self._ahead = max(0, ahead)
         for line in lines:

@@ -41,9 +41,9 @@ class Express(Expected, Pending):
         "_leg",
         "_line",
         "_reply",
-        "_response",
-        "_steps",
         "_task",
+        "response",
+        "steps",
     )
 
     def __init__(
@@ -70,8 +70,8 @@ class Express(Expected, Pending):
         self._again = again
         self._id = b""
         self._is_over = False
-        self._reply = self._response = None
-        self._steps = ()
+        self._reply = self.response = None
+        self.steps = ()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, params: bytes) -> bool:
@@ -115,7 +115,7 @@ class Express(Expected, Pending):
                 self._task = asyncio.create_task(self._repeat(again))
                 return
             response = mcp_error_response(call.request.id, failed(outcome))
-        if call.is_quiet():
+        if call.sending is None or call.sending.is_empty:
             self.arrived(response)
         else:
             self._task = asyncio.create_task(self._flushed(response))
