@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -131,8 +131,8 @@ class Server(Registration):
             other._part_of = self.name
         self._changes += 1
 
-    def catalog(self, request: Request | None = None, context: Context | None = None) -> Catalog:
-        """The snapshot of all that is offered now, to everybody alike."""
+    def catalog(self) -> Catalog:
+        """The snapshot of all that is offered now."""
         catalog, number = self._catalog, self._changes
         if catalog is None or catalog.number != number:
             # What another thread changes from here on has a higher number, and is not missed.
@@ -142,32 +142,12 @@ class Server(Registration):
             catalog = self._catalog = Catalog(offer, self.identity, number=number)
         return catalog
 
-    def freeze(self) -> Sequence[Provider]:
-        """Its providers, to which none is added from now on."""
-        self._default = self._default or self.endpoint()
-        return tuple(self._providers)
-
-    def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have every later change of its offer, or of a resource, told to this function."""
-        for provider in self.freeze():
-            provider.watch(changed)
-
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """A doorway to this server behind its own links; there may be several."""
-        endpoint = ChainEndpoint(self, self._providers, links, _report)
+        endpoint = ChainEndpoint(Whole(self), self._providers, links, _report)
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint
-
-    async def ready(self, request: Request, context: Context) -> None:
-        """The catalog is always known."""
-
-    def hub(self, request: Request, context: Context) -> ChangeHub:
-        """Who hears of changes."""
-        return self._hub
-
-    def greeted(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello, which changes nothing."""
 
     async def handle(self, request: Request | Message, context: Context | None = None) -> Response:
         """Answer one message: no I/O, so it fits any web framework, Lambda or test."""
@@ -206,6 +186,35 @@ class Server(Registration):
         if not change.uri:
             self._changes += 1
         self._hub.publish(change)
+
+
+class Whole:
+    """A server as its endpoints and a gateway see it: everybody is offered the same."""
+
+    def __init__(self, server: Server) -> None:
+        self.now = server.catalog
+        """The catalog."""
+        self._server = server
+
+    def catalog(self, request: Request, context: Context) -> Catalog:
+        """What everybody is offered."""
+        return self.now()
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """It is always known."""
+
+    def hub(self, request: Request, context: Context) -> ChangeHub:
+        """Who hears of changes."""
+        return self._server._hub
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello, which changes nothing."""
+
+    def freeze(self) -> Sequence[Provider]:
+        """The server's providers, to which none is added from now on."""
+        server = self._server
+        server._default = server._default or server.endpoint()
+        return tuple(server._providers)
 
 
 def _assumed(context: Context) -> Any:

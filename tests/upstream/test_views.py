@@ -1,6 +1,8 @@
 """What an upstream offers to many sorts of clients: told apart, but not without end."""
 
+import asyncio
 import gc
+import threading
 from weakref import ref
 
 import msgspec
@@ -9,12 +11,15 @@ import pytest
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.message import Meta, Request
+from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream import views
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.upstream.views import MOST_VIEWS, View
+from tests.support.patience import until
+from tests.support.running import WAIT_S
 from tests.upstream.fakes import Fake, FakeWire, Message, legacy, result
 
 TOOL = {"name": "it", "inputSchema": {"type": "object"}}
@@ -60,3 +65,36 @@ async def test_sorts_of_clients_without_end_are_not_all_kept(
         assert all(kept[-50:])
     finally:
         await upstream.close()
+
+
+class Slow:
+    """A memory that takes its time, one thing after the other."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def load(self, key: str) -> Offer | None:
+        return None
+
+    def save(self, key: str, offer: Offer) -> bool:
+        self.begun.set()
+        self.go_on.wait(WAIT_S)
+        self.kept.append(key)
+        return True
+
+
+async def test_what_an_upstream_said_is_kept_although_it_is_closed_at_once() -> None:
+    memory = Slow()
+    upstream = Upstream(Fake([FakeWire(listing)]), Plan(), memory=memory)
+    busy = [asyncio.to_thread(memory.go_on.wait, WAIT_S) for _ in range(64)]
+    waiting = asyncio.gather(*busy)  # no thread is free to begin with it
+    asking = asyncio.create_task(upstream.survey())
+    await until(lambda: upstream.offered() is not None)
+    closing = asyncio.create_task(upstream.close())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    memory.go_on.set()
+    await closing
+    await asyncio.gather(waiting, asking, return_exceptions=True)
+    assert memory.kept

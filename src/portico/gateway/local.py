@@ -15,8 +15,7 @@ from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
-from portico.server import Server
-from portico.state.hub import ChangeHub
+from portico.server import Server, Whole
 from portico.upstream.questions import for_session
 
 
@@ -32,29 +31,30 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class LocalServer:
+class LocalServer(Whole):
     """Answers by calling functions: there is no process, no wire and nothing to wait for."""
 
     is_busy = False
     starts = 0
 
     def __init__(self, name: str, server: Server) -> None:
+        super().__init__(server)
         self.name = name
-        self._server = server
-        self._owner = first_owner(server.freeze())
+        self._providers = self.freeze()
+        self._owner = first_owner(self._providers)
 
     def offer(self) -> Offer:
         """What it offers now."""
-        return self._server.catalog().offer
+        return self.now().offer
 
     def offered(self) -> Catalog:
         """The same with its bytes."""
-        return self._server.catalog()
+        return self.now()
 
     def provide(self, request: Request, context: Context) -> Answer:
         """Call the function that answers."""
         within = context.inward()
-        within.server_info = self._server.catalog().identity
+        within.server_info = self.now().identity
         session, peer = context.session, context.peer
         if peer is not None and session is not None and session.names_askers:
             within.peer = _NamedPeer(peer, session, self.name)
@@ -62,21 +62,8 @@ class LocalServer:
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Have every later change told to this function."""
-        self._server.watch(changed)
-
-    def catalog(self, request: Request, context: Context) -> Catalog:
-        """What everybody is offered."""
-        return self._server.catalog()
-
-    async def ready(self, request: Request, context: Context) -> None:
-        """It is always known."""
-
-    def hub(self, request: Request, context: Context) -> ChangeHub:
-        """Who hears of changes."""
-        return self._server.hub(request, context)
-
-    def greeted(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello, which changes nothing."""
+        for provider in self._providers:
+            provider.watch(changed)
 
     async def survey(self) -> None:
         """What it offers is always known."""

@@ -357,7 +357,7 @@ class Upstream:
         await self._lines.close()
         # It and its lines hold each other, and may be there for long: nothing large with them.
         self._watchers.clear()
-        self._views.forget()
+        await self._views.close()
 
     @property
     def is_busy(self) -> bool:

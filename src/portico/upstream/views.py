@@ -1,7 +1,7 @@
 """What an upstream offers, as far as it is known: remembered, asked for anew, and compared."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +27,8 @@ REFRESH_S = 1.0
 MOST_VIEWS = 100
 """So many sorts of clients are told apart: what they may say of themselves has no end."""
 _MANY = 500
+_KEEP_S = 2.0
+"""How long the end of an upstream waits for what it said to be kept."""
 FRESH_S = 10.0
 """What an upstream said so lately is not asked for again only because it has another client."""
 
@@ -101,6 +103,8 @@ class Views:
         self._in_order = asyncio.Lock()
         self._views: dict[str, View] = {}
         self._numbers = 0
+        self._keeping: set[asyncio.Future[None]] = set()
+        """Each is done when what was heard is on disk."""
 
     def __iter__(self) -> Iterator[View]:
         return iter(tuple(self._views.values()))
@@ -185,11 +189,6 @@ class Views:
             with suppress(RuntimeError):  # no thread can be had
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
-
-    def forget(self) -> None:
-        """Hold nothing any more of what was offered."""
-        for view in self._views.values():
-            view.catalog = None
 
     def changed(self, name: str, leg: Leg, kind: str) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
@@ -310,8 +309,24 @@ class Views:
         other = LEGACY if era == MODERN else MODERN
         if self._lines.speaks.get(other) is False:
             names.append(other)
-        for name in names:
-            try:
-                await asyncio.to_thread(self._memory.save, self._key(name), offer)
-            except RuntimeError as error:  # no thread can be had
-                self._report(f"what {self.name} offers is not kept: {error}")
+        keys = [self._key(name) for name in names]
+        keeping = asyncio.ensure_future(asyncio.to_thread(_keep, self._memory, keys, offer))
+        self._keeping.add(keeping)
+        keeping.add_done_callback(self._keeping.discard)
+        try:
+            # Who ends the upstream now is not to lose what it said.
+            await asyncio.shield(keeping)
+        except RuntimeError as error:  # no thread can be had
+            self._report(f"what {self.name} offers is not kept: {error}")
+
+    async def close(self) -> None:
+        """Wait, but not long, until all is kept; then hold nothing any more of what was offered."""
+        if self._keeping:
+            await asyncio.wait(self._keeping, timeout=_KEEP_S)
+        for view in self._views.values():
+            view.catalog = None
+
+
+def _keep(memory: Memory, keys: Sequence[str], offer: Offer) -> None:
+    for key in keys:
+        memory.save(key, offer)
