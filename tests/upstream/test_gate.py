@@ -11,10 +11,18 @@ from portico.upstream.gate import Gate
 LONG = 60.0
 
 
+def entered(gate: Gate) -> bool:
+    """Take a place as a call on its short way does, if there is one."""
+    if gate.inside >= gate.most:
+        return False
+    gate.inside += 1
+    return True
+
+
 def is_full(gate: Gate, most: int) -> bool:
     """True if exactly so many places are free, and none more; afterwards they are free again."""
     taken = 0
-    while gate.try_enter():
+    while entered(gate):
         taken += 1
     for _ in range(taken):
         gate.leave()
@@ -33,7 +41,7 @@ async def test_so_many_enter_at_once_and_one_more_does_not() -> None:
     gate = Gate("files", 3, 0)
     for _ in range(3):
         await gate.enter(LONG)
-    assert not gate.try_enter()
+    assert not entered(gate)
     with pytest.raises(TargetError) as raised:
         await gate.enter(LONG)
     assert (raised.value.kind, raised.value.server) == ("busy", "files")
@@ -84,10 +92,10 @@ async def test_nobody_overtakes_the_queue() -> None:
     await gate.enter(LONG)
     waiting = await queued(gate)
     gate.leave()  # the place is given on, before its new owner has run
-    assert not gate.try_enter()
+    assert not entered(gate)
     await waiting
     gate.leave()
-    assert gate.try_enter()
+    assert entered(gate)
 
 
 async def test_who_waits_too_long_is_told_and_leaves_the_queue() -> None:

@@ -19,7 +19,8 @@ MIRRORED = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
 _PREFIX = "tasks/"
 _NOTICES = ("notifications/tasks/status", "notifications/tasks")
 _OVER = ("completed", "failed", "cancelled")
-_EXTENSION = EXTENSION.encode()
+TASK, TASKS = b'"task"', EXTENSION.encode()
+"""Without either, in its params or the client's capabilities, a call creates no task."""
 _FORBIDDEN = b'"forbidden"'
 
 
@@ -62,7 +63,7 @@ def is_about_task(method: str) -> bool:
 
 def may_create(params: bytes, capabilities: bytes) -> bool:
     """True if a call may be answered with a task; quick, and True for more calls than those."""
-    return params.find(b'"task"') >= 0 or capabilities.find(_EXTENSION) >= 0
+    return params.find(TASK) >= 0 or capabilities.find(TASKS) >= 0
 
 
 def task_of(method: str, params: bytes, result: bytes) -> Task | None:

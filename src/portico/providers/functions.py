@@ -159,6 +159,8 @@ class FunctionProvider:
 
         async def run(bound: Context) -> dict[str, Any]:
             value = await invoke(arguments, bound)
+            if type(value) is str and tool.output is None:
+                return {"content": [{"type": "text", "text": value}]}
             if tool.output is not None:
                 _check_output(tool.output, value, tool.wrapped)
             structured = tool.output is not None

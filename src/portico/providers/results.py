@@ -21,8 +21,6 @@ class WrongReturn(TypeError):
 def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version) -> dict[str, Any]:
     """A `tools/call` result. `structured` says that the tool has an output schema, `wrapped` that
     its value stands under the key `result` there."""
-    if type(value) is str and not wrapped:
-        return {"content": [{"type": "text", "text": value}]}
     whole = value if isinstance(value, ToolResult) else ToolResult(content=value)
     data = _plain(whole.structured)
     content = whole.content

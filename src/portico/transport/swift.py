@@ -13,6 +13,7 @@ from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
 from portico.transport.modern import STATUS
 
+_OPEN, _RESULT = b'{"jsonrpc":"2.0","id":', b',"result":'
 _COMMENT = b":\n\n"
 _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
 
@@ -107,7 +108,9 @@ class Swift:
         if self._streams:
             self._line.say(event(response.encode()), last=True)
         else:
-            self._line.answer(STATUS.get(response.code, 200), response.parts)
+            result = response.result
+            parts = (_OPEN, response.id, _RESULT, result, b"}") if result else response.parts
+            self._line.answer(STATUS.get(response.code, 200), parts)
 
     def gone(self) -> None:
         """The client has left, which cancels the call."""

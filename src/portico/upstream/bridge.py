@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from portico.model.errors import AskError, McpError, MissingCapability, TargetError
-from portico.model.message import Response
-from portico.protocol.codec import encode, mcp_error_response
+from portico.protocol.codec import encode
 from portico.protocol.eras import (
     URL_REQUIRED,
     Sender,
@@ -20,7 +19,6 @@ from portico.protocol.eras import (
     legacy_result,
     members,
     modern_params,
-    modern_result,
     pages_to_visit,
     wants_input,
     with_code,
@@ -116,44 +114,6 @@ async def _ask_all(leg: Leg, call: Call, result: bytes) -> dict[str, Raw]:
     if "requestState" in asked:
         added["requestState"] = asked["requestState"]
     return added
-
-
-def as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
-    """What an upstream of the client's own era answered."""
-    id = call.request.id
-    if isinstance(outcome, bytes):
-        return Response(id=id, result=outcome)
-    return Response(id=id, error=outcome.raw, code=outcome.code)
-
-
-def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
-    """What a legacy upstream answered, as a modern client gets it."""
-    if call.missing is not None:
-        return mcp_error_response(call.request.id, call.missing)
-    try:
-        if isinstance(outcome, bytes):
-            result = modern_result(call.request.method, outcome, leg.info)
-            return Response(id=call.request.id, result=result)
-        outcome = other_error(call, outcome)
-    except ServerError as error:
-        outcome = error
-    except McpError as error:
-        return mcp_error_response(call.request.id, error)
-    return as_it_is(call, leg, outcome)
-
-
-def from_modern(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
-    """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
-    try:
-        if not isinstance(outcome, bytes):
-            outcome = other_error(call, outcome)
-        elif wants_input(outcome):
-            why = f"{leg.name} asks for input, which its client cannot give"
-            data = {"kind": "protocol", "server": leg.name}
-            return mcp_error_response(call.request.id, McpError(why, data=data))
-    except ServerError as error:
-        return as_it_is(call, leg, error)
-    return Response(id=call.request.id, result=legacy_result(outcome))
 
 
 def other_error(call: Call, error: ServerError) -> bytes:

@@ -20,7 +20,7 @@ from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks
 from portico.upstream.pace import SLICE_S, Turns
 
-_TALKS_BACK = ("roots", "sampling", "elicitation")
+_TALKS_BACK = frozenset({"roots", "sampling", "elicitation"})
 _SHORT = 1024
 MOST_WAITING = 16 * 1024 * 1024
 """How many bytes may wait for one slow asker; past that, what has waited longest is forgotten."""
@@ -39,16 +39,16 @@ class Caller:
         """The way its calls took last."""
         self.view: tuple[int, bool, Any] | None = None
         """What it was offered last, in which era, and by which edition of what is known."""
-        self.learn(capabilities, info)
+        self.capabilities = capabilities
+        self.info = info
+        self.talks_back = not _TALKS_BACK.isdisjoint(capabilities)
+        """True if it can be asked: then its answers must not reach anybody else's child."""
 
     def learn(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         """Take in what it says of itself."""
-        self.capabilities = capabilities
-        self.info = info
-        self.route = None
-        self.view = None
-        self.talks_back = any(kind in capabilities for kind in _TALKS_BACK)
-        """True if it can be asked: then its answers must not reach anybody else's child."""
+        self.capabilities, self.info = capabilities, info
+        self.route = self.view = None
+        self.talks_back = not _TALKS_BACK.isdisjoint(capabilities)
 
     def sender(self, version: Version) -> Sender:
         """How a modern server is told of it, where it is legacy itself and follows no tasks of

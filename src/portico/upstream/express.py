@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import error_response, mcp_error_response
+from portico.protocol.eras import legacy_result, modern_result, wants_input
 from portico.state.pending import Pending
+from portico.upstream.bridge import other_error
 from portico.upstream.caller import Call
 from portico.upstream.gate import Gate
 from portico.upstream.leg import Leg
@@ -123,7 +125,10 @@ class Express(Expected, Pending):
     def _over(self, answered: bool) -> None:
         self._is_over = True
         self._leg.calls.pop(self._id, None)
-        self._gate.leave()
+        if self._gate.waiting:
+            self._gate.leave()
+        else:
+            self._gate.inside -= 1
         self._line.end(answered)
 
     async def _flushed(self, response: Response) -> None:
@@ -147,3 +152,41 @@ def failed(error: TargetError) -> McpError:
     """A failure of ours or of the upstream's, as the answer to a call."""
     data = {"kind": error.kind, "server": error.server, **error.details}
     return McpError(str(error), data=data)
+
+
+def as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What an upstream of the client's own era answered."""
+    id = call.request.id
+    if isinstance(outcome, bytes):
+        return Response(id=id, result=outcome)
+    return Response(id=id, error=outcome.raw, code=outcome.code)
+
+
+def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What a legacy upstream answered, as a modern client gets it."""
+    if call.missing is not None:
+        return mcp_error_response(call.request.id, call.missing)
+    try:
+        if isinstance(outcome, bytes):
+            result = modern_result(call.request.method, outcome, leg.info)
+            return Response(id=call.request.id, result=result)
+        outcome = other_error(call, outcome)
+    except ServerError as error:
+        outcome = error
+    except McpError as error:
+        return mcp_error_response(call.request.id, error)
+    return as_it_is(call, leg, outcome)
+
+
+def from_modern(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+    """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
+    try:
+        if not isinstance(outcome, bytes):
+            outcome = other_error(call, outcome)
+        elif wants_input(outcome):
+            why = f"{leg.name} asks for input, which its client cannot give"
+            data = {"kind": "protocol", "server": leg.name}
+            return mcp_error_response(call.request.id, McpError(why, data=data))
+    except ServerError as error:
+        return as_it_is(call, leg, error)
+    return Response(id=call.request.id, result=legacy_result(outcome))

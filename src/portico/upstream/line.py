@@ -147,7 +147,10 @@ class Line:
             leg = self.open_leg
             if leg is not None:
                 self._give_up_on(leg)
-        self._rest()
+        if self._idle is None or self.subscriptions:
+            self._rest()
+        else:
+            self._rested = monotonic()
 
     async def set_level(self, level: str) -> None:
         """Have the upstream log from this level on, now and after every new beginning."""

@@ -21,19 +21,24 @@ from portico.protocol.eras import (
     same_era_params,
     wants_input,
 )
-from portico.protocol.tasks import MIRRORED, is_about_task, may_create, task_id, task_of
+from portico.protocol.tasks import (
+    MIRRORED,
+    TASK,
+    TASKS,
+    is_about_task,
+    may_create,
+    task_id,
+    task_of,
+)
 from portico.state.freed import LARGE
 from portico.upstream.bridge import (
-    as_it_is,
     first_round,
-    from_legacy,
-    from_modern,
     in_rounds,
     other_error,
     when_sent,
 )
 from portico.upstream.caller import Call, Caller
-from portico.upstream.express import Express
+from portico.upstream.express import Express, as_it_is, from_legacy, from_modern
 from portico.upstream.gate import Gate
 from portico.upstream.held import HeldCall, HeldCalls, Questions
 from portico.upstream.leg import Leg
@@ -76,10 +81,6 @@ class Route:
         self.modern = modern
         self.is_bridged = modern != leg.modern
 
-    def is_open(self) -> bool:
-        """True as long as it leads somewhere."""
-        return self.leg.exchange.failure is None and not self.leg.closing
-
 
 class Relay:
     """The calls of all clients at one upstream."""
@@ -117,19 +118,23 @@ class Relay:
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
         """The way for a plain call, if one is open."""
+        kind, edition = (modern, caller.talks_back), self._lines.edition
         if caller.session is None:
             # They come and go, and one is like another.
-            kind = modern, caller.talks_back
-            edition, route = self._routes.get(kind, (-1, None))
-            if route is None or edition != self._lines.edition or not route.is_open():
-                route = self._find_route(caller, modern)
-                if route is not None:
-                    self._routes[kind] = self._lines.edition, route
-            return route
-        known = caller.route
-        if isinstance(known, Route) and known.modern is modern and known.is_open():
-            return known
-        found = caller.route = self._find_route(caller, modern)
+            seen, known = self._routes.get(kind, (-1, None))
+            is_known = seen == edition
+        else:
+            known = caller.route if isinstance(caller.route, Route) else None
+            is_known = known is not None and known.modern is modern
+        if is_known and known is not None:
+            leg = known.leg
+            if not leg.closing and leg.exchange.failure is None:
+                return known
+        found = self._find_route(caller, modern)
+        if caller.session is not None:
+            caller.route = found
+        elif found is not None:
+            self._routes[kind] = edition, found
         return found
 
     def _find_route(self, caller: Caller, modern: bool) -> Route | None:
@@ -152,7 +157,7 @@ class Relay:
             return None
         if params.find(_TIMEOUT) >= 0 or self._breaker.failures:
             return None
-        if may_create(params, meta.client_capabilities):
+        if params.find(TASK) >= 0 or meta.client_capabilities.find(TASKS) >= 0:
             return None  # its task, if there will be one, is to be noted
         if route.is_bridged and len(params) > LARGE:
             return None  # it is translated when it is its turn
@@ -163,10 +168,11 @@ class Relay:
             if meta.log_level and not route.line.logs(meta.log_level):
                 return None  # the upstream has to be told first
             params, back = legacy_params(params, b""), from_legacy
-        if not self._gate.try_enter():
-            return None
-        call = Call(caller, request, context)
         gate, breaker = self._gate, self._breaker
+        if gate.inside >= gate.most:
+            return None
+        gate.inside += 1
+        call = Call(caller, request, context)
         express = Express(
             call, self._call_s, route.line, route.leg, gate, breaker, self._again, back
         )
