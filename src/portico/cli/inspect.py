@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from portico.upstream.listing import Listing
     from portico.upstream.wire import Address
 
-_KINDS = ("tools", "resources", "templates", "prompts")
 _BYTES_PER_TOKEN = 4
 
 
@@ -32,7 +32,7 @@ async def _inspect(address: "Address", options: argparse.Namespace) -> int:
     started = time.perf_counter()
     async with await open_client(address, options) as client:
         opened = time.perf_counter()
-        lists = {kind: await client.listing(kind) for kind in _KINDS}
+        lists = {kind: await client.listing(kind) for kind in _TABLES}
         listed = time.perf_counter()
         took = {"start": opened - started, "lists": listed - opened}
         if options.json:
@@ -55,7 +55,7 @@ def _as_data(
         "transport": client.transport,
         "capabilities": server.capabilities,
         "instructions": server.instructions,
-        **{"resourceTemplates" if k == "templates" else k: lists[k].items for k in _KINDS},
+        **{"resourceTemplates" if k == "templates" else k: lists[k].items for k in _TABLES},
         "toolBytes": lists["tools"].size,
         "toolTokens": lists["tools"].size // _BYTES_PER_TOKEN,
         "startMs": round(took["start"] * 1000, 1),
@@ -79,33 +79,34 @@ def _show(
         screen.say("Instructions", "bold")
         for line in server.instructions.strip().splitlines():
             screen.say(f"  {line}")
-    tools = lists["tools"]
-    weight = f"{size(tools.size)}, about {tools.size // _BYTES_PER_TOKEN:,} tokens"
-    if tools.items:
-        rows = [
-            (t["name"], parameters(t.get("inputSchema"), nulls=True), _about(t))
-            for t in tools.items
-        ]
-        screen.table(f"Tools ({len(tools.items)}: {weight})", rows)
-    for title, key, kind in (
-        ("Resources", "uri", "resources"),
-        ("Resource templates", "uriTemplate", "templates"),
-    ):
-        found = lists[kind].items
-        if found:
-            rows = [(item[key], str(item.get("mimeType") or ""), _about(item)) for item in found]
-            screen.table(f"{title} ({len(found)})", rows)
-    prompts = lists["prompts"].items
-    if prompts:
-        rows = [(p["name"], _prompt_arguments(p.get("arguments")), _about(p)) for p in prompts]
-        screen.table(f"Prompts ({len(prompts)})", rows)
+    for kind, (heading, key, more) in _TABLES.items():
+        found = lists[kind]
+        if found.items:
+            rows = [(item[key], more(item), _about(item)) for item in found.items]
+            tokens = f"{size(found.size)}, about {found.size // _BYTES_PER_TOKEN:,} tokens"
+            weight = f": {tokens}" if kind == "tools" else ""
+            screen.table(f"{heading} ({len(rows)}{weight})", rows)
     if not any(listing.items for listing in lists.values()):
         screen.say("\nIt lists no tools, resources or prompts.")
 
 
-def _prompt_arguments(arguments: Any) -> str:
-    known = [a for a in arguments if isinstance(a, dict)] if isinstance(arguments, list) else []
+def _arguments(prompt: dict[str, Any]) -> str:
+    given = prompt.get("arguments")
+    known = [a for a in given if isinstance(a, dict)] if isinstance(given, list) else []
     return ", ".join(f"{a.get('name')}{'*' if a.get('required') is True else ''}" for a in known)
+
+
+def _mime(resource: dict[str, Any]) -> str:
+    return str(resource.get("mimeType") or "")
+
+
+_TABLES: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
+    "tools": ("Tools", "name", lambda tool: parameters(tool.get("inputSchema"), nulls=True)),
+    "resources": ("Resources", "uri", _mime),
+    "templates": ("Resource templates", "uriTemplate", _mime),
+    "prompts": ("Prompts", "name", _arguments),
+}
+"""By kind: what a table of it is called, its first column, and its second."""
 
 
 def _about(item: dict[str, Any]) -> str:

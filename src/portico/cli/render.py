@@ -7,6 +7,7 @@ import shutil
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
@@ -49,7 +50,6 @@ class Screen:
         self.is_terminal = stream.isatty()
         self.redraws = self.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown")
         """It can take back what it shows."""
-        self._lazy_console: Console | None = None
 
     def say(self, text: str, style: str = "") -> None:
         """One or more lines; a style shows on a terminal only."""
@@ -109,15 +109,11 @@ class Screen:
         if any(told & (select.POLLERR | select.POLLHUP) for _, told in ears.poll(0)):
             raise BrokenPipeError
 
-    @property
+    @cached_property
     def _console(self) -> "Console":
-        if self._lazy_console is None:
-            from rich.console import Console
+        from rich.console import Console
 
-            self._lazy_console = Console(
-                file=self.stream, markup=False, highlight=False, emoji=False
-            )
-        return self._lazy_console
+        return Console(file=self.stream, markup=False, highlight=False, emoji=False)
 
 
 class Ticker:

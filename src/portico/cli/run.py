@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ class _Options(DoorOptions):
 def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _options(argv)
-    out = None
-    if options.http is None:
-        # Before anything of the user's is imported: what it prints must not reach the client.
-        from portico.transport.pipes import take_stdout
-
-        out = take_stdout()
+    out = keep_stdout(options.http)  # before anything of the user's is imported
     try:
         server = _load(options.component, options.handlers, options.name)
     except PorticoError:

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.cli.stderr import log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
 from portico.cli.usage import Parser
 from portico.state.report import report
 
@@ -26,12 +26,7 @@ def main(
     options = _parser().parse_args(argv)
     # Another window would not have them, and must not open a way past them.
     options.alone = options.alone or bool(links or members)
-    out = None
-    if options.http is None:
-        # What an import of ours might print must not reach the client.
-        from portico.transport.pipes import take_stdout
-
-        out = take_stdout()
+    out = keep_stdout(options.http)
     log_to_stderr()
     serving = _with(_serving(options), links, members or {})
     gateway = serving.config.gateway

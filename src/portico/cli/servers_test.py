@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,9 +15,6 @@ from portico.config.problems import ConfigError, nearest, word
 from portico.config.read import read
 from portico.config.schema import Server
 from portico.model.errors import PorticoError
-
-if TYPE_CHECKING:
-    from portico.upstream.opening import Limits
 
 _AT_ONCE = 4
 _KINDS = ("tools", "resources", "templates", "prompts")
@@ -74,11 +71,14 @@ async def _asked(server: Server, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
     from portico.upstream.configured import address
     from portico.upstream.connect import connect
+    from portico.upstream.opening import Limits
 
+    times = server.timeouts
+    spans = (times.init, times.list, times.call) if within_s is None else (within_s,) * 3
     client = await connect(
         address(server),
         era=server.era,
-        limits=_limits(server, within_s),
+        limits=Limits(init_s=spans[0], list_s=spans[1], call_s=spans[2]),
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
     async with client:
@@ -93,15 +93,6 @@ async def _asked(server: Server, within_s: float | None) -> dict[str, Any]:
             **{kind: len(listing.items) for kind, listing in lists.items()},
             "hidden": len(hidden),
         }
-
-
-def _limits(server: Server, within_s: float | None) -> "Limits":
-    from portico.upstream.opening import Limits
-
-    if within_s is not None:
-        return Limits(init_s=within_s, list_s=within_s, call_s=within_s)
-    times = server.timeouts
-    return Limits(init_s=times.init, list_s=times.list, call_s=times.call)
 
 
 def _say(told: dict[str, Any]) -> None:

@@ -26,6 +26,15 @@ def log_to_stderr() -> None:
         logging.getLogger().addHandler(StderrLog(logging.WARNING))
 
 
+def keep_stdout(http: str | None) -> int | None:
+    """Keep standard output for a client over stdio, whatever an import might print there."""
+    if http is not None:
+        return None
+    from portico.transport.pipes import take_stdout
+
+    return take_stdout()
+
+
 def tell_waiting(what: str, over_http: str, program: str = "") -> None:
     """Say on stderr what is served and waited for, if standard input is a terminal; by which
     command it would be served over HTTP; and that `program`, to be started later, is missing."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +58,8 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     """Serve until the client leaves or a signal comes."""
     options = _options(argv)
     log_to_stderr()
+    out = keep_stdout(options.http)
     if options.http is None:
-        # What an import of ours might print must not reach the client.
-        from portico.transport.pipes import take_stdout
-
-        out = take_stdout()
         from portico.app import wrap_stdio
 
         wrapping = _wrapping(options, links)

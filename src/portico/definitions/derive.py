@@ -103,9 +103,6 @@ def derive_template(fn: Callable[..., Any], uri_template: str) -> "Derived":
     return Derived(definition, signature, from_text(signature, uri_template))
 
 
-# Definitions.
-
-
 def _definition(
     signature: "Signature", name: str | None, title: str | None, description: str | None
 ) -> dict[str, Any]:

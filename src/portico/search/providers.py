@@ -23,7 +23,6 @@ class Provider:
     base: str
     path: str
     """Behind the base; `{model}` is put in."""
-    key_env: str
     headers: Callable[[str], dict[str, str]]
     """That show a key."""
     body: Callable[[str, str], dict[str, Any]]
@@ -75,7 +74,6 @@ PROVIDERS = {
     "openai": Provider(
         "https://api.openai.com/v1",
         "/chat/completions",
-        "OPENAI_API_KEY",
         lambda key: {"authorization": f"Bearer {key}"},
         lambda model, text: {
             "model": model,
@@ -86,7 +84,6 @@ PROVIDERS = {
     "gemini": Provider(
         "https://generativelanguage.googleapis.com/v1beta",
         "/models/{model}:generateContent",
-        "GEMINI_API_KEY",
         lambda key: {"x-goog-api-key": key},
         lambda _, text: {
             "systemInstruction": {"parts": [{"text": ORDER}]},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from portico.config.tables import KEYS_OF
 from portico.search.providers import PROVIDERS, Provider, names_in, question
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Reranker:
         self._provider: Provider = PROVIDERS[provider]
         self._url = self._provider.address(url, model)
         self._model = model
-        self._key_env = key_env or self._provider.key_env
+        self._key_env = key_env or KEYS_OF[provider]
         self._timeout_s = timeout_s
         self._report = report
         self._clock = clock

@@ -18,12 +18,13 @@ class HttpSse(Wire):
 
     transport = "sse"
 
+    _receiver: Receiver
+    _endpoint: asyncio.Future[str]
+
     def __init__(self, site: Site) -> None:
         self._site = site
         self._web: Web | None = None
-        self._receiver: Receiver | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._endpoint: asyncio.Future[str] | None = None
         self._failure: Failure | None = None
         self._version: Version | None = None
 
@@ -55,8 +56,6 @@ class HttpSse(Wire):
         if self._failure is not None:
             raise self._failure.error()
         assert self._web is not None
-        assert self._endpoint is not None
-        assert self._receiver is not None
         headers = {"content-type": "application/json"}
         if self._version is not None:
             headers[VERSION_HEADER] = self._version.text
@@ -100,22 +99,17 @@ class HttpSse(Wire):
         except Exception as error:  # noqa: BLE001  (one of ours: nobody reads on, and that is told)
             failure = web.failure(f"could not be heard: {error!r}")
         self._failure = failure
-        assert self._endpoint is not None
-        assert self._receiver is not None
         if self._endpoint.done():
             self._receiver.lost(failure)
 
     def _take_all(self, events: list[Event]) -> bool:
         """Take in what came; True if any of it was waited for."""
-        assert self._receiver is not None
         answered = self._receiver.answered
         for event in events:
             self._take(event)
         return self._receiver.answered > answered
 
     def _take(self, event: Event) -> None:
-        assert self._endpoint is not None
-        assert self._receiver is not None
         assert self._web is not None
         if event.kind == "message":
             self._receiver.received(event.data)

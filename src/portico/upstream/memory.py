@@ -43,11 +43,11 @@ class InMemory(Wire):
     """A pipe without a file: each message arrives on the next turn of the event loop."""
 
     transport = "memory"
+    _receiver: Receiver
 
     def __init__(self, serve: Callable[[Write], Served]) -> None:
         self._serve = serve
         self._served: Served | None = None
-        self._receiver: Receiver | None = None
 
     async def open(self, receiver: Receiver) -> None:
         """Have the other end serve us."""
@@ -65,6 +65,5 @@ class InMemory(Wire):
             self._served.ended()
 
     def _write(self, parts: tuple[bytes, ...]) -> None:
-        assert self._receiver is not None
         for line in b"".join(parts).splitlines():
             asyncio.get_running_loop().call_soon(self._receiver.received, line)
