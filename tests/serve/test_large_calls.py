@@ -86,7 +86,7 @@ def taken(answer: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["late", "slow"])
-@pytest.mark.parametrize("opened", [wrap_stdio])
+@pytest.mark.parametrize("opened", [wrap_stdio, serve_stdio])
 def test_large_calls_over_stdio_are_kept_at_most_twice(
     tmp_path: Path, opened: Any, mode: str
 ) -> None:
@@ -114,7 +114,7 @@ def post(portico: Wrap, headers: dict[str, str], body: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["late", "slow"])
-@pytest.mark.parametrize("opened", [wrap_http])
+@pytest.mark.parametrize("opened", [wrap_http, serve_http])
 def test_large_calls_over_http_are_kept_at_most_twice(
     tmp_path: Path, opened: Any, mode: str
 ) -> None:

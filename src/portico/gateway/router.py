@@ -127,6 +127,7 @@ class Router:
         declared = inner.meta.client_capabilities
         if declared and (b"tasks" in declared or b"\\" in declared):
             inner = withheld(inner)
+        request.params = inner.params  # large arguments are kept once
         answer = member.handle(inner, context)
         if type(answer) is Response or isinstance(answer, Pending):
             return after(answer, lambda response: self._shown(request, context, server, response))
