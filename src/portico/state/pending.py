@@ -9,7 +9,6 @@ from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
 from portico.model.types import Answer
 from portico.protocol.codec import error_response
-from portico.state.eager import start_now
 
 Reply = Callable[[Response], None]
 Over = Callable[[Response | None], None]
@@ -81,18 +80,6 @@ class Pending:
         except BaseException:
             self.cancel()
             raise
-
-
-def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
-    """Have the answer sent when it arrives; what can be cancelled until then."""
-    if isinstance(answer, Pending):
-        answer.then(reply)
-        return answer
-    return start_now(_replied(answer, reply))
-
-
-async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
-    reply(await answer)
 
 
 def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:

@@ -1,8 +1,10 @@
 """What is under way, each way, on one stdio connection or in one legacy session."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+import contextvars
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,10 +16,10 @@ from portico.model.session import Session
 from portico.model.types import Answer
 from portico.protocol.codec import encode, error_response, is_id, notification
 from portico.protocol.inbound import Answer as ClientAnswer
-from portico.state.eager import start_now
 from portico.state.pending import Pending, Reply, Running
 
 _BACKSLASH = ord("\\")
+T = TypeVar("T")
 
 
 class Endpoint(Protocol):
@@ -228,6 +230,46 @@ class Connection:
             loop = asyncio.get_running_loop()
             if not isinstance(error, ConnectionError):
                 loop.call_exception_handler({"message": "a call failed", "exception": error})
+
+
+def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
+    """Have the answer sent when it arrives; what can be cancelled until then."""
+    if isinstance(answer, Pending):
+        answer.then(reply)
+        return answer
+    return start_now(_replied(answer, reply))
+
+
+async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
+    reply(await answer)
+
+
+def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Start a task and run it up to its first wait: it may be done already when this returns."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    # Tasks of Python 3.11 only know `call_soon`: what a new one hands to that is its first step.
+    steps: list[tuple[Callable[[], object], contextvars.Context]] = []
+
+    def call_soon(step: Callable[[], object], *_: object, context: contextvars.Context) -> None:
+        steps.append((step, context))
+
+    loop.call_soon = call_soon  # type: ignore[assignment,method-assign]
+    try:
+        task = asyncio.Task(work, loop=loop)
+    finally:
+        del loop.call_soon
+    ((step, context),) = steps
+    outer = asyncio.current_task(loop)
+    if outer is not None:
+        asyncio.tasks._leave_task(loop, outer)
+    try:
+        context.run(step)
+    finally:
+        if outer is not None:
+            asyncio.tasks._enter_task(loop, outer)
+    return task
 
 
 def id_key(raw: bytes) -> bytes:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.version import Version
-from portico.state.pending import Running, reply_with
-from portico.transport.connection import stopped
+from portico.state.pending import Running
+from portico.transport.connection import reply_with, stopped
 from portico.transport.events import Pulse
 from portico.transport.limits import Load
 from portico.transport.replay import Stream

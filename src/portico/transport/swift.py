@@ -6,9 +6,9 @@ from typing import Protocol
 
 from portico.model.errors import AskError
 from portico.model.message import Response
-from portico.state.pending import Pending, Running, reply_with
+from portico.state.pending import Pending, Running
 from portico.transport.asgi import Receive, Scope, Send
-from portico.transport.connection import stopped
+from portico.transport.connection import reply_with, stopped
 from portico.transport.events import EVENT_STREAM, Pulse, event
 from portico.transport.limits import Load
 from portico.transport.modern import STATUS
