@@ -79,6 +79,7 @@ class ChildProcess(Wire):
     """A running child, fed lines on its stdin."""
 
     transport = "stdio"
+    _receiver: Receiver
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -87,7 +88,6 @@ class ChildProcess(Wire):
         self._process: Process | None = None
         self._stdin: Sink | None = None
         self._sources: list[Source] = []
-        self._receiver: Receiver | None = None
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._ahead = 0  # lines that it was sent and has said nothing after
@@ -175,7 +175,6 @@ class ChildProcess(Wire):
         if self._closing or self._failure is not None:
             return False
         receiver = self._receiver
-        assert receiver is not None
         answered = receiver.answered
         reader = self._lines
         is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
@@ -217,7 +216,6 @@ class ChildProcess(Wire):
         failure = self._fail(why, kind)
         if self._stdin is not None:
             self._stdin.abort()  # whoever waits to write is told too
-        assert self._receiver is not None
         self._receiver.lost(failure)
 
     def _fail(self, why: str, kind: str) -> Failure:

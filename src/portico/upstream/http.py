@@ -51,18 +51,18 @@ class StreamableHttp:
 
     transport = "http"
     mirrors = True
+    _web: Web
+    _receiver: Receiver
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._web: Web | None = None
-        self._receiver: Receiver | None = None
         self._begun: dict[bytes, _Begun] = {}
         self._requests: dict[bytes, asyncio.Task[None]] = {}
         self._listener: Listener | None = None
         self._parting: asyncio.Task[None] | None = None
         self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
         self._naming = Naming()
-        self._closing = False
+        self._is_open = False
 
     @property
     def server(self) -> str:
@@ -73,14 +73,14 @@ class StreamableHttp:
         """Nothing is sent yet: the first request shows whether anybody is there."""
         self._receiver = receiver
         self._web = Web(self._site)
+        self._is_open = True
 
     async def send(self, message: Outgoing) -> None:
         """Post a message. A request's answer is awaited behind; all else, until it is accepted."""
         if self.send_now(message):
             return
-        web, _ = self._open_parts()
         try:
-            await web.tell(web.url, self._naming.of(message), message.data)
+            await self._web.tell(self._web.url, self._naming.of(message), message.data)
         except Broken as broken:
             raise broken.failure.error() from None
 
@@ -91,8 +91,7 @@ class StreamableHttp:
         if self._parting is not None:
             self._unheard.append(message.id)
             return True
-        web, _ = self._open_parts()
-        sent = self._naming.of(message)
+        web, sent = self._web, self._naming.of(message)
         if self._listener is not None and self._listener.is_new:
             self._follow(message, sent)
             return True
@@ -116,14 +115,13 @@ class StreamableHttp:
         """From now on all messages name the version; a legacy server gets a stream to talk on."""
         self._naming.settle(version)
         if not version.modern:
-            web, _ = self._open_parts()
-            self._listener = Listener(web, self._naming, self._read, self._begin_parting)
+            self._listener = Listener(self._web, self._naming, self._read, self._begin_parting)
 
     async def close(self) -> None:
         """End all streams, and the session if there is one."""
-        if self._web is None or self._closing:
+        if not self._is_open:
             return
-        self._closing = True
+        self._is_open = False
         for id in tuple(self._begun):
             self.abandon(id)
         behind = (self._listener.task if self._listener is not None else None, self._parting)
@@ -149,7 +147,7 @@ class StreamableHttp:
         if body is None or not response.is_success or len(body) > self._site.max_message:
             self._follow(message, begun.sent, response)
             return
-        web, receiver = self._open_parts()
+        web, receiver = self._web, self._receiver
         reader = None
         try:
             self._remember_session(web, response)
@@ -195,7 +193,7 @@ class StreamableHttp:
         begun: Response | None,
         heard: EventReader | None,
     ) -> None:
-        web, receiver = self._open_parts()
+        web, receiver = self._web, self._receiver
         if begun is None and self._listener is not None and self._listener.is_new:
             await self._listener.answered()
         reader, is_whole = heard, True
@@ -217,7 +215,8 @@ class StreamableHttp:
         except Broken as broken:
             failure = broken.failure
             if failure.status == 404 and SESSION_HEADER in sent:
-                self._forgotten(message.id)
+                self._unheard.append(message.id)  # it has not run
+                self._begin_parting()
             else:
                 receiver.failed(message.id, failure)
         except Exception as error:  # one of ours: whoever waits need not wait for its limit
@@ -226,17 +225,12 @@ class StreamableHttp:
 
     def _take(self, reader: EventReader, chunk: bytes, id: bytes) -> bool:
         """Take in what came on a stream; True if any of it was waited for."""
-        _, receiver = self._open_parts()
+        receiver = self._receiver
         answered = receiver.answered
         for event in reader.feed(chunk):
             if event.kind == "message":
                 receiver.received(event.data, id)
         return receiver.answered > answered
-
-    def _forgotten(self, id: bytes) -> None:
-        """The server has forgotten the session: this request has not run."""
-        self._unheard.append(id)
-        self._begin_parting()
 
     def _begin_parting(self) -> None:
         if self._parting is None:
@@ -244,7 +238,7 @@ class StreamableHttp:
 
     async def _part(self) -> None:
         """Begin anew with what has not run; the rest may be half done, and is not repeated."""
-        web, receiver = self._open_parts()
+        web, receiver = self._web, self._receiver
         for begun in tuple(self._begun.values()):
             del self._begun[begun.message.id]
             begun.response.follow()
@@ -260,7 +254,7 @@ class StreamableHttp:
     async def _read(self, response: Response, reader: EventReader, id: bytes) -> bool:
         """Take in a stream until it ends, or soon after its request has been answered; False if it
         was cut, but can be taken up where it was."""
-        web, receiver = self._open_parts()
+        web, receiver = self._web, self._receiver
         web.check_plain(response)
         reader.begin()
         pace = Pace()
@@ -280,7 +274,7 @@ class StreamableHttp:
 
     async def _resume(self, reader: EventReader, id: bytes, is_whole: bool) -> None:
         """Go on with a legacy stream that was cut, or whose server closed it to be polled."""
-        web, receiver = self._open_parts()
+        web, receiver = self._web, self._receiver
         idle = 0
         while reader.last_id and receiver.waits(id) and idle < _MAX_IDLE_RESUMES:
             if is_whole:
@@ -302,8 +296,3 @@ class StreamableHttp:
     def _remember_session(self, web: Web, response: Response) -> None:
         if not self._naming.remember(response):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
-
-    def _open_parts(self) -> tuple[Web, Receiver]:
-        assert self._web is not None
-        assert self._receiver is not None
-        return self._web, self._receiver
