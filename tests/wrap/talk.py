@@ -142,11 +142,13 @@ class Client:
 
 
 class Pipes(Client):
-    """A client of a `portico wrap` of its own, over stdio."""
+    """A client of a `portico wrap` of its own, over stdio, or of another command."""
 
-    def __init__(self, home: Path, *words: str, **more: Any) -> None:
+    def __init__(
+        self, home: Path, *options: str, words: list[str] | None = None, **more: Any
+    ) -> None:
         super().__init__(**more)
-        self.child = Child(wrap_command(home, *words), PIPE)
+        self.child = Child(words or wrap_command(home, *options), PIPE)
         assert self.child.process.stdin is not None
         assert self.child.process.stdout is not None
         self._in, self._out = self.child.process.stdin, self.child.process.stdout

@@ -118,7 +118,9 @@ class Front:
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is shown, to everybody alike; the very first list waits for something to show."""
         if self._waits and request.method in LISTS:
-            if not self.union.shares:
+            members = [self._house.members[name] for name in self.servers()]
+            asked = [member for member in members if not member.is_local]
+            if asked and all(member.is_pending for member in asked):
                 return None
             self._waits = False
         house, known = self._house, self._catalog

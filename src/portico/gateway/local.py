@@ -1,5 +1,7 @@
 """A Python `Server` in this very process, as a member of a gateway."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,9 +63,19 @@ class LocalServer(Whole):
         return self._owner(request, within)
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have every later change told to this function."""
+        """Have every later change told to this function, in the event loop of now: functions run
+        in threads too, and may change something there."""
+        loop = asyncio.get_running_loop()
+        here = threading.get_ident()
+
+        def tell(change: Change) -> None:
+            if threading.get_ident() == here:
+                changed(change)
+            else:
+                loop.call_soon_threadsafe(changed, change)
+
         for provider in self._providers:
-            provider.watch(changed)
+            provider.watch(tell)
 
     async def survey(self) -> None:
         """What it offers is always known."""

@@ -91,6 +91,8 @@ class Member:
         """What every door to it has in front of it."""
         self.handle = fold(self.links, provider.provide)
         """Its answer to a request under its own names."""
+        self.is_local = isinstance(entry, LocalEntry)
+        """True if it is a part of this process."""
         self._askers = 0
         self._name_limit = name_limit
         self._gateway = gateway
