@@ -22,11 +22,7 @@ _DEEDS = {
 }
 _WITH_NAME = ("remove", "enable", "disable")
 _FOR = {
-    "env": ("add",),
-    "header": ("add",),
-    "cwd": ("add",),
-    "tag": ("add",),
-    "disabled": ("add",),
+    **dict.fromkeys(("env", "header", "cwd", "tag", "disabled"), ("add",)),
     "timeout": ("test", "refresh"),
 }
 

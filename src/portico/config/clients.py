@@ -8,15 +8,10 @@ from portico.config.tables import SERVER
 from portico.config.values import BAD, Reader, flag, number, pairs, read_table, text, texts
 
 _TYPES = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamableHttp": "http",
-    "streamable_http": "http",
+    **dict.fromkeys(("stdio", "local"), "stdio"),
+    **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http"), "http"),
     "sse": "sse",
-    "remote": "",
-    "": "",
+    **dict.fromkeys(("remote", ""), ""),
 }
 _ALLOW = ("includeTools", "enabled_tools", "enabledTools", "allowedTools")
 _DENY = ("excludeTools", "disabled_tools", "disabledTools")

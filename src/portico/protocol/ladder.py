@@ -22,14 +22,7 @@ from portico.model.methods import KNOWN, MODERN_ONLY
 from portico.model.offer import HeaderParam
 from portico.model.session import LOG_LEVELS
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
-from portico.protocol.codec import (
-    Envelope,
-    WireMeta,
-    WireParams,
-    any_params_of,
-    is_id,
-    params_of,
-)
+from portico.protocol.codec import Envelope, WireMeta, WireParams, any_params_of, is_id, params_of
 from portico.protocol.tasks import MIRRORED as TASK_NAMES
 from portico.protocol.tasks import task_id
 

@@ -21,13 +21,7 @@ from portico.transport.control import Control, Deed
 from portico.transport.crossing import Crossing, HouseCrossing, SocketCrossing
 from portico.transport.noted import PING
 from portico.transport.ownership import Ownership, is_known, owner_of
-from portico.transport.pipes import (
-    DRAIN_S,
-    serve_stdio,
-    stop_on_signals,
-    take_stdout,
-    writer_to,
-)
+from portico.transport.pipes import DRAIN_S, serve_stdio, stop_on_signals, take_stdout, writer_to
 from portico.transport.stdio import MAX_LINE
 
 _ATTACH_S = 5.0

@@ -31,12 +31,7 @@ from portico.protocol.tasks import (
     task_of,
 )
 from portico.state.freed import LARGE
-from portico.upstream.bridge import (
-    first_round,
-    in_rounds,
-    other_error,
-    when_sent,
-)
+from portico.upstream.bridge import first_round, in_rounds, other_error, when_sent
 from portico.upstream.caller import Call, Caller
 from portico.upstream.express import Express, as_it_is, from_legacy, from_modern
 from portico.upstream.gate import Gate
