@@ -104,13 +104,14 @@ class Guests:
 class _Guest:
     """One client of another process."""
 
+    _server: "_GuestServer"
+
     def __init__(self, fd: int, parting: bytes, turn: int, wants: Wants, guests: Guests) -> None:
         self._fd = fd
         self._parting = parting
         self._turn = turn
         self._wants = wants
         self._guests = guests
-        self._server: _GuestServer | None = None
         self._parted = asyncio.Event()
         self._over = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
@@ -131,13 +132,11 @@ class _Guest:
 
     def pause(self) -> None:
         """Its client reads slowly: nothing more is taken from it, and handlers wait."""
-        assert self._server is not None
         self._server.pause()
         self._reader.pause()
 
     def resume(self) -> None:
         """It has caught up."""
-        assert self._server is not None
         self._server.resume()
         self._reader.resume()
 
@@ -163,7 +162,6 @@ class _Guest:
 
     async def _stay(self) -> None:
         """Serve until it parts, and then drain; or until it is gone, and then cancel."""
-        assert self._server is not None
         try:
             await first_of(self._parted.wait(), self._over.wait())
             if not self._over.is_set():

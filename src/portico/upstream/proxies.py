@@ -21,7 +21,8 @@ class Proxy(Struct, frozen=True):
 def proxy_for(origin: Origin, environ: Mapping[str, str] | None = None) -> Proxy | None:
     """The proxy on the way; raises Unfit if it is one that we cannot speak to."""
     variables = _environment() if environ is None else environ
-    if _is_spared(origin, _read(variables, "no_proxy")):
+    spared = _read(variables, "no_proxy").split(",")
+    if any(_matches(origin, entry.strip().lower()) for entry in spared):
         return None
     for name in (f"{origin.scheme}_proxy", "all_proxy"):
         if value := _read(variables, name).strip():
@@ -58,10 +59,6 @@ def _read(environ: Mapping[str, str], name: str) -> str:
     if name == "http_proxy" and "REQUEST_METHOD" in environ:
         return ""
     return environ.get(name.upper(), "")
-
-
-def _is_spared(origin: Origin, entries: str) -> bool:
-    return any(_matches(origin, entry.strip().lower()) for entry in entries.split(","))
 
 
 def _matches(origin: Origin, entry: str) -> bool:

@@ -50,14 +50,10 @@ def _of_environment(file: str, folder: str) -> ssl.SSLContext:
 def _of_files() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     paths = ssl.get_default_verify_paths()
-    if paths.cafile or (paths.capath and _has_certificates(paths.capath)):
+    if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
         context.set_default_verify_paths()
     else:
         for bundle in filter(os.path.isfile, _BUNDLES):
             context.load_verify_locations(bundle)
             break
     return context
-
-
-def _has_certificates(folder: str) -> bool:
-    return any(_HASHED.fullmatch(name) for name in os.listdir(folder))
