@@ -160,7 +160,7 @@ async def house(
         around,
         version="1.0",
         searcher=Words,
-        failed=_fail,
+        failed=more.pop("failed", _fail),
         witness=more.pop("witness", lambda *_: None),
         **more,
     )

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portico.model.errors import InvalidParams
 from portico.protocol.codec import encode
-from portico.protocol.exact import exact
+from portico.protocol.exact import exact, once
 
 
 def read(params: bytes) -> Any:
@@ -38,6 +40,54 @@ def test_the_last_of_two_equal_keys_is_kept_alone() -> None:
 
     assert raw.count(b"name") == 1
     assert read(raw) == {"name": "b", "arguments": {"x": 1, "X": 2}}
+
+
+SPELLED = [
+    b'{ "name" : "a" ,"arguments":{"x":1,"x": 2}, "_meta" :{} }',
+    b'{"n\\u0061me":"a","x \\" y":[ 1,\t"}"]}',
+    b'{"ref": {"type":"ref/prompt" , "name":"a","x":{"k":1,"k":1}},"argument":{ }}',
+    b'{"a":1,"b":12,"c":1}\r\n',
+]
+
+
+@pytest.mark.parametrize("params", SPELLED)
+def test_params_without_a_key_twice_are_left_as_they_were_written(params: bytes) -> None:
+    assert once(params, exact(params)) is params
+
+
+TWICE = [
+    (b'{"name":"a","name":"a"}', b'{"name":"a"}'),
+    (b'{"a":1,"name":2,"a":1}', b'{"a":1,"name":2}'),
+    (b'{"a":1,"a":12}', b'{"a":12}'),
+    (b'{"a":12,"a":1}', b'{"a":1}'),
+    (b'{"a":1 , "\\u0061":1}', b'{"a":1}'),
+    (b'{"ref": {"uri":"a","uri":"a"}}', b'{"ref":{"uri":"a"}}'),
+    (b'{"a":"\\"b\\":1}","b":1,"b":1}', b'{"a":"\\"b\\":1}","b":1}'),
+]
+
+
+@pytest.mark.parametrize(("params", "kept"), TWICE)
+def test_params_with_a_key_twice_are_written_anew(params: bytes, kept: bytes) -> None:
+    assert once(params, exact(params)) == kept
+
+
+JSON = st.recursive(
+    st.integers(0, 12) | st.text('a"\\{},: ', max_size=3),
+    lambda of: st.lists(of, max_size=2) | st.dictionaries(st.sampled_from("ab"), of, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", '"', "\\"]), JSON), max_size=4))
+def test_what_is_left_as_it_was_has_every_key_once(pairs: list[tuple[str, Any]]) -> None:
+    fields = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in pairs)
+    params = f"{{{' , '.join(fields)} }}".encode()
+
+    left = once(params, exact(params))
+
+    assert json.loads(left) == dict(pairs)
+    if pairs:
+        assert (left is params) == (len(dict(pairs)) == len(pairs))
 
 
 def test_a_reference_is_looked_into() -> None:

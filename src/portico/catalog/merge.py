@@ -73,7 +73,9 @@ class Merged:
                 listed = Listed(items=tuple(items.values()), keys=tuple(items))
                 if listed.keys or kind in self.shares[server].offer.lists:
                     kept[server][kind] = listed
-        return Merged(share.showing(kept[share.server]) for share in self._all)
+        made = Merged(share.showing(kept[share.server]) for share in self._all)
+        made.ownership = self.ownership  # a URI is shown as it was to the views
+        return made
 
     @cached_property
     def tool_count(self) -> int:

@@ -15,6 +15,7 @@ is shown as `portico://SERVER/<escaped uri>`, and so is every URI that begins li
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 
 from msgspec import Struct
@@ -65,6 +66,18 @@ class Ownership:
     def fallback(self, uri: str) -> str | None:
         """For a URI that nobody owns or mentioned: the only server that would take any."""
         return self._found(uri)[1]
+
+    def key(self, uri: str) -> str | None:
+        """What is listed for this URI, in its canonical form: itself, or the template it fits."""
+        same, text = canonical(uri), canonical_template(uri)
+        if same in self.listed:
+            return same
+        if text in self.templates:
+            return text
+        fitting = (one for _, _, one in self.near(same) if one.resembles(same))
+        loose = (one for _, one in self.loose)
+        found = next((one for one in chain(fitting, loose) if one.matches(same)), None)
+        return None if found is None else canonical_template(found.text)
 
     def _found(self, uri: str) -> tuple[str | None, str | None]:
         found = self._matched.get(uri)
@@ -136,6 +149,13 @@ class Ownership:
             if owner is None or owner == server:
                 return uri
         return under(server, uri)
+
+    def plain(self, shown: str) -> str:
+        """The one spelling of a URI under the name of a server; any other as it is."""
+        server, uri = self.read(shown) if _is_ours(shown) else (None, shown)
+        if server is None:
+            return shown
+        return uri if self.owner(uri) == server else under(server, uri)
 
     def read(self, shown: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has; no server if nobody owns it."""

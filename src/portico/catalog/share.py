@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.names import exposed_names
+from portico.catalog.ownership import Owned, Ownership
 from portico.model.offer import Listed, Offer
 from portico.protocol.eras import members
 from portico.protocol.tasks import without_task_support
@@ -101,6 +102,17 @@ class Share:
         seen.tools = {key: self.tools[key] for key in seen.listed("tools").keys}
         seen.prompts = {key: self.prompts[key] for key in seen.listed("prompts").keys}
         return seen
+
+    def hides(self, uri: str, seen: "Share") -> bool:
+        """True if this URI is of a resource or template that is not among those to be seen."""
+        key = self._resources.key(uri)
+        there = seen._resources
+        return key is not None and key not in there.listed and key not in there.templates
+
+    @cached_property
+    def _resources(self) -> Ownership:
+        listed = (self.listed("resources").keys, self.listed("templates").keys)
+        return Ownership([Owned(self.server, *listed)])
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""

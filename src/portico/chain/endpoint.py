@@ -6,10 +6,13 @@ from weakref import WeakKeyDictionary
 from portico.catalog.catalog import Catalog
 from portico.catalog.merge import View
 from portico.chain.core import Core, Hub, Report, Shelf, responding
-from portico.chain.fold import fold
+from portico.chain.fold import fold, terminus
 from portico.model.context import Context
-from portico.model.message import Request
+from portico.model.errors import McpError
+from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler, Link, Provider
+from portico.protocol.codec import encode
+from portico.protocol.exact import replaced
 
 
 class ChainEndpoint:
@@ -43,10 +46,22 @@ class ChainEndpoint:
         """Have a resource known by its URI, so that every link guards the same thing."""
 
         def handle(request: Request, context: Context) -> Answer:
-            if request.method == "resources/read" and not request.uri and request.name:
-                catalog = self._shelf.catalog(request, context)
-                request.uri = catalog.uri_of(request.name) if catalog is not None else ""
+            if request.method != "resources/read" or request.uri or not request.name:
+                return next(request, context)
+            catalog = self._shelf.catalog(request, context)
+            if catalog is None:
+                return later(request, context)
+            request.uri = catalog.uri_of(request.name)
+            if not request.uri:
+                return terminus(request)
+            request.params = replaced(request.params, "uri", encode(request.uri))
             return next(request, context)
+
+        async def later(request: Request, context: Context) -> Response:
+            await self._shelf.ready(request, context)
+            if self._shelf.catalog(request, context) is None:
+                raise McpError("it is not known what is offered here")
+            return await handle(request, context)
 
         return handle
 

@@ -10,7 +10,7 @@ from portico.catalog.merge import Merged, View
 from portico.catalog.names import SEPARATOR
 from portico.catalog.share import Share
 from portico.chain.fold import fold, terminus
-from portico.gateway.inward import at, called, reference_of, referring
+from portico.gateway.inward import about, reference_of
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.offer import Offer
@@ -29,6 +29,8 @@ class Exposed:
         self._union = union
         self._limit = name_limit
         self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
+        self._last: tuple[Merged, Share] | None = None
+        """What all servers offered, and what is to be seen of this one's part."""
 
     def __call__(self, next: Handler) -> Handler:
         """The next handler behind all links."""
@@ -48,10 +50,21 @@ class Exposed:
 
     def view(self, offer: Offer) -> Offer:
         """What of the server's offer is to be seen."""
-        if not self._views:
-            return offer
-        seen = Merged([Share(self._server, offer, self._limit)]).seen(self._views)
-        return seen.shares[self._server].offer
+        return self._seen(Share(self._server, offer, self._limit)).offer if self._views else offer
+
+    def _seen(self, share: Share) -> Share:
+        here = Merged([share])
+        here.ownership = self._union().ownership  # so that views know what they see by its URI
+        return here.seen(self._views).shares[self._server]
+
+    def _hides(self, uri: str) -> bool:
+        union = self._union()
+        share = union.shares.get(self._server)
+        if share is None or not self._views:
+            return False
+        if self._last is None or self._last[0] is not union:
+            self._last = (union, self._seen(share))
+        return share.hides(uri, self._last[1])
 
     def _renamed(
         self,
@@ -61,28 +74,22 @@ class Exposed:
     ) -> Request | None:
         """The request by other names; None if there is no such name."""
         method = request.method
-        if method in ("tools/call", "prompts/get"):
-            other = name("tools" if method == "tools/call" else "prompts", request.name)
-            return None if other is None else called(request, other)
+        key, now = "name", request.name
         if method == "completion/complete":
-            return self._renamed_reference(request, name, uri)
-        if not method.startswith("resources/") or not request.uri:
+            reference = reference_of(request)
+            is_prompt = reference.type == "ref/prompt"
+            key, now = ("name", reference.name) if is_prompt else ("uri", reference.uri)
+        elif method.startswith("resources/"):
+            key, now = "uri", request.uri
+        elif method not in ("tools/call", "prompts/get"):
             return request
-        other = uri(request.uri)
-        return None if other is None else at(request, other)
-
-    def _renamed_reference(
-        self,
-        request: Request,
-        name: Callable[[str, str], str | None],
-        uri: Callable[[str], str | None],
-    ) -> Request | None:
-        reference = reference_of(request)
-        by_name = reference.type == "ref/prompt"
-        other = name("prompts", reference.name) if by_name else uri(reference.uri)
-        if other is None:
-            return None
-        return referring(request, "name" if by_name else "uri", other)
+        if not now:
+            return request  # it is about nothing, and the server says so
+        if key == "uri":
+            other = uri(now)
+        else:
+            other = name("tools" if method == "tools/call" else "prompts", now)
+        return None if other is None else about(request, key, other)
 
     def _shown_name(self, kind: str, name: str) -> str:
         share = self._union().shares.get(self._server)
@@ -101,4 +108,4 @@ class Exposed:
 
     def _own_uri(self, shown: str) -> str | None:
         server, uri = self._union().resource(shown)
-        return uri if server in (None, self._server) else None
+        return uri if server in (None, self._server) and not self._hides(uri) else None

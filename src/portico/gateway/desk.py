@@ -290,8 +290,7 @@ class Desk:
     def _told(self, servers: Iterable[str]) -> Result:
         status = self._house.status(servers)
         if self._front.is_seen_through:
-            for server in status["servers"]:
-                self._front.conceal(server)
+            self._front.conceal(status)
         lines = [_status_line(server) for server in status["servers"]]
         return _result("\n".join(lines) or "no servers are configured", status)
 

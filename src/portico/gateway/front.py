@@ -9,7 +9,6 @@ import msgspec
 
 from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import Merged, View
-from portico.catalog.uris import canonical, canonical_template
 from portico.config.schema import Config
 from portico.gateway import metatools
 from portico.gateway.member import Member
@@ -97,23 +96,24 @@ class Front:
         self.is_seen_through = True
         return self
 
-    def hides(self, uri: str) -> bool:
-        """True if a server lists this resource or template, but clients must not see it."""
+    def hides(self, server: str, uri: str) -> bool:
+        """True if a server has this resource or template, but clients must not see it."""
         if not self._views:
             return False
-        whole, seen = self._house.union.ownership, self.union.ownership
-        same, template = canonical(uri), canonical_template(uri)
-        return (same in whole.listed and same not in seen.listed) or (
-            template in whole.templates and template not in seen.templates
-        )
+        whole, seen = self._house.union.shares.get(server), self.union.shares.get(server)
+        return whole is not None and seen is not None and whole.hides(uri, seen)
 
     def conceal(self, status: dict[str, Any]) -> None:
-        """Leave in a server's status only what may be known of it here."""
-        share = self.union.shares.get(status["server"])
-        lists = {} if share is None else share.offer.lists
-        counts = {kind: len(listed.keys) for kind, listed in lists.items()}
-        status |= {"changes": [], "warnings": [], "omitted": {}, "lists": counts}
-        status["tools"] = counts.get("tools", 0)
+        """Leave in a status only what may be known here."""
+        union = self.union
+        gateway = {"tools": union.tool_count, "catalog": union.version[:12], "search": {}}
+        status["gateway"] |= gateway
+        for server in status["servers"]:
+            share = union.shares.get(server["server"])
+            lists = {} if share is None else share.offer.lists
+            counts = {kind: len(listed.keys) for kind, listed in lists.items()}
+            server |= {"changes": [], "warnings": [], "omitted": {}, "lists": counts}
+            server["tools"] = counts.get("tools", 0)
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is shown, to everybody alike; the very first list waits for something to show."""

@@ -150,8 +150,9 @@ class House:
         router = Router(self, front, desk, self._witness)
         observe = observing(router.over)
         providers: list[Provider] = [router, desk]
+        links = (router.plainly, *self._links) if self._links else ()
         endpoint = ChainEndpoint(
-            front, providers, self._links, self.failed, observe, first=[desk.executing]
+            front, providers, links, self.failed, observe, first=[desk.executing]
         )
         return front, endpoint
 

@@ -18,7 +18,7 @@ from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler
 from portico.protocol.codec import NO_RAW, decode_params, encode
 from portico.protocol.eras import declaring, members
-from portico.protocol.exact import exact
+from portico.protocol.exact import exact, replaced
 from portico.protocol.results import error_result
 from portico.protocol.tasks import without_tasks_raw
 
@@ -124,6 +124,22 @@ def referring(request: Request, key: str, value: str) -> Request:
     reference[key] = Raw(encode(value))
     fields["ref"] = Raw(encode(reference))
     return replace(request, params=encode(fields))
+
+
+def about(request: Request, key: str, value: str) -> Request:
+    """The same about something by another name or URI, and all else as it was written."""
+    made = copy(request)
+    new = encode(value)
+    if request.method == "completion/complete":
+        reference = bytes(members(request.params).get("ref", b""))
+        made.params = replaced(request.params, "ref", replaced(reference, key, new))
+        return made
+    made.params = replaced(request.params, key, new)
+    if key == "name":
+        made.name = value
+    else:
+        made.uri = value
+    return made
 
 
 def executing(

@@ -12,14 +12,23 @@ from portico.gateway import metatools
 from portico.gateway.answers import failed, own_failure, said
 from portico.gateway.desk import Desk
 from portico.gateway.front import Front
-from portico.gateway.inward import Mistake, at, called, checked, reference_of, referring, withheld
+from portico.gateway.inward import (
+    Mistake,
+    about,
+    at,
+    called,
+    checked,
+    reference_of,
+    referring,
+    withheld,
+)
 from portico.gateway.member import Member
 from portico.gateway.mentions import MARK, Mentions
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
-from portico.model.types import Answer, Change
+from portico.model.types import Answer, Change, Handler
 from portico.protocol.codec import mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
@@ -84,6 +93,18 @@ class Router:
                 self._witness(request, context, "", name, response, took_s)
         elif target[1]:
             self._witness(request, context, *target, context.failure or response, took_s)
+
+    def plainly(self, next: Handler) -> Handler:
+        """A link before those of a program, which know a resource by the URI that is shown."""
+
+        def handle(request: Request, context: Context) -> Answer:
+            uri = request.uri
+            if request.method == "completion/complete":
+                uri = reference_of(request).uri
+            plain = self._front.union.ownership.plain(uri) if uri else uri
+            return next(request if plain == uri else about(request, "uri", plain), context)
+
+        return handle
 
     def notice(self, request: Request, context: Context) -> None:
         """Tell all members what a client says."""
@@ -188,11 +209,10 @@ class Router:
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
         union = self._front.union
         server, own = union.resource(uri)
-        if self._front.hides(own):
-            return None, own
         if server is None:
             server = self._mentions.owner(uri, context) or union.ownership.fallback(uri)
-        return server, own
+        hidden = server is not None and self._front.hides(server, own)
+        return None if hidden else server, own
 
 
 def _in_words(request: Request, context: Context, error: McpError) -> Response:

@@ -4,6 +4,8 @@ JSON leaves open which of two equal keys counts, and some readers (Go's among th
 `name`. A decision about a call is only worth something if its server reads the same call.
 """
 
+import re
+
 from msgspec import Raw
 
 from portico.model.errors import InvalidParams
@@ -25,6 +27,8 @@ _PARAMS = _spelled(
     *("ref", "argument", "context", "inputResponses", "requestState"),
 )
 """Keys of params, and what they fold to."""
+_key = re.compile(rb'\s*[{,]\s*"[^"\\]*(?:\\.[^"\\]*)*"\s*:\s*').match
+_end = re.compile(rb"\s*}\s*").fullmatch
 _REFERENCE = _spelled("type", "name", "uri", "title")
 
 
@@ -41,8 +45,35 @@ def exact(params: bytes) -> Members:
     if reference is not None and bytes(reference)[:1] == b"{":
         inner = members(bytes(reference))
         _check(inner, _REFERENCE, "params.ref")
-        fields["ref"] = Raw(encode(inner))
+        fields["ref"] = Raw(once(bytes(reference), inner))
     return fields
+
+
+def once(raw: bytes, fields: Members) -> bytes:
+    """The JSON object with these fields; as it was written, if no key stands there twice."""
+    return raw if _starts(raw, fields) else encode(fields)
+
+
+def replaced(raw: bytes, key: str, value: bytes) -> bytes:
+    """The JSON object with another value in one of its fields, and all else as it was written."""
+    fields = members(raw)
+    start = _starts(raw, fields).get(key)
+    if start is None:
+        return encode({**fields, key: Raw(value)})
+    return raw[:start] + value + raw[start + len(fields[key]) :]
+
+
+def _starts(raw: bytes, fields: Members) -> dict[str, int]:
+    """Where the value of each field begins; empty if a key stands there twice."""
+    found: dict[str, int] = {}
+    at = 0
+    for key, value in fields.items():
+        before = _key(raw, at)
+        if before is None or not raw.startswith(value, before.end()):
+            return {}
+        found[key] = before.end()
+        at = before.end() + len(value)
+    return found if _end(raw, at) else {}
 
 
 def _check(fields: Members, known: dict[str, str], where: str) -> None:
