@@ -1,14 +1,16 @@
-"""Lets a test be a coroutine: `async def` tests run on a fresh event loop each."""
+"""Lets a test be a coroutine, on a fresh event loop each; and run commands behind a link, too."""
 
 import asyncio
 import functools
 import inspect
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+
+from tests.support.running import LINKED, PLAIN
 
 
 def pytest_configure() -> None:
@@ -21,6 +23,13 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+
+
+@pytest.fixture(scope="module", params=[PLAIN, LINKED], ids=["plain", "linked"])
+def by(request: pytest.FixtureRequest) -> Sequence[str]:
+    """What runs a command of Portico: as users do, and behind a link that passes everything on."""
+    words: Sequence[str] = request.param
+    return words
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """The official conformance suite against the everything example, in both eras."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
     ids=["2025-11-25", "2026-07-28"],
 )
 def test_the_official_suite_passes(
-    requirements: str, least: int, messages: int, tmp_path: Path
+    requirements: str, least: int, messages: int, by: Sequence[str], tmp_path: Path
 ) -> None:
-    with recorded_http_server(EVERYTHING) as proxy:
+    with recorded_http_server(EVERYTHING, by=by) as proxy:
         done = run_node(
             conformance(),
             *("server", "--url", proxy.url(), "--requirements", requirements),

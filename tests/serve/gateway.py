@@ -3,21 +3,20 @@
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.running import WAIT_S, Piped
-from tests.wrap.faults import Wrap, alive, descendants, until
+from tests.support.running import PLAIN, WAIT_S, Piped
+from tests.wrap.faults import Wrap, alive, descendants, portico_command, until
 
 Entry = dict[str, Any]
 """A server as the config has it."""
 
 
-def serve_command(home: Path, config: Path, *options: str) -> list[str]:
+def serve_command(home: Path, config: Path, *options: str, by: Sequence[str] = PLAIN) -> list[str]:
     """The command line of `portico serve`, with all that it keeps in a folder of the test's."""
-    words = ("serve", "--config", str(config), *options)
-    return ["env", f"PORTICO_HOME={home}", sys.executable, "-m", "portico", *words]
+    return portico_command(home, "serve", "--config", str(config), *options, by=by)
 
 
 def written(path: Path, servers: dict[str, Entry], **tables: dict[str, Any]) -> Path:
@@ -68,8 +67,15 @@ class Gateway(Wrap):
 class Pipes(Piped):
     """A running `portico serve` on pipes; gone, with all it started, when the block is left."""
 
-    def __init__(self, home: Path, config: Path, *options: str, watched: bool = True) -> None:
-        super().__init__(serve_command(home, config, *options), watched=watched)
+    def __init__(
+        self,
+        home: Path,
+        config: Path,
+        *options: str,
+        watched: bool = True,
+        by: Sequence[str] = PLAIN,
+    ) -> None:
+        super().__init__(serve_command(home, config, *options, by=by), watched=watched)
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import mcp_types as types
@@ -129,11 +130,11 @@ LEAST = {"2025-11-25": 84, "2026-07-28": 152}
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("requirements", LEAST)
 def test_the_official_suite_finds_a_servers_own_door_as_it_finds_the_server(
-    requirements: str, tmp_path: Path
+    requirements: str, by: Sequence[str], tmp_path: Path
 ) -> None:
     with listening(everything("--http", "0", "--era", "both")) as url:
         config = written(tmp_path / "portico.toml", {"rig": {"url": url}})
-        with Gateway(tmp_path / "home", config) as gateway:
+        with Gateway(tmp_path / "home", config, by=by) as gateway:
             door = f"http://localhost:{gateway.port}/servers/rig/mcp"
             found = run_suite(door, requirements, tmp_path / "results")
     assert "FAILURE" not in found.values()

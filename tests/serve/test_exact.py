@@ -10,7 +10,7 @@ import pytest
 
 from tests.rigs import folding
 from tests.serve.gateway import Gateway, Pipes, command, written
-from tests.support.running import WAIT_S
+from tests.support.running import LINKED, WAIT_S
 from tests.wrap.faults import Wrap
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("exact")]
@@ -161,3 +161,21 @@ def test_wrap_passes_such_keys_on(tmp_path: Path) -> None:
         answer = asked(running, "/mcp", "tools/call", "read", params)
 
     assert "ran secret_op" in answer
+
+
+def test_wrap_with_links_refuses_such_keys(tmp_path: Path) -> None:
+    with Wrap(tmp_path, "--", *RIG, by=LINKED) as running:
+        params = '{"name":"read","Name":"secret_op","arguments":{}}'
+        answer = asked(running, "/mcp", "tools/call", "read", params)
+
+    assert "could be read as 'name'" in answer
+    assert "ran" not in answer
+
+
+def test_of_two_names_wrap_with_links_sends_the_one_they_saw(tmp_path: Path) -> None:
+    with Wrap(tmp_path, "--", *RIG, "--first", by=LINKED) as running:
+        params = '{"name":"secret_op","name":"read","arguments":{"name":"a","name":"b"}}'
+        answer = asked(running, "/mcp", "tools/call", "read", params)
+
+    assert "ran read with" in answer
+    assert "secret_op" not in answer

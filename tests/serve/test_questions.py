@@ -1,7 +1,7 @@
 """Questions of servers: under the asker's name among many, unchanged at its own door."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ MERGED = ("/mcp", "/groups/all/mcp")
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("serve")
     servers = {name: command(questions(name), era=name) for name in SERVERS}
     servers |= {
@@ -35,7 +35,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     config = written(
         home / "portico.toml", servers, groups={"all": list(servers)}, gateway={"expose": "all"}
     )
-    with Gateway(home, config) as gateway:
+    with Gateway(home, config, by=by) as gateway:
         yield gateway
 
 
@@ -112,6 +112,7 @@ def test_pages_to_visit_name_the_server(gateway: Gateway) -> None:
         assert error["data"]["elicitations"][0]["message"] == "[legacy] Log in"
 
 
+@pytest.mark.faithful
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_servers_own_door_passes_questions_unchanged(gateway: Gateway, server: str) -> None:
     modern = server == "modern"
@@ -119,11 +120,14 @@ def test_a_servers_own_door_passes_questions_unchanged(gateway: Gateway, server:
         _check_unchanged(client)
 
 
+@pytest.mark.faithful
 @pytest.mark.parametrize("server", SERVERS)
-def test_wrap_passes_questions_unchanged(tmp_path_factory: Any, server: str) -> None:
+def test_wrap_passes_questions_unchanged(
+    tmp_path_factory: Any, server: str, by: Sequence[str]
+) -> None:
     home = tmp_path_factory.mktemp("wrap")
     with (
-        Wrap(home, "--", *questions(server)) as portico,
+        Wrap(home, "--", *questions(server), by=by) as portico,
         talking(portico, server == "modern") as client,
     ):
         _check_unchanged(client)

@@ -1,7 +1,7 @@
 """Tasks at the doors of `serve`: withheld among many servers, passed on at a door of one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,13 +17,13 @@ LEGACY: dict[str, Any] = {**ABLE, "tasks": {"requests": {"sampling": {"createMes
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("serve")
     servers = {era: command(tasks(era), era=era) for era in ERAS}
     config = written(
         home / "portico.toml", servers, groups={"all": list(ERAS)}, gateway={"expose": "all"}
     )
-    with Gateway(home, config) as gateway:
+    with Gateway(home, config, by=by) as gateway:
         yield gateway
 
 

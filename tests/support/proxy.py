@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
 import httptools
 
 from tests.support.oracle import WireOracle
-from tests.support.running import free_port, http_server
+from tests.support.running import PLAIN, free_port, http_server
 
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
@@ -208,12 +208,14 @@ class _Answered:
 
 
 @contextlib.contextmanager
-def recorded_http_server(component: Path, *options: str) -> Iterator[RecordingProxy]:
+def recorded_http_server(
+    component: Path, *options: str, by: Sequence[str] = PLAIN
+) -> Iterator[RecordingProxy]:
     """A component over HTTP behind a proxy that holds all it says against the schemas."""
     door = free_port()
     hosts = [f"--allow-host={name}:{door}" for name in ("localhost", "127.0.0.1")]
     with (
-        http_server(component, *hosts, *options) as server,
+        http_server(component, *hosts, *options, by=by) as server,
         RecordingProxy(server, door) as proxy,
     ):
         yield proxy

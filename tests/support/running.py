@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,13 +19,17 @@ from tests.support.shared import ROOT
 
 EVERYTHING = ROOT / "examples" / "everything.py"
 FEATURES = ROOT / "tests" / "interop" / "servers" / "features.py"
+PLAIN = ("-m", "portico")
+"""Runs a command of Portico."""
+LINKED = (str(ROOT / "tests" / "rigs" / "linked.py"), "noop")
+"""Runs one behind a link that passes everything on."""
 WAIT_S = 60.0
 """How long anything may take before it counts as a hang; a busy machine is slow, not hung."""
 
 
-def portico_run(component: Path, *options: str) -> list[str]:
-    """The command line that serves a component."""
-    return [sys.executable, "-m", "portico", "run", str(component), *options]
+def portico_run(component: Path, *options: str, by: Sequence[str] = PLAIN) -> list[str]:
+    """The command line that serves a component; `by` is what runs it."""
+    return [sys.executable, *by, "run", str(component), *options]
 
 
 def teed(recording: Path, command: list[str]) -> list[str]:
@@ -94,10 +98,10 @@ class Child:
 class HttpServer(Child):
     """A component served over HTTP on a port of its own."""
 
-    def __init__(self, component: Path, *options: str) -> None:
+    def __init__(self, component: Path, *options: str, by: Sequence[str] = PLAIN) -> None:
         self.port = free_port()
         address = ("--http", f"127.0.0.1:{self.port}", "--auth", "none")
-        super().__init__(portico_run(component, *address, *options))
+        super().__init__(portico_run(component, *address, *options, by=by))
         try:
             self._wait_until_ready()
         except BaseException:
@@ -130,9 +134,9 @@ class HttpServer(Child):
 
 
 @contextlib.contextmanager
-def http_server(component: Path, *options: str) -> Iterator[HttpServer]:
+def http_server(component: Path, *options: str, by: Sequence[str] = PLAIN) -> Iterator[HttpServer]:
     """A component over HTTP for as long as the block runs."""
-    server = HttpServer(component, *options)
+    server = HttpServer(component, *options, by=by)
     try:
         yield server
     finally:

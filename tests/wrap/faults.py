@@ -14,7 +14,7 @@ from subprocess import PIPE
 from sys import executable
 from typing import Any, Self
 
-from tests.support.running import WAIT_S, Child, initialize_params
+from tests.support.running import PLAIN, WAIT_S, Child, initialize_params
 
 VERSION = "2025-11-25"
 DEAD_S = 4 * 0.25
@@ -40,7 +40,6 @@ ODD = [
 ]
 """Ways to answer that are odd but can be read, and the text to be had all the same."""
 
-_PORTICO = ("-m", "portico")
 _BOTH = "application/json, text/event-stream"
 _URL = re.compile(r"serving http://127\.0\.0\.1:(\d+)/mcp")
 
@@ -53,12 +52,12 @@ def failure(answer: dict[str, Any], kind: str) -> dict[str, Any]:
     return error
 
 
-def wrap_command(home: Path, *words: str) -> list[str]:
+def wrap_command(home: Path, *words: str, by: Sequence[str] = PLAIN) -> list[str]:
     """The command line of `portico wrap`, with all that it keeps in a folder of the test's."""
-    return portico_command(home, "wrap", *words)
+    return portico_command(home, "wrap", *words, by=by)
 
 
-def portico_command(home: Path, *words: str, by: Sequence[str] = _PORTICO) -> list[str]:
+def portico_command(home: Path, *words: str, by: Sequence[str] = PLAIN) -> list[str]:
     """The command line of any command, likewise; `by` is what runs it."""
     return ["env", f"PORTICO_HOME={home}", executable, *by, *words]
 
@@ -68,7 +67,7 @@ class Wrap(Child):
 
     verb = "wrap"
 
-    def __init__(self, home: Path, *words: str, by: Sequence[str] = _PORTICO) -> None:
+    def __init__(self, home: Path, *words: str, by: Sequence[str] = PLAIN) -> None:
         address = ("--http", "127.0.0.1:0", "--auth", "none", "--drain", "1")
         super().__init__(portico_command(home, self.verb, *address, *words, by=by), PIPE)
         assert self.process.stdin is not None

@@ -6,14 +6,14 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Self
 
 from tests.rigs.wire import dumps, raw_member
 from tests.support.messages import MODERN, initialize, modern_meta
-from tests.support.running import WAIT_S, Child
+from tests.support.running import PLAIN, WAIT_S, Child
 from tests.support.web import NAMED
 from tests.wrap.faults import alive, descendants, until, wrap_command
 
@@ -145,10 +145,15 @@ class Pipes(Client):
     """A client of a `portico wrap` of its own, over stdio, or of another command."""
 
     def __init__(
-        self, home: Path, *options: str, words: list[str] | None = None, **more: Any
+        self,
+        home: Path,
+        *options: str,
+        words: list[str] | None = None,
+        by: Sequence[str] = PLAIN,
+        **more: Any,
     ) -> None:
         super().__init__(**more)
-        self.child = Child(words or wrap_command(home, *options), PIPE)
+        self.child = Child(words or wrap_command(home, *options, by=by), PIPE)
         assert self.child.process.stdin is not None
         assert self.child.process.stdout is not None
         self._in, self._out = self.child.process.stdin, self.child.process.stdout

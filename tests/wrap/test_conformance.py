@@ -1,6 +1,6 @@
 """The official suite finds a server behind `wrap` as it finds the server itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,15 @@ CANNOT = {
 @pytest.mark.parametrize("requirements", LEAST)
 @pytest.mark.parametrize("kind", ["http", "stdio"])
 def test_every_check_that_passes_directly_passes_through_wrap(
-    kind: str, requirements: str, direct: Callable[[str], dict[str, str]], tmp_path: Path
+    kind: str,
+    requirements: str,
+    by: Sequence[str],
+    direct: Callable[[str], dict[str, str]],
+    tmp_path: Path,
 ) -> None:
     expected = direct(requirements)
     cannot = CANNOT.get((kind, requirements), set())
-    with everything_over(kind, "both") as target, wrapped(target) as url:
+    with everything_over(kind, "both") as target, wrapped(target, by=by) as url:
         found = run_suite(url, requirements, tmp_path)
         assert lost(expected, found) == cannot
     assert "FAILURE" not in found.values()

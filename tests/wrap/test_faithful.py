@@ -1,8 +1,9 @@
-"""What passes through `portico wrap` stays what it was: both sides are held together by bytes."""
+"""What passes through `wrap`, or a server's own door, stays what it was: both sides are held
+together by bytes."""
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 from tests.rigs.recorder import recorded
 from tests.rigs.running import bad, listening, recorder
 from tests.rigs.wire import dumps, raw_member
+from tests.serve.gateway import Gateway, written
+from tests.serve.gateway import command as entry
 from tests.support.messages import MODERN, PREFIX
 from tests.wrap.faults import Wrap, until
 from tests.wrap.talk import Client, Pipes, web
 
-pytestmark = pytest.mark.xdist_group("faithful")
+pytestmark = [pytest.mark.faithful, pytest.mark.xdist_group("faithful")]
 
 ODD = (
     rb'{ "z" :1,"a": [1 ,2,  {"\u00e9":"\ud83d\ude00 \/ ' + "é☃".encode() + rb'"}],"dup":1,"dup":2,'
@@ -52,11 +55,12 @@ PROGRESS = b'"progress":1.50,"total":1e3,"message":"\\u00e9","x-more":' + ODD
 
 
 class Pair:
-    """A client and a recording upstream, with `portico wrap` in between."""
+    """A client and a recording upstream, with `wrap` or a server's own door in between."""
 
-    def __init__(self, client: Client, recording: Path) -> None:
+    def __init__(self, client: Client, recording: Path, *, wraps: bool) -> None:
         self.client = client
         self.recording = recording
+        self.wraps = wraps
 
     def params(self, fields: bytes, meta: bytes = b"") -> bytes:
         """These params with unknown fields, and what the era wants in `_meta`."""
@@ -118,29 +122,35 @@ def script(era: str) -> bytes:
 
 @pytest.fixture(
     scope="module",
-    params=[(over, era) for over in ("stdio", "http") for era in ("legacy", "modern")],
+    params=[(over, era) for over in ("stdio", "http", "door") for era in ("legacy", "modern")],
     ids=lambda param: f"{param[0]}-{param[1]}",
 )
 def pair(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, by: Sequence[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     over, era = request.param
     folder = tmp_path_factory.mktemp("faithful")
     (folder / "script").write_bytes(script(era))
     recording, modern = folder / "heard", era == "modern"
-    command = recorder(over, str(recording), str(folder / "script"), *(["--modern"] * modern))
+    said = (str(recording), str(folder / "script"), *(["--modern"] * modern))
+    command = recorder("http" if over == "http" else "stdio", *said)
     with ExitStack() as stack:
         if over == "stdio":
             client: Client = stack.enter_context(
-                Pipes(folder / "home", "--", *command, modern=modern)
+                Pipes(folder / "home", "--", *command, modern=modern, by=by)
             )
             if not modern:
                 client.hello()
+        elif over == "door":
+            config = written(folder / "portico.toml", {"odd": entry(command)})
+            gateway = stack.enter_context(Gateway(folder / "home", config, by=by))
+            door = web(gateway.port, path="/servers/odd/mcp", modern=modern)
+            client = stack.enter_context(door)
         else:
             url = stack.enter_context(listening(command))
-            portico = stack.enter_context(Wrap(folder / "home", url))
+            portico = stack.enter_context(Wrap(folder / "home", url, by=by))
             client = stack.enter_context(web(portico.port, modern=modern))
-        yield Pair(client, recording)
+        yield Pair(client, recording, wraps=over != "door")
 
 
 @pytest.mark.parametrize("method", CALLS)
@@ -213,16 +223,26 @@ def test_the_introduction_is_the_upstreams_own(pair: Pair) -> None:
 
 def test_lists_are_the_upstreams_own(pair: Pair) -> None:
     page = pair.client.ask("tools/list", pair.params(b'"a":1'))
-    assert items(page, "tools") == [TOOL, TOOL_2]
+    assert_listed(pair, items(page, "tools"), [TOOL, TOOL_2])
     assert raw_member(page, "x-list") == ODD
     assert raw_member(raw_member(page, "_meta") or b"", "k") == ODD
     page = pair.client.ask("prompts/list", pair.params(b'"a":1'))
-    assert items(page, "prompts") == [PROMPT % b"p", PROMPT % b"q"]
+    assert_listed(pair, items(page, "prompts"), [PROMPT % b"p", PROMPT % b"q"])
     cursor = raw_member(page, "nextCursor")
     assert cursor is not None
     page = pair.client.ask("prompts/list", pair.params(b'"cursor":%s' % cursor))
-    assert items(page, "prompts") == [PROMPT % b"r"]
+    assert_listed(pair, items(page, "prompts"), [PROMPT % b"r"])
     assert raw_member(page, "nextCursor") is None
+
+
+def assert_listed(pair: Pair, found: list[bytes], sent: list[bytes]) -> None:
+    """Hold definitions against those of the server: by bytes, but a gateway writes those anew that
+    have control characters in them, and marks them."""
+    if pair.wraps:
+        assert found == sent
+    else:
+        whole = [{**json.loads(one), "_meta": None} for one in found]
+        assert whole == [{**json.loads(one), "_meta": None} for one in sent]
 
 
 def items(page: bytes, field: str) -> list[bytes]:
@@ -241,9 +261,11 @@ def items(page: bytes, field: str) -> list[bytes]:
 # Ids and tokens of several clients.
 
 
-def test_equal_ids_and_tokens_of_two_clients_are_kept_apart(tmp_path: Path) -> None:
+def test_equal_ids_and_tokens_of_two_clients_are_kept_apart(
+    tmp_path: Path, by: Sequence[str]
+) -> None:
     with (
-        Wrap(tmp_path, "--", *bad("stdio", "silent")) as portico,
+        Wrap(tmp_path, "--", *bad("stdio", "silent"), by=by) as portico,
         web(portico.port) as one,
         web(portico.port) as two,
     ):
@@ -257,13 +279,15 @@ def test_equal_ids_and_tokens_of_two_clients_are_kept_apart(tmp_path: Path) -> N
             assert {params["progressToken"] for params in moved} == {"p"}
 
 
-def test_a_question_without_params_is_asked_and_answered_as_it_is(tmp_path: Path) -> None:
+def test_a_question_without_params_is_asked_and_answered_as_it_is(
+    tmp_path: Path, by: Sequence[str]
+) -> None:
     asks = b'{"jsonrpc":"2.0","id":"q\\u00e9","method":"roots/list"}'
     (tmp_path / "script").write_bytes(b"x/asks before %s\nx/asks result {}" % asks)
     recording = tmp_path / "heard"
     command = recorder("stdio", str(recording), str(tmp_path / "script"))
     answers: dict[str, dict[str, Any]] = {"roots/list": {"roots": [], "x": 1}}
-    with Pipes(tmp_path, "--", *command, answers=answers) as client:
+    with Pipes(tmp_path, "--", *command, answers=answers, by=by) as client:
         client.hello({"roots": {}})
         client.ask("x/asks", b"{}")
         assert client.next("roots/list") == b""
@@ -275,11 +299,13 @@ def test_a_question_without_params_is_asked_and_answered_as_it_is(tmp_path: Path
 # Spaces that mean something to a transport.
 
 
-def test_a_message_on_several_lines_reaches_a_child_on_one(tmp_path: Path) -> None:
+def test_a_message_on_several_lines_reaches_a_child_on_one(
+    tmp_path: Path, by: Sequence[str]
+) -> None:
     (tmp_path / "script").write_bytes(b"x/y result {\r}")
     recording = tmp_path / "heard"
     command = recorder("stdio", str(recording), str(tmp_path / "script"))
-    with Wrap(tmp_path, "--", *command) as portico, web(portico.port) as client:
+    with Wrap(tmp_path, "--", *command, by=by) as portico, web(portico.port) as client:
         params: dict[str, Any] = {"a": ["\n\r", {"b": None}], "_meta": {"progressToken": 1}}
         client.request("x/y", json.dumps(params, indent=2).replace("\n", "\r\n").encode(), b"5")
         assert json.loads(client.result(b"5")) == {}
@@ -326,17 +352,19 @@ class Pretty(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("front", ["http", "stdio"])
-def test_an_answer_on_several_lines_reaches_a_client_whole(tmp_path: Path, front: str) -> None:
+def test_an_answer_on_several_lines_reaches_a_client_whole(
+    tmp_path: Path, front: str, by: Sequence[str]
+) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pretty)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
     try:
         if front == "http":
-            with Wrap(tmp_path, url) as portico, web(portico.port) as client:
+            with Wrap(tmp_path, url, by=by) as portico, web(portico.port) as client:
                 _hears_all_that_is_pretty(client)
         else:
-            with Pipes(tmp_path, url) as piped:
+            with Pipes(tmp_path, url, by=by) as piped:
                 piped.hello()
                 _hears_all_that_is_pretty(piped)
     finally:
@@ -358,10 +386,12 @@ def _hears_all_that_is_pretty(client: Client) -> None:
 @pytest.mark.parametrize(
     "error", ['{"code":"ENOENT","message":"no"}', '"just words"', '{"code":1.5,"message":"x"}']
 )
-def test_what_is_no_error_by_json_rpc_is_an_answer_all_the_same(tmp_path: Path, error: str) -> None:
+def test_what_is_no_error_by_json_rpc_is_an_answer_all_the_same(
+    tmp_path: Path, error: str, by: Sequence[str]
+) -> None:
     (tmp_path / "script").write_text(f"x/y error {error}")
     command = recorder("stdio", str(tmp_path / "heard"), str(tmp_path / "script"))
-    with Pipes(tmp_path, "--", *command) as client:
+    with Pipes(tmp_path, "--", *command, by=by) as client:
         client.hello()
         refused = json.loads(client.error(client.request("x/y", b"{}")))
     assert refused["code"] == -32603
@@ -400,9 +430,9 @@ VALUE: st.SearchStrategy[str] = st.deferred(lambda: SCALAR | fields(VALUE) | arr
 
 
 @pytest.fixture(scope="module")
-def echoing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def echoing(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     home = tmp_path_factory.mktemp("echoing")
-    with Pipes(home, "--", *bad("stdio", "extra")) as client:
+    with Pipes(home, "--", *bad("stdio", "extra"), by=by) as client:
         client.hello()
         yield client
 

@@ -1,19 +1,20 @@
 """A real `portico wrap` for as long as a block runs, and the everything server to put behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.rigs.running import everything, listening
+from tests.support.running import PLAIN
 from tests.wrap.faults import Wrap
 
 
 @contextmanager
-def wrapped(target: list[str], *options: str) -> Iterator[str]:
+def wrapped(target: list[str], *options: str, by: Sequence[str] = PLAIN) -> Iterator[str]:
     """The URL of a doorway over HTTP; it must end well, and leave no process behind."""
     with TemporaryDirectory(prefix="portico-") as home:
-        wrap = Wrap(Path(home), *options, *target)
+        wrap = Wrap(Path(home), *options, *target, by=by)
         try:
             with wrap:
                 # The suite looks for DNS rebinding, which the name of a local host is part of.
