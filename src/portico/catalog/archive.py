@@ -4,7 +4,6 @@ They are state, not cache: nothing can make them again. Nothing here raises.
 """
 
 import os
-from _blake2 import blake2b
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -16,6 +15,7 @@ from portico.catalog.document import BAD_JSON
 from portico.catalog.history import History, Record
 from portico.catalog.identity import upstream_key, user_secret
 from portico.config.paths import state_folder
+from portico.model.digest import blake2b
 from portico.state.report import report as to_operator
 
 FORMAT = 1

@@ -1,7 +1,5 @@
 """The file that keeps what is known of one upstream: a line that vouches for it, then JSON."""
 
-# What `hashlib` hands out too, but without the millisecond that it takes to import.
-from _blake2 import blake2b
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.catalog.header import Damaged, Newer, headed, verified
+from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import BY_TEXT
 

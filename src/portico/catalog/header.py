@@ -1,9 +1,10 @@
 """The first line of a stored file: its kind and format, and a digest of these and of the rest."""
 
-from _blake2 import blake2b
 from collections.abc import Container
 
 import msgspec
+
+from portico.model.digest import blake2b
 
 _LONGEST = 1024
 

@@ -7,7 +7,6 @@ that one that returns with another meaning is still a change.
 
 import re
 import time
-from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from portico.catalog.document import fingerprint
 from portico.catalog.hidden import revealed
+from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode
 from portico.protocol.eras import members

@@ -2,15 +2,13 @@
 
 import os
 import stat
-
-# What `hashlib` hands out too, but without the millisecond that it takes to import.
-from _blake2 import blake2b
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
 from portico.catalog.disk import make_private, write_new
 from portico.model.context import LOCAL
+from portico.model.digest import blake2b
 
 FILE_NAME = "catalog-secret"
 _FORMAT = "1"

@@ -1,6 +1,5 @@
 """What several providers offer together at one time, and where each part of it leads."""
 
-from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -9,6 +8,7 @@ from msgspec import Struct
 from portico.catalog.clashes import clashes
 from portico.catalog.ownership import Owned, Ownership
 from portico.catalog.share import Share, with_field
+from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 Place = tuple[Share, str]

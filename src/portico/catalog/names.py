@@ -4,9 +4,10 @@ Names depend on their own server alone, so that another server never changes the
 """
 
 import re
-from _blake2 import blake2b
 from collections import Counter
 from collections.abc import Iterable
+
+from portico.model.digest import blake2b
 
 SEPARATOR = "__"
 LIMIT = 64

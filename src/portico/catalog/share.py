@@ -1,6 +1,5 @@
 """One server's part in a catalog of many: what it offers, and under which names."""
 
-from _blake2 import blake2b
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -10,6 +9,7 @@ import msgspec
 
 from portico.catalog.names import exposed_names
 from portico.catalog.ownership import Owned, Ownership
+from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.eras import members
 from portico.protocol.tasks import without_task_support

@@ -1,12 +1,10 @@
 """Servers' names: what fits, and how other names are made to fit, always the same way."""
 
 import re
-
-# What `hashlib` hands out too, but without the millisecond that it takes to import.
-from _blake2 import blake2b
 from collections.abc import Iterable
 
 from portico.config.schema import NAME_LIMIT
+from portico.model.digest import blake2b
 
 _FITS = re.compile(r"(?!.*__)[A-Za-z0-9_-]*[A-Za-z0-9-]", re.ASCII)
 _OTHERS = r"[^A-Za-z0-9_-]+"

@@ -1,7 +1,6 @@
 """What is asked of `serve`: which config, and how; little enough for a bridge to know."""
 
 import os
-from _blake2 import blake2b
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 from portico.catalog.identity import user_secret
 from portico.config.paths import state_folder
 from portico.config.schema import Config
+from portico.model.digest import blake2b
 from portico.model.errors import PorticoError
 from portico.model.types import Link
 from portico.state.report import report

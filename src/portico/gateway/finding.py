@@ -1,6 +1,5 @@
 """Finds tools among those of all servers: by what they do, or by a name that is nearly theirs."""
 
-from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
 from portico.catalog.share import Share
+from portico.model.digest import blake2b
 
 if TYPE_CHECKING:
     from portico.search.index import Hit

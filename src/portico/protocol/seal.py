@@ -6,12 +6,12 @@ tag over nonce, binding and ciphertext under another. Key, nonce and time are ha
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
 
 import msgspec
 
+from portico.model.digest import blake2b
 from portico.model.message import Request
 
 KEY_SIZE = 32

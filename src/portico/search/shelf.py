@@ -2,11 +2,11 @@
 
 import os
 import time
-from _blake2 import blake2b
 from collections.abc import Callable
 from contextlib import suppress
 
 from portico.catalog.room import Room
+from portico.model.digest import blake2b
 from portico.search import sealed
 from portico.search.index import FORMAT, ToolIndex
 

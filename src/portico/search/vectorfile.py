@@ -1,13 +1,13 @@
 """Vectors kept on disk under a digest of model and text: one file a model, shared by processes."""
 
 import os
-from _blake2 import blake2b
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 
 import msgspec
 
 from portico.catalog.room import Room
+from portico.model.digest import blake2b
 from portico.search import sealed
 
 FORMAT = 2
