@@ -22,12 +22,13 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
+from portico.protocol.lines import one_line
 from portico.search import Hit, ToolIndex
 from portico.transport.stdio import StdioServer
 from portico.upstream.line import Line
 from portico.upstream.memory import InMemory, Write
 from portico.upstream.upstream import Upstream
-from portico.upstream.wire import Address, Receiver
+from portico.upstream.wire import Address, Outgoing, Receiver, made
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 _META = {
@@ -48,6 +49,15 @@ class _Down(InMemory):
         raise TargetError(f"{self._name} is down", kind="start", server=self._name)
 
 
+class Prompt(InMemory):
+    """A wire that sends without waiting, as that to a child does."""
+
+    def send_now(self, message: Outgoing) -> bool:
+        assert self._served is not None
+        self._served.received(one_line(made(message.data)) + b"\n")
+        return True
+
+
 @dataclass
 class World:
     """The servers there are, and which of them cannot be reached."""
@@ -56,6 +66,7 @@ class World:
     down: set[str] = field(default_factory=set)
     opened: list[str] = field(default_factory=list)
     """Each start of a server."""
+    wire: type[InMemory] = InMemory
 
     def address(self, entry: Entry, heard: object) -> Address:
         """Where a server of the config is."""
@@ -76,7 +87,7 @@ class _At:
         def serve(write: Write) -> StdioServer:
             return StdioServer(server.endpoint(), write)
 
-        return InMemory(serve)
+        return self.world.wire(serve)
 
     def older(self) -> None:
         return

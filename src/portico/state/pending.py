@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Generator
 from inspect import iscoroutine
 from typing import Any, Protocol
 
-from portico.model.errors import INTERNAL_ERROR
+from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.model.message import Response
 from portico.model.types import Answer
-from portico.protocol.codec import error_response
+from portico.protocol.codec import error_response, mcp_error_response
 
 Reply = Callable[[Response], None]
 Over = Callable[[Response | None], None]
@@ -51,7 +51,11 @@ class Pending:
                 over(response)
             elif change is not None:
                 try:
-                    response = change(response)
+                    changed = change(response)
+                    if type(changed) is not Response:
+                        what = type(changed).__name__
+                        raise TypeError(f"a link or provider returned {what}, no Response")
+                    response = changed
                 except Exception as error:  # noqa: BLE001  (a link may raise anything)
                     response = _failed(response, error)
         if self._reply is None:
@@ -116,6 +120,8 @@ def discard(answer: Answer | None) -> None:
 
 
 def _failed(response: Response, error: Exception) -> Response:
+    if isinstance(error, McpError):
+        return mcp_error_response(response.id, error)
     context = {"message": "a link failed on an answer", "exception": error}
     asyncio.get_running_loop().call_exception_handler(context)
     return error_response(response.id, INTERNAL_ERROR, "internal error")
