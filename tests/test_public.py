@@ -54,3 +54,11 @@ import portico.transport.pipes
 Server("x").add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: "")
 """
     assert heavy & loaded_by(code) == set()
+
+
+def test_a_gateway_loads_the_client_of_prometheus_only_to_show_its_metrics() -> None:
+    serving = (
+        "import portico.app, portico.cli.serve, portico.gateway.serving, portico.transport.http"
+    )
+    assert "prometheus_client" not in loaded_by(serving)
+    assert "prometheus_client" in loaded_by("import portico.gateway.exposition")

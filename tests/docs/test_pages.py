@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import portico
-from portico.gateway.exposition import STATES
+from portico.gateway.exposition import STATES, Figures
 from portico.gateway.house import SEARCH_FROM
 from portico.gateway.metrics import Metrics
 from portico.model import errors
@@ -146,7 +146,7 @@ def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
     assert [state for state in STATES if f"| `{state}` |" not in states] == []
     cache = {"hits": 0, "misses": 0}
     gateway = {"version": "", "uptime_s": 0, "tools": 0, "search": {"cache": cache}}
-    printed = Metrics().text({"gateway": gateway, "servers": []}).decode()
+    printed = Figures(Metrics(), {"gateway": gateway, "servers": []}).page().decode()
     table = section("docs/observing.md", "Metrics")
     names = set(re.findall(r"`(portico_\w+)", table))
     assert names == set(re.findall(r"^# TYPE (\w+)", printed, re.MULTILINE))

@@ -1,168 +1,121 @@
-"""A page in Prometheus' text format: https://prometheus.io/docs/instrumenting/exposition_formats/."""
+"""A page for Prometheus, which its own client renders."""
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from portico.gateway.metrics import Metrics, Times
 
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped", "in process")
 
-_Labels = tuple[tuple[str, str], ...]
-_Sample = tuple[str, _Labels, float]
-"""What follows the family's name, the labels, the value."""
+
+class Figures(Collector):
+    """All counters and the present state of all servers, as they were when this was made."""
+
+    def __init__(self, metrics: "Metrics", status: Mapping[str, Any]) -> None:
+        gateway, servers = status["gateway"], status["servers"]
+        self._families = [*_calls(metrics), *_gateway(gateway), *_upstreams(servers)]
+
+    def collect(self) -> list[Metric]:
+        """All families, in the order of the page."""
+        return self._families
+
+    def page(self) -> bytes:
+        """The page, which any thread may render."""
+        return generate_latest(self)
 
 
-def page(metrics: "Metrics", status: Mapping[str, Any]) -> bytes:
-    """All that is counted and all that is so now."""
-    lines: list[str] = []
-    for name, kind, about, samples in (*_calls(metrics), *_house(status), *_upstreams(status)):
-        lines += (f"# HELP portico_{name} {about}", f"# TYPE portico_{name} {kind}")
-        for suffix, labels, value in samples:
-            lines.append(f"portico_{name}{suffix}{_labelled(labels)} {_number(value)}")
-    lines.append("")
-    return "\n".join(lines).encode(errors="replace")
-
-
-_Family = tuple[str, str, str, Iterable[_Sample]]
-
-
-def _calls(metrics: "Metrics") -> Iterator[_Family]:
-    tools = {_tool(*key): series for key, series in metrics.tools.items()}
-    yield (
-        "calls_total",
-        "counter",
-        "Calls that are over, by how they went.",
-        (
-            ("", (*labels, ("outcome", outcome)), count)
-            for labels, series in tools.items()
-            for outcome, count in series.outcomes.items()
-            if count
-        ),
-    )
-    yield (
-        "call_seconds",
-        "histogram",
-        "How long calls took, by server.",
-        (
-            sample
-            for server, times in metrics.servers.items()
-            for sample in _histogram((("server", server),), times)
-        ),
-    )
-    yield (
-        "tool_seconds",
-        "summary",
-        "How long calls took, by tool.",
-        (
-            sample
-            for labels, series in tools.items()
-            for sample in (("_sum", labels, series.sum), ("_count", labels, series.count))
-        ),
-    )
+def _calls(metrics: "Metrics") -> Iterator[Metric]:
+    about = "Calls that are over, by how they went."
+    calls = CounterMetricFamily("portico_calls", about, labels=("server", "tool", "outcome"))
+    about = "How long calls took, by tool."
+    tools = SummaryMetricFamily("portico_tool_seconds", about, labels=("server", "tool"))
+    for tool, series in metrics.tools.items():
+        tools.add_metric(tool, series.count, series.sum)
+        for outcome, count in series.outcomes.items():
+            if count:
+                calls.add_metric((*tool, outcome), count)
+    about = "How long calls took, by server."
+    servers = HistogramMetricFamily("portico_call_seconds", about, labels=("server",))
+    for server, times in metrics.servers.items():
+        servers.add_metric((server,), _buckets(times), times.sum)
+    yield from (calls, servers, tools)
     searches = metrics.searches
-    yield (
-        "search_total",
-        "counter",
-        "Searches for tools that clients made.",
-        [("", (), sum(searches.counts))],
-    )
-    yield (
-        "search_seconds",
-        "histogram",
-        "How long searches for tools took.",
-        _histogram((), searches),
-    )
+    about = "Searches for tools that clients made."
+    yield CounterMetricFamily("portico_search", about, sum(searches.counts))
+    about = "How long searches for tools took."
+    yield HistogramMetricFamily("portico_search_seconds", about, _buckets(searches), searches.sum)
 
 
-def _house(status: Mapping[str, Any]) -> Iterator[_Family]:
-    gateway = status["gateway"]
-    build = (("version", gateway["version"]), ("python", platform.python_version()))
-    yield "build_info", "gauge", "Which Portico this is.", [("", build, 1)]
-    uptime = [("", (), gateway["uptime_s"])]
-    yield "uptime_seconds", "gauge", "How long the gateway has been there.", uptime
-    tools = [("", (), gateway["tools"])]
-    yield "catalog_tools", "gauge", "Tools of all servers together.", tools
+def _buckets(times: "Times") -> list[tuple[str, float]]:
+    bounds = [*(f"{bound:g}" for bound in times.buckets), "+Inf"]
+    return list(zip(bounds, accumulate(times.counts), strict=True))
+
+
+def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:
+    build = {"version": gateway["version"], "python": platform.python_version()}
+    yield InfoMetricFamily("portico_build", "Which Portico this is.", build)
+    about = "How long the gateway has been there."
+    yield GaugeMetricFamily("portico_uptime_seconds", about, gateway["uptime_s"])
+    about = "Tools of all servers together."
+    yield GaugeMetricFamily("portico_catalog_tools", about, gateway["tools"])
     cache = gateway["search"].get("cache", {})
     for name, about in (
         ("hits", "Searches answered from memory."),
         ("misses", "Searches that had to be made."),
     ):
         if name in cache:
-            yield f"search_cache_{name}_total", "counter", about, [("", (), cache[name])]
+            yield CounterMetricFamily(f"portico_search_cache_{name}", about, cache[name])
 
 
-def _upstreams(status: Mapping[str, Any]) -> Iterator[_Family]:
-    servers = [((("server", str(one["server"])),), one) for one in status["servers"]]
-    yield (
-        "upstream_state",
-        "gauge",
-        "1 for the state that a server is in.",
-        [
-            ("", (*labels, ("state", state)), int(state == one["state"]))
-            for labels, one in servers
-            for state in STATES
-        ],
-    )
-    for name, kind, about, key in _UPSTREAM:
-        samples = [("", labels, one[key]) for labels, one in servers if one[key] is not None]
-        yield name, kind, about, samples
-    yield (
-        "upstream_breaker_open",
-        "gauge",
-        "1 while calls fail at once, since the server failed again and again.",
-        [("", labels, int(one["breaker"] == "open")) for labels, one in servers],
-    )
-    yield (
-        "upstream_calls_under_way",
-        "gauge",
-        "Calls that a server has not answered yet.",
-        [("", labels, _busy(one["connections"])) for labels, one in servers],
-    )
+def _upstreams(servers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    about = "1 for the state that a server is in."
+    states = GaugeMetricFamily("portico_upstream_state", about, labels=("server", "state"))
+    for one in servers:
+        for state in STATES:
+            states.add_metric((one["server"], state), state == one["state"])
+    yield states
+    for kind, name, about, value in _UPSTREAM:
+        family = kind(f"portico_upstream_{name}", about, labels=("server",))
+        for one in servers:
+            if (now := value(one)) is not None:
+                family.add_metric((one["server"],), now)
+        yield family
 
 
-_UPSTREAM = (
-    ("upstream_starts_total", "counter", "How often a server was started.", "starts"),
-    ("upstream_tools", "gauge", "Tools of a server.", "tools"),
+_Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
+_UPSTREAM: tuple[tuple[_Family, str, str, Callable[[Mapping[str, Any]], float | None]], ...] = (
+    (CounterMetricFamily, "starts", "How often a server was started.", lambda one: one["starts"]),
+    (GaugeMetricFamily, "tools", "Tools of a server.", lambda one: one["tools"]),
     (
-        "upstream_catalog_age_seconds",
-        "gauge",
+        GaugeMetricFamily,
+        "catalog_age_seconds",
         "How long ago a server said what it offers.",
-        "age_s",
+        lambda one: one["age_s"],
+    ),
+    (
+        GaugeMetricFamily,
+        "breaker_open",
+        "1 while calls fail at once, since the server failed again and again.",
+        lambda one: one["breaker"] == "open",
+    ),
+    (
+        GaugeMetricFamily,
+        "calls_under_way",
+        "Calls that a server has not answered yet.",
+        lambda one: sum(connection["busy"] for connection in one["connections"]),
     ),
 )
-
-
-def _busy(connections: Iterable[Mapping[str, Any]]) -> int:
-    return sum(connection["busy"] for connection in connections)
-
-
-def _tool(server: str, tool: str) -> _Labels:
-    return (("server", server), ("tool", tool))
-
-
-def _histogram(labels: _Labels, times: "Times") -> Iterator[_Sample]:
-    bounds = [*(f"{bound:g}" for bound in times.buckets), "+Inf"]
-    counts = list(accumulate(times.counts))
-    for bound, count in zip(bounds, counts, strict=True):
-        yield "_bucket", (*labels, ("le", bound)), count
-    yield "_sum", labels, times.sum
-    yield "_count", labels, counts[-1]
-
-
-def _labelled(labels: _Labels) -> str:
-    if not labels:
-        return ""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return f"{{{pairs}}}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))

@@ -1,8 +1,6 @@
-"""Counts what the gateway does, and says so in Prometheus' words."""
+"""Counts what the gateway does."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Any
 
 from portico.chain.observe import CANCELLED, ERROR, OK, TOOL_ERROR
 from portico.gateway.journal import Call
@@ -64,12 +62,6 @@ class Metrics:
         times = series.times
         times.counts[bisect_left(times.buckets, took_s)] += 1
         times.sum += took_s
-
-    def text(self, status: Mapping[str, Any]) -> bytes:
-        """All of it as a page, with what the gateway's status says."""
-        from portico.gateway.exposition import page
-
-        return page(self, status)
 
     def _begin(self, server: str, tool: str) -> Series:
         if len(self._known) >= MOST_TOOLS:

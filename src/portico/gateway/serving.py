@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from portico.catalog.archive import histories
@@ -116,12 +117,14 @@ class Served:
         """What can be asked over the control socket."""
         return {"status": self._status, "refresh": self._refresh}
 
-    def measured(self) -> tuple[bytes, bytes]:
-        """What was counted, as a page: its content type, and itself."""
-        from portico.gateway.exposition import CONTENT_TYPE
+    async def measured(self) -> tuple[bytes, bytes]:
+        """The content type and the page of metrics; threads do what would hold up calls."""
+        await asyncio.to_thread(import_module, "portico.gateway.exposition")
+        from portico.gateway.exposition import CONTENT_TYPE, Figures
 
         self.journal.count()
-        return CONTENT_TYPE, self.metrics.text(self.house.status())
+        figures = Figures(self.metrics, self.house.status())
+        return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator["Served", None]:

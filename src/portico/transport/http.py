@@ -44,7 +44,7 @@ from portico.transport.sse import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
-Page = Callable[[], tuple[bytes, bytes]]
+Page = Callable[[], Awaitable[tuple[bytes, bytes]]]
 """Makes something to read: its content type, and itself."""
 
 _SESSION = SESSION_HEADER.decode()
@@ -320,7 +320,7 @@ def _page_route(page: Page) -> _Route:
         if scope["method"] != "GET":
             await send_reply(send, _not_allowed(b"GET"))
             return
-        content_type, body = page()
+        content_type, body = await page()
         await send_reply(send, Reply(200, body, ((b"content-type", content_type),)))
 
     return route
