@@ -24,7 +24,7 @@ from portico.config.schema import Gateway, Group
 from portico.gateway.house import House
 from portico.gateway.local import local_entries
 from portico.model.offer import KINDS
-from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
+from tests.gateway.houses import LEGACY, MODERN, Client, Words, World, config, house
 
 SECRET = "secret"
 """In the name of everything that is hidden."""
@@ -292,6 +292,20 @@ async def test_the_meta_tools_count_only_what_is_to_be_seen(
         there = 1 if door == "group" else 2
         assert status["gateway"]["tools"] == there
         assert "shop (1 tool)" in await client.said("describe_tool", name="shop__nothing")
+
+
+@EACH_LINK
+@MERGED
+async def test_a_search_before_all_is_indexed_counts_only_what_is_to_be_seen(
+    link: Link, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Words, "is_behind", True)
+    monkeypatch.setattr(Words, "status", lambda _: {"tools": 3})
+    async with gateway_with(link) as gateway:
+        client = await client_at(gateway, door, LEGACY)
+        found = await client.call("search_tools", query="add numbers")
+        there = 1 if door == "group" else 2
+        assert found["structuredContent"]["indexing"] == {"indexed": there, "tools": there}
 
 
 @ERAS

@@ -56,8 +56,8 @@ class House(Protocol):
         """The best tools for a query."""
         ...
 
-    def indexing(self) -> tuple[int, int] | None:
-        """How many tools are indexed, and how many there are; None if all are."""
+    def indexing(self) -> int | None:
+        """How many tools are indexed; None if all are."""
         ...
 
     def near(self, name: str, limit: int) -> list[str]:
@@ -248,10 +248,11 @@ class Desk:
             told = "\n\n".join(map(words, tools)) or self._nothing(query)
             texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
         structured: Result = {"results": results}
-        indexing = self._house.indexing()
-        if indexing is not None:
-            structured["indexing"] = dict(zip(("indexed", "tools"), indexing, strict=True))
-            texts.append(_indexing(*indexing))
+        indexed = self._house.indexing()
+        if indexed is not None:
+            there = self._front.union.tool_count
+            structured["indexing"] = {"indexed": min(indexed, there), "tools": there}
+            texts.append(_indexing(min(indexed, there), there))
         return _result("\n\n".join([*texts, *self._waiting()]), structured)
 
     async def _describe(self, raw: bytes, context: Context) -> Result:

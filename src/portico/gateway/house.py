@@ -366,10 +366,9 @@ class House:
         scope = None if everything else servers
         return await self._finder.search(query, limit, server, scope)
 
-    def indexing(self) -> tuple[int, int] | None:
-        """How many tools are indexed, and how many there are; None if all are."""
-        indexed = self._finder.indexed
-        return None if indexed is None else (indexed, self.union.tool_count)
+    def indexing(self) -> int | None:
+        """How many tools are indexed; None if all are."""
+        return self._finder.indexed
 
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
