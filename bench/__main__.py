@@ -19,6 +19,7 @@ TABLES = {
     "memory": "bench.tables.memory",
     "wrap": "bench.tables.wrap",
     "serve": "bench.tables.serve",
+    "chain": "bench.tables.chain",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",
 }

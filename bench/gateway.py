@@ -99,7 +99,13 @@ class Fleet:
 
     def contender(self, name: str, *options: str, asked: Asked = Asked.LEGACY) -> Contender:
         """`portico serve` over stdio."""
-        serve = (PYTHON, "-m", "portico", "serve", "--config", str(self._config), *options)
+        return self.program(name, (PYTHON, "-m", "portico", "serve"), *options, asked=asked)
+
+    def program(
+        self, name: str, argv: Sequence[str], *options: str, asked: Asked = Asked.LEGACY
+    ) -> Contender:
+        """The same, when this program takes the words of `portico serve`."""
+        serve = (*argv, "--config", str(self._config), *options)
         return Contender(name, serve, asked=asked, invokes=EXECUTE)
 
     def web_contender(self, name: str, asked: Asked) -> Contender:
@@ -157,11 +163,11 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
 
 
 class GatewayPipe(ProxyPipe):
-    """A gateway on a pair of pipes; its calls are of the first server's echo."""
+    """A gateway on a pair of pipes; its calls are of one server's echo, by default the first's."""
 
-    def __init__(self, contender: Contender, fleet: Fleet) -> None:
+    def __init__(self, contender: Contender, fleet: Fleet, server: str | None = None) -> None:
         super().__init__(contender, fleet.workspace)
-        self._echo = f"{fleet.names[0]}__echo"
+        self._echo = f"{server or fleet.names[0]}__echo"
 
     def call_request(self, id: int) -> bytes:
         """A call through `execute_tool`."""

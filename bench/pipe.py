@@ -36,6 +36,8 @@ class Load:
     seconds: float
     cpu_us: float
     """Of the contender, a request."""
+    faults: float
+    """Pages that the kernel handed the contender, a request."""
 
 
 class PipeServer:
@@ -86,10 +88,12 @@ class PipeServer:
         first = self._next
         self._next += count
         lines = [make(id) + b"\n" for id in range(first, first + count)]
+        faults = self.process.faults()
         before, started = self.process.cpu_s(), time.perf_counter()
         self._exchange(lines, first, in_flight)
         seconds = time.perf_counter() - started
-        return Load(count, seconds, (self.process.cpu_s() - before) / count * 1e6)
+        cpu_us = (self.process.cpu_s() - before) / count * 1e6
+        return Load(count, seconds, cpu_us, (self.process.faults() - faults) / count)
 
     def _exchange(self, lines: list[bytes], first: int, in_flight: int) -> None:
         """Send all lines and read all answers."""

@@ -91,6 +91,10 @@ class Process:
         """User and system seconds of the process and those it started."""
         return sum(_clock(pid) for pid in self._tree())
 
+    def faults(self) -> int:
+        """How often the kernel had to hand them a page, from no disk."""
+        return sum(_faults(pid) for pid in self._tree())
+
     def memory(self) -> Memory:
         """What the process and those it started hold."""
         found = [_memory(pid) for pid in self._tree()]
@@ -130,6 +134,11 @@ class Process:
 def _clock(pid: int) -> float:
     # The kernel's clock of another process: see CPUCLOCK_SCHED in posix-timers.
     return time.clock_gettime((~pid << 3) | 2)
+
+
+def _faults(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[7])  # minflt in proc(5), which counts from the name that ends before
 
 
 def _memory(pid: int) -> Memory:

@@ -49,6 +49,13 @@ class Samples:
             return None
         return median(a / b for a, b in zip(mine, theirs, strict=False))
 
+    def difference(self, row: str, other: str, column: str) -> float | None:
+        """The middle of the differences round by round."""
+        mine, theirs = self._figures.get((row, column)), self._figures.get((other, column))
+        if not mine or not theirs:
+            return None
+        return median(a - b for a, b in zip(mine, theirs, strict=False))
+
     def noisy(self) -> list[str]:
         """Which figures vary too much between rounds."""
         found = []

@@ -2,8 +2,8 @@
 
 from contextlib import ExitStack
 
-from bench.contenders import STDIO, STDIO_FLOOR, STDIO_PORTICO, STDIO_SCRIPT
-from bench.cores import one_core, price_of_waking
+from bench.contenders import STDIO, STDIO_FLOOR, STDIO_PORTICO, STDIO_SCRIPT, STDIO_TYPESCRIPT
+from bench.cores import one_core, price_of_reading, price_of_waking
 from bench.pipe import PipeServer
 from bench.process import Workspace
 from bench.report import Budget, Section, Table, at_most
@@ -16,7 +16,8 @@ HEADING = "stdio server, no upstream"
 _WALL, _CPU = "spawn to list ms", "start CPU ms"
 _LIST, _LIST_ONE, _MANY = "cached list CPU us", "on one core", "8 in flight"
 _CALL, _RATE = "echo call CPU us", "calls/s, 32 in flight"
-_COLUMNS = (_WALL, _CPU, _LIST, _LIST_ONE, _MANY, _CALL, _RATE)
+_CALL_ONE, _CALLS_ONE = "call, one core", "32 in flight, one core"
+_COLUMNS = (_WALL, _CPU, _LIST, _LIST_ONE, _MANY, _CALL, _CALL_ONE, _CALLS_ONE, _RATE)
 _LISTS_IN_FLIGHT = 8
 """As many as over HTTP, to tell the cost of the work from that of being woken for it."""
 _IN_FLIGHT = 32
@@ -24,7 +25,7 @@ _IN_FLIGHT = 32
 
 def measure(scale: Scale) -> Section:
     """Start and cost of every contender with 50 tools."""
-    section, samples = Section(), Samples()
+    section, samples, faults = Section(), Samples(), Samples()
     with Workspace() as workspace, ExitStack() as stack:
         servers = _start(workspace, stack, section.notes)
         for name, server in interleaved(servers, scale.start_rounds):
@@ -33,10 +34,11 @@ def measure(scale: Scale) -> Section:
             server.load(server.list_request, scale.lists // 10)  # warm up
             server.load(server.call_request, scale.calls // 10)
         for name, server in interleaved(servers, scale.rounds):
-            _work(name, server, scale, samples)
+            _work(name, server, scale, samples, faults)
     section.tables.append(_table(samples))
-    section.budgets += _budgets(samples)
+    section.budgets += budgets(samples)
     section.notes.append(price_of_waking(scale.calls))
+    section.notes.append(price_of_reading(faults.median(STDIO_FLOOR.name, _CALL_ONE)))
     section.notes += [f"noisy: {noise}" for noise in samples.noisy()]
     return section
 
@@ -70,13 +72,20 @@ def _restart(name: str, server: PipeServer, workspace: Workspace, samples: Sampl
     samples.add(name, _CPU, started.cpu_s * 1e3)
 
 
-def _work(name: str, server: PipeServer, scale: Scale, samples: Samples) -> None:
+def _work(name: str, server: PipeServer, scale: Scale, samples: Samples, faults: Samples) -> None:
     samples.add(name, _LIST, server.load(server.list_request, scale.lists).cpu_us)
     with one_core(server.process.everyone()):
         samples.add(name, _LIST_ONE, server.load(server.list_request, scale.lists).cpu_us)
     lists = server.load(server.list_request, scale.lists, _LISTS_IN_FLIGHT)
     samples.add(name, _MANY, lists.cpu_us)
     samples.add(name, _CALL, server.load(server.call_request, scale.calls).cpu_us)
+    with one_core(server.process.everyone()):
+        calls = scale.calls // 3
+        one = server.load(server.call_request, calls)
+        samples.add(name, _CALL_ONE, one.cpu_us)
+        faults.add(name, _CALL_ONE, one.faults)
+        many = server.load(server.call_request, calls, _IN_FLIGHT)
+        samples.add(name, _CALLS_ONE, many.cpu_us)
     many = server.load(server.call_request, scale.calls, _IN_FLIGHT)
     samples.add(name, _RATE, many.requests / many.seconds)
 
@@ -93,7 +102,8 @@ def _table(samples: Samples) -> Table:
     return Table("Start and CPU, 50 tools", columns, rows)
 
 
-def _budgets(samples: Samples) -> list[Budget]:
+def budgets(samples: Samples) -> list[Budget]:
+    """What is promised of lists, calls and the start."""
     starts = [
         at_most(
             f"stdio, {contender.name}: {what} beside asyncio + msgspec",
@@ -108,4 +118,16 @@ def _budgets(samples: Samples) -> list[Budget]:
     for column, where in ((_LIST, ""), (_LIST_ONE, ", on one core")):
         cached, best = (f(STDIO_PORTICO.name, column) for f in (samples.median, samples.best))
         lists.append(at_most(f"stdio, cached list of 50: CPU{where}", cached, 60, " us", best))
-    return [*lists, *starts]
+    calls = [
+        at_most(
+            f"stdio, echo call{flight}: CPU beside {peer}, on one core",
+            samples.ratio(STDIO_PORTICO.name, other.name, column),
+            limit,
+            "x",
+        )
+        for flight, peer, other, column, limit in (
+            ("", "asyncio + msgspec", STDIO_FLOOR, _CALL_ONE, 1.9),
+            (", 32 in flight", "the TypeScript SDK", STDIO_TYPESCRIPT, _CALLS_ONE, 1.0),
+        )
+    ]
+    return [*lists, *calls, *starts]

@@ -1,0 +1,152 @@
+"""Links and members: what a link that does nothing costs, and a function behind the gateway."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from bench.contenders import PYTHON, SERVERS, STDIO_FLOOR, UPSTREAM, Asked, Contender
+from bench.cores import one_core, price_of_reading
+from bench.gateway import Fleet, GatewayPipe
+from bench.pipe import PipeServer
+from bench.process import Workspace
+from bench.report import Budget, Section, Table, at_most
+from bench.rounds import Samples, interleaved
+from bench.scale import Scale
+from bench.servers.portico_linked import MEMBER
+from bench.tables.wrap_drive import ProxyPipe
+from bench.workload import WrongAnswer, tools
+
+HEADING = "Links and members"
+
+_FLOOR, _RUN, _WRAP, _SERVE = STDIO_FLOOR.name, "run", "wrap", "serve, execute_tool"
+_MEMBER = f"{_SERVE} of a member"
+_WITHOUT, _WITH = "", ", a link"
+_CALL, _LIST = "call", "list"
+_DOORS = (_RUN, _WRAP, _SERVE)
+_LAPS = 6
+_LINK_US, _MEMBER_US, _FLOOR_US = 5, 25, 35
+_ABOUT = (
+    "Driver, upstream and contender share one core. Each is started afresh in every round, and "
+    "asked in turn with what it is compared with; what is added is the middle of the differences. "
+    "The upstream's process is in no figure.",
+    "The link is a plain function that passes everything on. The program is the same without it. "
+    "The list of `serve` is that of its own tools.",
+    f"A member is a server of the gateway's own process; its function is that of `{_RUN}`.",
+    f"Budgets in microseconds hold where the floor takes {_FLOOR_US} us a call, and are scaled by "
+    "what it takes here.",
+)
+
+
+def measure(scale: Scale) -> Section:
+    """CPU of calls and lists with a link and without it, and of calls of a member."""
+    section, samples, faults = Section(notes=list(_ABOUT)), Samples(), Samples()
+    with Workspace() as workspace:
+        fleet = Fleet(workspace, {"upstream": tools(50)})
+        try:
+            fleet.fill()
+            for _ in range(scale.rounds):
+                _round(fleet, scale, samples, faults)
+        except WrongAnswer as wrong:
+            section.notes.append(f"not measured to the end: {wrong}")
+    section.tables.append(_table(samples))
+    section.budgets += budgets(samples)
+    section.notes.append(price_of_reading(faults.median(_FLOOR, _CALL)))
+    section.notes += [f"noisy: {noise}" for noise in samples.noisy()]
+    return section
+
+
+def _round(fleet: Fleet, scale: Scale, samples: Samples, faults: Samples) -> None:
+    with ExitStack() as stack:
+        running = []
+        for name, server in servers(fleet):
+            stack.enter_context(server.process)
+            opened(server)
+            server.load(server.call_request, scale.calls // 10)  # warm up
+            running.append((name, server))
+        for name, server in interleaved(running, _LAPS):
+            with one_core(server.process.everyone()):
+                calls = server.load(server.call_request, scale.calls // _LAPS)
+                lists = server.load(server.list_request, scale.lists // _LAPS)
+            samples.add(name, _CALL, calls.cpu_us)
+            samples.add(name, _LIST, lists.cpu_us)
+            faults.add(name, _CALL, calls.faults)
+
+
+def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
+    """Each of them as it starts, by the name of its row."""
+    yield _FLOOR, PipeServer(STDIO_FLOOR, fleet.workspace)
+    for links, after in enumerate((_WITHOUT, _WITH)):
+        for command, words in (
+            (_RUN, (f"{SERVERS}/portico_server.py",)),
+            (_WRAP, ("--", *UPSTREAM)),
+        ):
+            argv = (*_program(links, command), *words)
+            contender = Contender(command + after, argv, asked=Asked.LEGACY)
+            yield contender.name, ProxyPipe(contender, fleet.workspace)
+        # With a link it is shared with no other window; without one it is told not to be.
+        gateway = fleet.program(_SERVE + after, _program(links, "serve"), "--alone")
+        yield gateway.name, GatewayPipe(gateway, fleet)
+    yield _MEMBER, member(fleet)
+
+
+def member(fleet: Fleet) -> GatewayPipe:
+    """A gateway whose calls are of a function in its own process."""
+    return GatewayPipe(fleet.program(_MEMBER, _program(0, "member")), fleet, MEMBER)
+
+
+def _program(links: int, command: str) -> tuple[str, ...]:
+    return (PYTHON, "-m", "bench.servers.portico_linked", str(links), command)
+
+
+def opened(server: PipeServer) -> None:
+    """Greet it, and have it answer a list and a call, which must be right."""
+    server.open()
+    if isinstance(server, GatewayPipe):
+        server.use("refresh_tools")
+    elif isinstance(server, ProxyPipe) and server.changes_lists:
+        raise WrongAnswer(f"{server.contender.name}: its list is not the upstream's")
+    server.check_call()
+
+
+def _table(samples: Samples) -> Table:
+    rows = [[_FLOOR, *_cells(samples, _FLOOR), "-", "-"]]
+    for door in _DOORS:
+        rows.append([door, *_cells(samples, door), "-", "-"])
+        added = [samples.difference(door + _WITH, door, column) for column in (_CALL, _LIST)]
+        rows.append([door + _WITH, *_cells(samples, door + _WITH), *map(_added, added)])
+    more = samples.difference(_MEMBER, _RUN, _CALL)
+    rows.append([_MEMBER, *_cells(samples, _MEMBER), f"{_added(more)} to {_RUN}", "-"])
+    columns = ("", _CALL, _LIST, "added to a call", "added to a list")
+    return Table("CPU us over stdio, on one core", columns, rows)
+
+
+def _cells(samples: Samples, row: str) -> list[str]:
+    return [samples.cell(row, column, "{:,.1f}".format) for column in (_CALL, _LIST)]
+
+
+def _added(us: float | None) -> str:
+    return "-" if us is None else f"{us:+,.1f}"
+
+
+def budgets(samples: Samples) -> list[Budget]:
+    """What a link and a member may add, on a machine as fast as the floor shows it to be."""
+    links = [
+        _budget(
+            samples,
+            f"{door}: what a link adds to the CPU of a {what}, on one core",
+            samples.difference(door + _WITH, door, what),
+            _LINK_US,
+        )
+        for door in _DOORS
+        for what in (_CALL, _LIST)
+    ]
+    more = samples.difference(_MEMBER, _RUN, _CALL)
+    promise = f"{_MEMBER}: CPU beside {_RUN}, on one core"
+    return [*links, _budget(samples, promise, more, _MEMBER_US)]
+
+
+def _budget(samples: Samples, promise: str, us: float | None, limit_us: float) -> Budget:
+    floor = samples.median(_FLOOR, _CALL)
+    if floor is None:
+        us, floor = None, _FLOOR_US
+    promise = f"{promise} ({limit_us} us where the floor takes {_FLOOR_US})"
+    return at_most(promise, us, round(limit_us * floor / _FLOOR_US, 2), " us")
