@@ -61,4 +61,4 @@ def test_a_gateway_loads_the_client_of_prometheus_only_to_show_its_metrics() -> 
         "import portico.app, portico.cli.serve, portico.gateway.serving, portico.transport.http"
     )
     assert "prometheus_client" not in loaded_by(serving)
-    assert "prometheus_client" in loaded_by("import portico.gateway.exposition")
+    assert "prometheus_client" in loaded_by("import portico.observe.exposition")

@@ -142,8 +142,8 @@ class Wrapped:
 
 
 def _log(path: str, server: str) -> Link:
-    from portico.chain.calllog import CallLog
-    from portico.chain.observe import observing
+    from portico.observe.calllog import CallLog
+    from portico.observe.link import observing
 
     try:
         return observing(CallLog(path, server, report).over)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from portico.chain.logfile import append_bounded
 from portico.cli.main import main
+from portico.observe.logfile import append_bounded
 from tests.gateway.observed import Window, prepared
 from tests.support.running import WAIT_S
 

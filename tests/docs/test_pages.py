@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import portico
-from portico.gateway.exposition import STATES, Figures
 from portico.gateway.house import SEARCH_FROM
-from portico.gateway.metrics import Metrics
 from portico.model import errors
 from portico.model.methods import KNOWN
+from portico.observe.exposition import STATES, Figures
+from portico.observe.metrics import Metrics
 from portico.transport.attach import MOST_GUESTS
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits

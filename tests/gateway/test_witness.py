@@ -3,9 +3,9 @@
 import asyncio
 
 from portico import Server, ToolError
-from portico.chain.observe import outcome
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.observe.link import outcome
 from tests.gateway.houses import Client, World, config, house
 
 

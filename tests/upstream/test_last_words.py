@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.upstream.ring import Ring
+from portico.process.ring import Ring
 from tests.support.messages import initialize
 from tests.support.running import WAIT_S
 from tests.wrap.faults import wrap_command

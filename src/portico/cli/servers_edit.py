@@ -17,7 +17,7 @@ from portico.config.expand import Sources, is_reference
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.values import check_url
-from portico.upstream.environment import looks_secret
+from portico.process.environment import looks_secret
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from portico.upstream.headers import unfit_header
+from portico.http1.headers import unfit_header
 
 
 def header(text: str) -> tuple[str, str]:

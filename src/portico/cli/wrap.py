@@ -125,9 +125,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
             lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
             upstream_key(secret, url=f"{url}#history"),
         )
+    from portico.process.environment import clean, meaningful
     from portico.state.stderr import STDERR
     from portico.upstream.child import Command
-    from portico.upstream.environment import clean, meaningful
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)

@@ -12,7 +12,6 @@ from portico.catalog.names import SEPARATOR
 from portico.chain.core import Report
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
-from portico.chain.observe import observing
 from portico.config.schema import Config
 from portico.gateway.alone import Exposed
 from portico.gateway.blurb import Behind, blurb
@@ -27,6 +26,7 @@ from portico.gateway.succession import Successor
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider
+from portico.observe.link import observing
 from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
 from portico.gateway.finding import Searcher
 from portico.gateway.house import House
-from portico.gateway.journal import Journal, open_journal
 from portico.gateway.kinds import Surroundings, no_history
-from portico.gateway.metrics import Metrics
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
+from portico.observe.journal import Journal, open_journal
+from portico.observe.metrics import Metrics
+from portico.process.family import MARK
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
-from portico.upstream.family import MARK
 
 _DEEPEST = 8
 """So many gateways may be behind one another."""
@@ -119,8 +119,8 @@ class Served:
 
     async def measured(self) -> tuple[bytes, bytes]:
         """The content type and the page of metrics; threads do what would hold up calls."""
-        await asyncio.to_thread(import_module, "portico.gateway.exposition")
-        from portico.gateway.exposition import CONTENT_TYPE, Figures
+        await asyncio.to_thread(import_module, "portico.observe.exposition")
+        from portico.observe.exposition import CONTENT_TYPE, Figures
 
         self.journal.count()
         figures = Figures(self.metrics, self.house.status())

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from portico.process.environment import clean
 from portico.search.index import ToolIndex
-from portico.upstream.environment import clean
 
 FEW = 500
 """So many tools are built in a tenth of a second, about what a process takes to start."""

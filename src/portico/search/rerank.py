@@ -15,7 +15,7 @@ from portico.config.tables import KEYS_OF
 from portico.search.providers import PROVIDERS, Provider, names_in, question
 
 if TYPE_CHECKING:
-    from portico.upstream.pool import Pool
+    from portico.http1.pool import Pool
 
 TIMEOUT_S = 0.8
 MAX_ANSWER = 256 * 1024
@@ -79,9 +79,9 @@ class Reranker:
         with self._lock:
             if self._pool is not None or self._off():
                 return
-            from portico.upstream.pool import Pool
-            from portico.upstream.trouble import Trouble
-            from portico.upstream.trust import tls_context
+            from portico.http1.pool import Pool
+            from portico.http1.trouble import Trouble
+            from portico.http1.trust import tls_context
             from portico.upstream.web import is_loopback
 
             if self._url.startswith("https:"):

@@ -15,10 +15,10 @@ from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
 from portico.model.session import Session
 from portico.model.version import Version
+from portico.process.pace import SLICE_S, Turns
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks
-from portico.upstream.pace import SLICE_S, Turns
 
 _TALKS_BACK = frozenset({"roots", "sampling", "elicitation"})
 _SHORT = 1024

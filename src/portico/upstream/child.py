@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from portico.process.child_process import Process, Sink, Source
+from portico.process.environment import DOOR_TOKEN, secrets
+from portico.process.overheard import Overheard
+from portico.process.ring import Ring
 from portico.protocol.lines import CR, LF, LineReader, one_line
-from portico.upstream.environment import DOOR_TOKEN, secrets
-from portico.upstream.overheard import Overheard
-from portico.upstream.process import Process, Sink, Source
-from portico.upstream.ring import Ring
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 HIGH_WATER = 1024 * 1024

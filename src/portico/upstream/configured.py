@@ -20,8 +20,8 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
         from portico.upstream.http import Url
 
         return Url(server.url, title=server.name, headers=dict(server.headers))
+    from portico.process.environment import clean
     from portico.upstream.child import Command
-    from portico.upstream.environment import clean
 
     return Command(
         (server.command, *server.args),

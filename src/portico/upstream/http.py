@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from portico.http1.response import Response
+from portico.http1.trouble import Trouble
 from portico.model.version import Version
+from portico.process.pace import Pace
 from portico.upstream.http_sse import HttpSse
 from portico.upstream.listener import Listener, delay_s
 from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
-from portico.upstream.pace import Pace
-from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
-from portico.upstream.trouble import Trouble
 from portico.upstream.web import Broken, Site, Web, is_stream
 from portico.upstream.wire import Outgoing, Receiver
 

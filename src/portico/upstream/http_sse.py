@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
+from portico.http1.trouble import Unfit
+from portico.http1.weburl import join, parse
 from portico.model.version import Version
+from portico.process.pace import Pace
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.pace import Pace
 from portico.upstream.sse import Event, EventReader
-from portico.upstream.trouble import Unfit
 from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
-from portico.upstream.weburl import join, parse
 from portico.upstream.wire import Failure, Outgoing, Receiver, Wire
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from portico.http1.response import Response
 from portico.upstream.naming import Naming
-from portico.upstream.response import Response
 from portico.upstream.sse import EventReader
 from portico.upstream.web import Broken, Web, is_stream
 

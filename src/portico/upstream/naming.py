@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from portico.http1.response import Response
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.response import Response
 from portico.upstream.wire import Outgoing
 
 SESSION_HEADER = "mcp-session-id"

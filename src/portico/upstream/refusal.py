@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from portico.upstream.ring import Ring
+from portico.process.ring import Ring
 
 _KEYS = ("message", "error_description", "detail", "error")
 """Where those that refuse in JSON put their words."""

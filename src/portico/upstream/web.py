@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from portico.upstream.headers import unfit_header
-from portico.upstream.pool import Pool
+from portico.http1.headers import unfit_header
+from portico.http1.pool import Pool
+from portico.http1.response import Response
+from portico.http1.trouble import Trouble, Unfit
+from portico.http1.weburl import join, parse
 from portico.upstream.refusal import own_words
-from portico.upstream.response import Response
 from portico.upstream.sse import TooLong
-from portico.upstream.trouble import Trouble, Unfit
-from portico.upstream.weburl import join, parse
 from portico.upstream.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0

@@ -1,0 +1,175 @@
+"""The connections to one origin: asked again while they are open, and not kept for long."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from portico.http1.connection import Connection
+from portico.http1.dial import dial
+from portico.http1.headers import unfit_header
+from portico.http1.proxies import Proxy, proxy_for
+from portico.http1.response import Response
+from portico.http1.trouble import Unfit
+from portico.http1.weburl import Origin, parse
+
+MAX_IDLE = 20
+"""Connections kept for later; more of them only from one moment to the next."""
+IDLE_S = 4.0
+"""Servers commonly close a connection after 5 s: what is sent at that moment would be lost."""
+_LOOK_S = 1.0
+_MOST_HEADS = 64
+_DEFAULTS = {
+    "accept": "*/*",
+    # Identity, so that what is counted is what arrives: there is no bomb to unpack.
+    "accept-encoding": "identity",
+    "connection": "keep-alive",
+    "user-agent": "portico",
+}
+
+
+Body = bytes | Callable[[], bytes]
+"""A large one is made when it is sent."""
+
+
+class Pool:
+    """Asks one origin. Nothing is sent twice, no cookie is kept, no redirect followed."""
+
+    def __init__(
+        self, headers: Mapping[str, str], connect_s: float, *, is_direct: bool = False
+    ) -> None:
+        """The headers go with each request; one that is direct goes through no proxy."""
+        self._headers = headers
+        self._connect_s = connect_s
+        self._is_direct = is_direct
+        self._way: tuple[Origin, Proxy | None] | None = None
+        self._heads: dict[tuple[object, ...], bytes] = {}
+        self._idle: list[Connection] = []
+        self._all: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], content: Body | None = None
+    ) -> Response:
+        """Send a request, on a new connection if need be; raises Trouble."""
+        head = self._head(method, url, headers)
+        connection = self._rested()
+        if connection is None:
+            connection = await self._new()
+        return connection.ask(*_request(head, content))
+
+    def begin(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: Body | None,
+        ready: Callable[[Response], None],
+    ) -> Response | None:
+        """Send a request if there is a connection for it; else None. Raises Unfit."""
+        head = self._head(method, url, headers)
+        connection = self._rested()
+        return None if connection is None else connection.ask(*_request(head, content), ready)
+
+    async def close(self) -> None:
+        """Close all connections; who waits for an answer is told."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in tuple(self._all):
+            connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # sockets are closed a moment later
+
+    async def _new(self) -> Connection:
+        assert self._way is not None
+        origin, proxy = self._way
+        connection = await dial(origin, proxy, self._make, self._connect_s)
+        if self._is_closed:
+            connection.abort()
+            raise Unfit("all connections are closed")
+        if connection.is_open:
+            self._all.add(connection)
+        return connection
+
+    def _make(self) -> Connection:
+        return Connection(self._rests, self._gone)
+
+    def _rested(self) -> Connection | None:
+        """A connection that is open and has not been idle for long, the latest first."""
+        if not self._idle:
+            return None
+        until = asyncio.get_running_loop().time() - IDLE_S
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_since > until and connection.is_alive():
+                return connection
+            connection.abort()
+        return None
+
+    def _rests(self, connection: Connection) -> None:
+        if self._is_closed:
+            connection.abort()
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._timer is None:
+            self._timer = loop.call_later(_LOOK_S, self._look)
+
+    def _gone(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def _look(self) -> None:
+        """Close what nobody needed for a while: the longest idle are first."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() - IDLE_S
+        surplus = len(self._idle) - MAX_IDLE
+        for place, connection in enumerate(tuple(self._idle)):
+            if place < surplus or connection.idle_since < until:
+                connection.abort()
+                self._idle.remove(connection)
+        self._timer = loop.call_later(_LOOK_S, self._look) if self._idle else None
+
+    def _head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
+        """All that the same requests begin with."""
+        key = (method, url, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            head = self._new_head(method, url, headers)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    def _new_head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
+        target = parse(url)
+        if self._way is None:
+            proxy = None if self._is_direct else proxy_for(target.origin)
+            self._way = target.origin, proxy
+        origin, proxy = self._way
+        if target.origin != origin:
+            raise Unfit("its URL leads elsewhere")
+        by_name = {"host": ("host", origin.shown)}
+        for name, value in (*_DEFAULTS.items(), *self._headers.items(), *headers.items()):
+            by_name[name.lower()] = name, value
+        if target.login:
+            by_name["authorization"] = "authorization", target.login
+        path = target.path
+        if proxy is not None and origin.scheme == "http":
+            path = f"http://{origin.shown}{path}"
+            if proxy.login:
+                by_name["proxy-authorization"] = "proxy-authorization", proxy.login
+        for name, value in by_name.values():
+            if why := unfit_header(name, value):
+                raise Unfit(why)
+        lines = (f"{name}: {value}\r\n" for name, value in by_name.values())
+        return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}".encode()
+
+
+def _request(head: bytes, content: Body | None) -> tuple[bytes, bytes]:
+    if content is None:
+        return head + b"\r\n", b""
+    body = content() if callable(content) else content
+    return b"%bcontent-length: %d\r\n\r\n" % (head, len(body)), body

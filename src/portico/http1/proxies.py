@@ -1,0 +1,92 @@
+"""The proxy that the environment names for an origin, if it names one."""
+
+import ipaddress
+import os
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from portico.http1.trouble import Unfit
+from portico.http1.weburl import Origin, parse
+
+
+class Proxy(Struct, frozen=True):
+    """Who is asked instead, and the credentials it wants."""
+
+    origin: Origin
+    login: str = ""
+
+
+def proxy_for(origin: Origin, environ: Mapping[str, str] | None = None) -> Proxy | None:
+    """The proxy on the way; raises Unfit if it is one that we cannot speak to."""
+    variables = _environment() if environ is None else environ
+    spared = _read(variables, "no_proxy").split(",")
+    if any(_matches(origin, entry.strip().lower()) for entry in spared):
+        return None
+    for name in (f"{origin.scheme}_proxy", "all_proxy"):
+        if value := _read(variables, name).strip():
+            return _proxy(value, name.upper())
+    return None
+
+
+def _proxy(value: str, name: str) -> Proxy:
+    url = value if "://" in value else f"http://{value}"
+    scheme = url.partition("://")[0].lower()
+    if scheme not in ("http", "https"):
+        speaks = "SOCKS, which Portico does not speak" if scheme.startswith("socks") else scheme
+        raise Unfit(f"the proxy in {name} wants {speaks}: name an HTTP proxy, or use NO_PROXY")
+    try:
+        target = parse(url)
+    except Unfit:
+        raise Unfit(f"the proxy in {name} has no URL that could be understood") from None
+    return Proxy(target.origin, target.login)
+
+
+def _environment() -> Mapping[str, str]:
+    if sys.platform == "darwin" and not any(key.lower().endswith("_proxy") for key in os.environ):
+        from urllib.request import getproxies  # what the system's settings say
+
+        return {f"{kind}_proxy": value for kind, value in getproxies().items()}
+    return os.environ
+
+
+def _read(environ: Mapping[str, str], name: str) -> str:
+    """A variable in small letters, else in large ones."""
+    if name in environ:
+        return environ[name]
+    # Under CGI a client can set this one: it is what the header "Proxy" becomes.
+    if name == "http_proxy" and "REQUEST_METHOD" in environ:
+        return ""
+    return environ.get(name.upper(), "")
+
+
+def _matches(origin: Origin, entry: str) -> bool:
+    if entry == "*":
+        return True
+    scheme, found, rest = entry.rpartition("://")
+    if found and scheme not in ("all", origin.scheme):
+        return False
+    plain = rest if "]:" in rest else rest.replace("[", "").replace("]", "")
+    try:
+        network = ipaddress.ip_network(plain, strict=False)
+    except ValueError:
+        return _is_named(origin, rest)
+    try:
+        return ipaddress.ip_address(origin.host.partition("%")[0]) in network
+    except ValueError:
+        return False
+
+
+def _is_named(origin: Origin, entry: str) -> bool:
+    """`name` is it and all below it, `.name` all below it; either may have a port."""
+    name, colon, port = entry.rpartition(":")
+    if not colon:
+        name = entry
+    elif port != str(origin.port):
+        return False
+    name = name.removeprefix("*").strip("[]")
+    host = origin.host.rstrip(".")
+    return bool(name.strip(".")) and (
+        host == name or host.endswith(name if name.startswith(".") else f".{name}")
+    )

@@ -1,0 +1,59 @@
+"""Whose certificates are trusted: those that the system trusts, or that the environment names."""
+
+import functools
+import os
+import re
+import ssl
+import sys
+
+from portico.http1.trouble import Unfit, words
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where systems keep them, for a Python that was built to look elsewhere."""
+_HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
+
+
+def tls_context() -> ssl.SSLContext:
+    """How to shake hands; slow the first time, since all certificates are read. Raises Unfit."""
+    environ = os.environ
+    return _context(environ.get("SSL_CERT_FILE", ""), environ.get("SSL_CERT_DIR", ""))
+
+
+@functools.cache
+def _context(file: str, folder: str) -> ssl.SSLContext:
+    if file or folder:
+        context = _of_environment(file, folder)
+    elif sys.platform == "linux":
+        context = _of_files()
+    else:
+        import truststore
+
+        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _of_environment(file: str, folder: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        why = f"what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {words(error)}"
+        raise Unfit(why) from None
+
+
+def _of_files() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
+        context.set_default_verify_paths()
+    else:
+        for bundle in filter(os.path.isfile, _BUNDLES):
+            context.load_verify_locations(bundle)
+            break
+    return context

@@ -1,0 +1,121 @@
+"""A page for Prometheus, which its own client renders."""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from portico.observe.metrics import Metrics, Times
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
+STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped", "in process")
+
+
+class Figures(Collector):
+    """All counters and the present state of all servers, as they were when this was made."""
+
+    def __init__(self, metrics: "Metrics", status: Mapping[str, Any]) -> None:
+        gateway, servers = status["gateway"], status["servers"]
+        self._families = [*_calls(metrics), *_gateway(gateway), *_upstreams(servers)]
+
+    def collect(self) -> list[Metric]:
+        """All families, in the order of the page."""
+        return self._families
+
+    def page(self) -> bytes:
+        """The page, which any thread may render."""
+        return generate_latest(self)
+
+
+def _calls(metrics: "Metrics") -> Iterator[Metric]:
+    about = "Calls that are over, by how they went."
+    calls = CounterMetricFamily("portico_calls", about, labels=("server", "tool", "outcome"))
+    about = "How long calls took, by tool."
+    tools = SummaryMetricFamily("portico_tool_seconds", about, labels=("server", "tool"))
+    for tool, series in metrics.tools.items():
+        tools.add_metric(tool, series.count, series.sum)
+        for outcome, count in series.outcomes.items():
+            if count:
+                calls.add_metric((*tool, outcome), count)
+    about = "How long calls took, by server."
+    servers = HistogramMetricFamily("portico_call_seconds", about, labels=("server",))
+    for server, times in metrics.servers.items():
+        servers.add_metric((server,), _buckets(times), times.sum)
+    yield from (calls, servers, tools)
+    searches = metrics.searches
+    about = "Searches for tools that clients made."
+    yield CounterMetricFamily("portico_search", about, sum(searches.counts))
+    about = "How long searches for tools took."
+    yield HistogramMetricFamily("portico_search_seconds", about, _buckets(searches), searches.sum)
+
+
+def _buckets(times: "Times") -> list[tuple[str, float]]:
+    bounds = [*(f"{bound:g}" for bound in times.buckets), "+Inf"]
+    return list(zip(bounds, accumulate(times.counts), strict=True))
+
+
+def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:
+    build = {"version": gateway["version"], "python": platform.python_version()}
+    yield InfoMetricFamily("portico_build", "Which Portico this is.", build)
+    about = "How long the gateway has been there."
+    yield GaugeMetricFamily("portico_uptime_seconds", about, gateway["uptime_s"])
+    about = "Tools of all servers together."
+    yield GaugeMetricFamily("portico_catalog_tools", about, gateway["tools"])
+    cache = gateway["search"].get("cache", {})
+    for name, about in (
+        ("hits", "Searches answered from memory."),
+        ("misses", "Searches that had to be made."),
+    ):
+        if name in cache:
+            yield CounterMetricFamily(f"portico_search_cache_{name}", about, cache[name])
+
+
+def _upstreams(servers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    about = "1 for the state that a server is in."
+    states = GaugeMetricFamily("portico_upstream_state", about, labels=("server", "state"))
+    for one in servers:
+        for state in STATES:
+            states.add_metric((one["server"], state), state == one["state"])
+    yield states
+    for kind, name, about, value in _UPSTREAM:
+        family = kind(f"portico_upstream_{name}", about, labels=("server",))
+        for one in servers:
+            if (now := value(one)) is not None:
+                family.add_metric((one["server"],), now)
+        yield family
+
+
+_Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
+_UPSTREAM: tuple[tuple[_Family, str, str, Callable[[Mapping[str, Any]], float | None]], ...] = (
+    (CounterMetricFamily, "starts", "How often a server was started.", lambda one: one["starts"]),
+    (GaugeMetricFamily, "tools", "Tools of a server.", lambda one: one["tools"]),
+    (
+        GaugeMetricFamily,
+        "catalog_age_seconds",
+        "How long ago a server said what it offers.",
+        lambda one: one["age_s"],
+    ),
+    (
+        GaugeMetricFamily,
+        "breaker_open",
+        "1 while calls fail at once, since the server failed again and again.",
+        lambda one: one["breaker"] == "open",
+    ),
+    (
+        GaugeMetricFamily,
+        "calls_under_way",
+        "Calls that a server has not answered yet.",
+        lambda one: sum(connection["busy"] for connection in one["connections"]),
+    ),
+)

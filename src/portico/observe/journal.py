@@ -1,0 +1,272 @@
+"""The gateway's log: a line a call, a line for each that a server writes to stderr.
+
+A call only leaves a note in memory. Notes become lines in batches, a moment later.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from portico.catalog.disk import make_private
+from portico.config.paths import log_file
+from portico.model.context import Context
+from portico.model.message import Meta, Request, Response
+from portico.model.session import Session
+from portico.observe import callwords
+from portico.observe.link import outcome
+from portico.observe.logfile import append_bounded
+
+OFF = "off"
+MAX_SIZE = 10_000_000
+"""Of the file; what is older is in the one beside it."""
+_EVERY_S = 0.5
+_AGAIN_S = 5.0
+"""After a failure."""
+_BATCH = 250
+"""Notes made into lines at once: a few milliseconds for which calls wait."""
+_MORE_S = 0.02
+_MOST_NOTES = 5_000
+_MOST_PARAMS = 16 * 1024
+_MOST_BYTES = 8 * 1024 * 1024
+_MOST_TEXT = 2_000
+_CLOSE_S = 0.5
+
+
+class Call(Struct, gc=False):
+    """A call as it is remembered until it is counted and written."""
+
+    at: float
+    method: str
+    params: bytes
+    size: int
+    meta: Meta
+    session: Session | None
+    server: str
+    name: str
+    outcome: str
+    took_s: float
+
+
+class _CallLine(Struct, tag_field="kind", tag="call"):
+    time: str
+    client: str
+    server: str
+    tool: str
+    method: str
+    outcome: str
+    ms: float
+    arguments: str
+
+
+class _Stderr(Struct, tag_field="kind", tag="stderr"):
+    time: str
+    server: str
+    text: str
+
+
+class _Event(Struct, tag_field="kind", tag="event"):
+    time: str
+    text: str
+
+
+class Journal:
+    """What is written to one file; nothing at all if there is none."""
+
+    def __init__(
+        self,
+        path: str | None,
+        report: Callable[[str], None],
+        *,
+        folder: str | None = None,
+        count: Callable[[Call], None] = lambda call: None,
+    ) -> None:
+        """`report` is told, once, that the file cannot be written; `folder` is ours to make;
+        `count` gets every call."""
+        self._path = path
+        self._count = count
+        self._uncounted: list[Call] = []
+        self._report = report
+        self._folder = folder
+        self._notes: list[Call | _Stderr | _Event] = []
+        self._bytes = 0
+        self._lost = 0
+        self._failed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def called(
+        self,
+        request: Request,
+        context: Context,
+        server: str,
+        name: str,
+        response: Response | None,
+        took_s: float,
+    ) -> None:
+        """A call is over."""
+        params = request.params
+        size = len(params)
+        call = Call(
+            time.time(),
+            request.method,
+            params if size <= _MOST_PARAMS else b"",
+            size,
+            request.meta,
+            context.session,
+            server,
+            name,
+            outcome(request, response),
+            took_s,
+        )
+        self._uncounted.append(call)
+        if self._timer is None:
+            self._arm(_EVERY_S)
+        elif len(self._uncounted) >= _BATCH:
+            self.count()
+
+    def count(self) -> None:
+        """Count the calls that are not counted yet, and have them written."""
+        calls, self._uncounted = self._uncounted, []
+        for call in calls:
+            self._count(call)
+            if self._path is not None:
+                self._note(call, len(call.params))
+
+    def heard(self, server: str, line: str) -> None:
+        """A server wrote to stderr; any thread may say so."""
+        if self._path is not None:
+            self._add(_Stderr(callwords.stamp(time.time()), server, line[:_MOST_TEXT]))
+
+    def event(self, words: str) -> None:
+        """Something happened to the gateway; any thread may say so."""
+        if self._path is not None:
+            self._add(_Event(callwords.stamp(time.time()), words[:_MOST_TEXT]))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.count()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        until = time.monotonic() + _CLOSE_S
+        while self._notes and time.monotonic() < until:
+            if not self._write():
+                if self._failed:
+                    return
+                time.sleep(0.01)  # another process is at it, and soon done
+
+    def _add(self, note: _Stderr | _Event) -> None:
+        """Notes and their timer belong to the loop's thread; other threads pass theirs on."""
+        if threading.get_ident() == self._thread:
+            self._add_here(note)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the log with it
+            self._loop.call_soon_threadsafe(self._add_here, note)
+
+    def _add_here(self, note: _Stderr | _Event) -> None:
+        self.count()  # the calls before it
+        self._note(note)
+
+    def _note(self, note: Call | _Stderr | _Event, size: int = 0) -> None:
+        notes = self._notes
+        if len(notes) >= _MOST_NOTES or self._bytes > _MOST_BYTES:
+            self._lost += 1
+            return
+        notes.append(note)
+        self._bytes += size
+        if self._timer is None:
+            self._arm(_EVERY_S)
+
+    def _arm(self, after_s: float) -> None:
+        self._timer = self._loop.call_later(after_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.count()
+        written = not self._notes or self._write()
+        if self._notes and self._timer is None:
+            self._arm(_MORE_S if written else _AGAIN_S if self._failed else _EVERY_S)
+
+    def _write(self) -> bool:
+        """Make lines of the oldest notes; False if they are still to be written."""
+        assert self._path is not None
+        batch = self._notes[:_BATCH]
+        lines = [_line(note) for note in batch]
+        lost = self._lost
+        if lost:
+            words = f"{lost} lines are missing here: there were too many, or nowhere to write to"
+            lines.append(_encoded(_Event(callwords.stamp(time.time()), words)))
+        try:
+            self._append(self._path, b"".join(lines))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if not self._failed:
+                why = error.strerror or str(error)
+                self._report(f"the log {self._path} cannot be written: {why}; calls go on")
+            self._failed = True
+            return False
+        self._failed = False
+        self._lost -= lost
+        del self._notes[: len(batch)]
+        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, Call))
+        return True
+
+    def _append(self, path: str, data: bytes) -> None:
+        if self._folder is not None:
+            make_private(self._folder)
+        append_bounded(path, data, MAX_SIZE)
+
+
+def open_journal(
+    path: str | None,
+    report: Callable[[str], None],
+    count: Callable[[Call], None] = lambda call: None,
+) -> Journal:
+    """The journal at this path; None for the usual place, `off` for nowhere."""
+    if path is not None:
+        return Journal(None if path == OFF else path, report, count=count)
+    usual = log_file()
+    return Journal(usual, report, folder=os.path.dirname(usual), count=count)
+
+
+def _line(note: Call | _Stderr | _Event) -> bytes:
+    return _encoded(_told(note) if isinstance(note, Call) else note)
+
+
+def _told(call: Call) -> _CallLine:
+    if call.size != len(call.params):
+        shape = f"{call.size} bytes"
+    else:
+        shape = callwords.arguments(call.params)
+    return _CallLine(
+        time=callwords.stamp(call.at),
+        client=callwords.client(call.meta, call.session),
+        server=call.server,
+        tool=callwords.plain(call.name)[: callwords.MOST_WORD],
+        method=call.method,
+        outcome=call.outcome,
+        ms=int(call.took_s * 1e4 + 0.5) / 10,
+        arguments=shape,
+    )
+
+
+def _encoded(line: Any) -> bytes:
+    try:
+        return msgspec.json.encode(line) + b"\n"
+    except UnicodeEncodeError:  # half a character, which only a program can write
+        fields = {**msgspec.structs.asdict(line), "kind": line.__struct_config__.tag}
+        whole = {key: _whole(value) for key, value in fields.items()}
+        return msgspec.json.encode(whole) + b"\n"
+
+
+def _whole(value: Any) -> Any:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -1,0 +1,86 @@
+"""Counts what the gateway does."""
+
+from bisect import bisect_left
+
+from portico.observe.journal import Call
+from portico.observe.link import CANCELLED, ERROR, OK, TOOL_ERROR
+
+CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+OUTCOMES = (OK, TOOL_ERROR, ERROR, CANCELLED)
+MOST_TOOLS = 2_000
+OTHER = "other"
+"""Stands for all tools beyond the most that are told apart: their names come from outside."""
+_MOST_NAME = 200
+
+
+class Times:
+    """How many took how long."""
+
+    __slots__ = ("buckets", "counts", "sum")
+
+    def __init__(self, buckets: tuple[float, ...]) -> None:
+        self.buckets = buckets
+        self.counts = [0] * (len(buckets) + 1)
+        self.sum = 0.0
+
+
+class Series:
+    """The calls of one tool."""
+
+    __slots__ = ("count", "outcomes", "sum", "times")
+
+    def __init__(self, times: Times) -> None:
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.count = 0
+        self.sum = 0.0
+        self.times = times
+
+
+class Metrics:
+    """Counters of one gateway."""
+
+    def __init__(self, search: str = "search_tools") -> None:
+        """`search` is the tool whose times are counted apart: it is much quicker than others."""
+        self._search = search
+        self.tools: dict[tuple[str, str], Series] = {}
+        """By server and tool, as they are shown."""
+        self.servers: dict[str, Times] = {}
+        self.searches = Times(SEARCH_BUCKETS)
+        self._known: dict[tuple[str, str], Series] = {}
+
+    def called(self, call: Call) -> None:
+        """A call is over. What is no tool's counts under its method: URIs are without end."""
+        server, outcome, took_s = call.server, call.outcome, call.took_s
+        tool = call.name if call.method == "tools/call" else call.method
+        series = self._known.get((server, tool))
+        if series is None:
+            series = self._begin(server, tool)
+        outcomes = series.outcomes
+        outcomes[outcome if outcome in outcomes else ERROR] += 1
+        series.count += 1
+        series.sum += took_s
+        times = series.times
+        times.counts[bisect_left(times.buckets, took_s)] += 1
+        times.sum += took_s
+
+    def _begin(self, server: str, tool: str) -> Series:
+        if len(self._known) >= MOST_TOOLS:
+            return self._series(server, OTHER)
+        shown = tool[:_MOST_NAME].encode(errors="replace").decode()
+        series = self._known[server, tool] = self._series(server, shown)
+        return series
+
+    def _series(self, server: str, tool: str) -> Series:
+        series = self.tools.get((server, tool))
+        if series is None:
+            series = self.tools[server, tool] = Series(self._times(server, tool))
+        return series
+
+    def _times(self, server: str, tool: str) -> Times:
+        if not server and tool == self._search:
+            return self.searches
+        times = self.servers.get(server)
+        if times is None:
+            times = self.servers[server] = Times(CALL_BUCKETS)
+        return times

@@ -1,0 +1,1 @@
+"""Child processes: started, guarded, listened to and ended."""

@@ -1,0 +1,39 @@
+"""A child's stderr passes on as it comes, without its secrets, and never holds anybody up."""
+
+import time
+
+from portico.process.overheard import MOST_A_SECOND, Overheard
+from portico.process.ring import Ring
+
+
+def test_lines_pass_on_whole_and_without_secrets() -> None:
+    heard: list[str] = []
+    ring = Ring(secrets=["hunter2000"])
+    overheard = Overheard(ring, heard.append)
+    overheard.add(b"starting\nwith hunter")
+    overheard.add(b"2000 in hand\nand \xff bytes\nhalf a")
+    assert heard == ["starting", "with *** in hand", "and \ufffd bytes"]
+    assert ring.tail().endswith("half a")
+
+
+def test_a_flood_is_cut_short_and_said_to_be() -> None:
+    heard: list[str] = []
+    overheard = Overheard(Ring(), heard.append)
+    line = b"x" * 99 + b"\n"
+    for _ in range(200):
+        overheard.add(line * 100)
+    time.sleep(1.1)
+    overheard.add(b"calm again\n")
+    assert heard[-1] == "calm again"
+    assert heard[-2].startswith("... ")
+    assert sum(map(len, heard)) < 4 * MOST_A_SECOND
+
+
+def test_a_line_without_an_end_is_not_kept() -> None:
+    heard: list[str] = []
+    overheard = Overheard(Ring(), heard.append)
+    for _ in range(100):
+        overheard.add(b"y" * 10_000)
+    overheard.add(b"\nnext\n")
+    assert heard[-1] == "next"
+    assert len(heard[0]) <= 1024

@@ -1,0 +1,190 @@
+"""Starting a server holds up nobody else, whatever there is too little of."""
+
+import asyncio
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from portico.model.errors import TargetError
+from portico.process import spawn
+from portico.process.guardian import GUARDIAN
+from portico.upstream.child import ChildProcess, Command
+from portico.upstream.wire import Outgoing
+from tests.process.test_process import next_of, opened
+from tests.support.shared import unavailable
+from tests.support.unprivileged import unprivileged
+from tests.upstream.fakes import WAIT_S
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="there the guardian starts children")
+CAT = Command(("cat",))
+
+CROWDED = """
+import asyncio, os, resource, sys
+from portico.model.errors import TargetError
+from portico.upstream.child import Command
+from portico.process.guardian import GUARDIAN
+
+def limit(pid):
+    resource.prlimit(pid, resource.RLIMIT_NPROC, (1, 1))
+
+async def main():
+    wires = []
+    if "early" not in sys.argv:
+        wires.append(Command(("cat",)).wire())
+        await wires[0].open(None)
+        limit(GUARDIAN.pid)
+    limit(os.getpid())
+    for _ in range(2):
+        try:
+            await Command(("cat",)).wire().open(None)
+        except TargetError as error:
+            print(error)
+    for wire in wires:
+        await wire.close()
+    assert not GUARDIAN._groups
+
+asyncio.run(main())
+"""
+
+
+async def answers(wire: ChildProcess, inbox: object) -> bool:
+    await wire.send(Outgoing(b"1"))
+    return await next_of(inbox) == b"1"  # type: ignore[arg-type]
+
+
+@contextmanager
+def leased(path: Path) -> Iterator[None]:
+    """Whoever opens the file, also to run it, waits until the end of the block."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel says that somebody waits
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        os.close(fd)
+        unavailable(f"no lease on files in {path.parent}: {error.strerror}")
+    try:
+        yield
+    finally:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.close(fd)
+        signal.signal(signal.SIGIO, before)
+
+
+@linux
+async def test_a_program_that_is_slow_to_load_holds_up_nobody(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    cat = shutil.which("cat")
+    assert cat is not None
+    shutil.copy(cat, slow)
+    async with asyncio.timeout(WAIT_S):
+        with leased(slow):
+            starting = asyncio.create_task(opened(Command((str(slow),))))
+            for _ in range(2):
+                wire, inbox = await opened(CAT)
+                assert await answers(wire, inbox)
+                await wire.close()
+            assert not starting.done()
+        wire, inbox = await starting
+        assert await answers(wire, inbox)
+        await wire.close()
+
+
+@linux
+async def test_a_start_that_is_given_up_leaves_nothing_when_it_comes(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    cat = shutil.which("cat")
+    assert cat is not None
+    shutil.copy(cat, slow)
+    before = set(GUARDIAN._groups)
+    async with asyncio.timeout(WAIT_S):
+        with leased(slow):
+            starting = asyncio.create_task(opened(Command((str(slow),))))
+            wire, inbox = await opened(CAT)
+            assert await answers(wire, inbox)
+            starting.cancel()
+            await asyncio.wait({starting})
+        await wire.close()
+        while GUARDIAN._groups.keys() - before:  # noqa: ASYNC110  (it is forgotten when it has ended)
+            await asyncio.sleep(0.01)
+
+
+@linux
+async def test_a_guardian_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "_ANSWER_S", 0.1)
+    first, heard = await opened(CAT)
+    stopped = GUARDIAN.pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    second, inbox = await opened(CAT)
+    assert await answers(second, inbox)
+    assert await answers(first, heard)
+    assert GUARDIAN.pid not in (None, stopped)
+    for wire in (first, second):
+        await wire.close()
+
+
+async def test_without_descriptors_a_start_fails_and_leaks_none() -> None:
+    wire, inbox = await opened(CAT)
+    before = len(os.listdir("/dev/fd"))
+    for room in range(9):
+        with few_descriptors(room), pytest.raises(TargetError, match="raise `ulimit -n`"):
+            await opened(CAT)
+    assert len(os.listdir("/dev/fd")) == before
+    assert await answers(wire, inbox)
+    await wire.close()
+
+
+@contextmanager
+def few_descriptors(room: int) -> Iterator[None]:
+    """So many can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@linux
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_without_processes_a_start_fails_and_says_why(when: str) -> None:
+    done = subprocess.run(
+        unprivileged(sys.executable, "-c", CROWDED, when),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("raise `ulimit -u`") == 2
+
+
+async def test_without_a_guardian_servers_are_started_all_the_same() -> None:
+    code = """
+import asyncio, sys
+from portico.upstream.child import Command
+sys.executable = "/nowhere/python"
+
+async def main():
+    wire = Command(("cat",)).wire()
+    await wire.open(None)
+    await wire.close()
+    print(wire._process.returncode)
+
+asyncio.run(main())
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")

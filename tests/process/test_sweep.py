@@ -1,0 +1,93 @@
+"""Many servers are ended together: the process table is read for all of them at once."""
+
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.process import family
+from portico.process.guardian import GUARDIAN
+from portico.upstream.child import Command
+from tests.process.test_process import heard, opened, python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left a group")
+
+MANY = 100
+FEW = 20
+"""Readings of the table: two for each batch of servers, of which there are few."""
+DAEMON = """
+import os, subprocess, sys
+daemon = (
+    "import os, sys, time; os.setsid(); os.fork() and os._exit(0);"
+    "os.write(os.open(sys.argv[1], 1), b'x'); time.sleep(600)"
+)
+quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+subprocess.run([sys.executable, "-I", "-S", "-c", daemon, sys.argv[1]], **quiet)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often the process table has been read."""
+    count = 0
+    processes = family.processes
+
+    def counted() -> dict[int, tuple[int, int, int, int]]:
+        nonlocal count
+        count += 1
+        return processes()
+
+    monkeypatch.setattr(family, "processes", counted)
+    return lambda: count
+
+
+@pytest.fixture
+def alive(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    path = str(tmp_path / "alive")
+    os.mkfifo(path)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    yield path, fd
+    os.close(fd)
+
+
+async def test_many_servers_stop_with_a_few_readings_of_the_process_table(
+    readings: Callable[[], int],
+) -> None:
+    known = set(GUARDIAN._groups)
+    wires = [(await opened(Command(("cat",))))[0] for _ in range(MANY)]
+    before = readings()
+    await asyncio.gather(*(wire.close() for wire in wires))
+    assert readings() - before <= FEW
+    assert not GUARDIAN._groups.keys() - known
+
+
+async def test_daemons_of_servers_that_stop_together_are_all_found(
+    alive: tuple[str, int], readings: Callable[[], int]
+) -> None:
+    path, fd = alive
+    wires = [(await opened(python(DAEMON, path)))[0] for _ in range(5)]
+    for _ in wires:
+        assert await heard(fd) == b"x"
+    await asyncio.gather(*(wire.close() for wire in wires))
+    assert await heard(fd) == b"", "a daemon is left"
+    assert readings() <= FEW
+
+
+async def test_a_family_that_cannot_be_looked_for_is_left_to_the_guardian(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> dict[int, tuple[int, int, int, int]]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    wire, _ = await opened(Command(("cat",)))
+    with monkeypatch.context() as patched:
+        patched.setattr(family, "processes", fails)
+        await wire.close()
+    assert wire._process is not None
+    assert wire._process._mark in GUARDIAN._groups
+    GUARDIAN.forget(wire._process._mark)
