@@ -55,6 +55,15 @@ def test_params_without_a_key_twice_are_left_as_they_were_written(params: bytes)
     assert once(params, exact(params)) is params
 
 
+def test_params_without_spaces_are_compared_and_not_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("portico.protocol.exact._starts")
+    params = b'{"name":"a","arguments":{"x": 1},"_meta":{}}'
+
+    assert once(params, exact(params)) is params
+
+
 TWICE = [
     (b'{"name":"a","name":"a"}', b'{"name":"a"}'),
     (b'{"a":1,"name":2,"a":1}', b'{"a":1,"name":2}'),
