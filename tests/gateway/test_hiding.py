@@ -25,6 +25,7 @@ from portico.gateway.house import House
 from portico.gateway.local import local_entries
 from portico.model.offer import KINDS
 from tests.gateway.houses import LEGACY, MODERN, Client, Words, World, config, house
+from tests.support.patience import until
 
 SECRET = "secret"
 """In the name of everything that is hidden."""
@@ -292,6 +293,31 @@ async def test_the_meta_tools_count_only_what_is_to_be_seen(
         there = 1 if door == "group" else 2
         assert status["gateway"]["tools"] == there
         assert "shop (1 tool)" in await client.said("describe_tool", name="shop__nothing")
+
+
+@MERGED
+@EACH_LINK
+async def test_the_status_names_no_change_or_warning_of_what_is_hidden(
+    link: Link, door: str
+) -> None:
+    servers = {"shop": shop([]), "other": other()}
+    groups = {"team": Group(servers=("shop",))}
+
+    def named(status: dict[str, Any]) -> list[bool]:
+        """Whether changes and warnings name something secret."""
+        told = {one["server"]: one for one in status["servers"]}["shop"]
+        return [SECRET in json.dumps(told[about]) for about in ("changes", "warnings")]
+
+    async with house(World(servers), config(*servers, groups=groups), links=[link]) as gateway:
+        await gateway.refresh(gateway.members)
+        tool = {"name": "secret_new", "inputSchema": {"type": "object"}}
+        servers["shop"].add_tool(tool, lambda given: "")
+        await gateway.refresh(gateway.members)
+        await until(lambda: named(gateway.status()) == [True, True])  # as an operator reads it
+        client = await client_at(gateway, door, LEGACY)
+        told = await client.call("gateway_status")
+        assert named(told["structuredContent"]) == [False, False]
+        assert SECRET not in json.dumps(told)
 
 
 @EACH_LINK

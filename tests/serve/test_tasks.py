@@ -55,6 +55,7 @@ def test_tasks_are_withheld_where_servers_are_merged(
             assert "tasks" not in json.dumps([declared, params.get("capabilities", {})])
 
 
+@pytest.mark.faithful
 @pytest.mark.parametrize("era", ERAS)
 def test_a_servers_own_door_passes_tasks_on(gateway: Gateway, era: str) -> None:
     modern = era == "modern"
