@@ -9,6 +9,7 @@ import msgspec
 
 from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import merge
+from portico.chain.core import Whole
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
@@ -87,8 +88,7 @@ class Server(Registration):
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
-        self._catalog: Catalog | None = None
-        self._changes = 1
+        self._shelf = Whole(self._made, self._hub)
         self._part_of = ""
         self._default: ChainEndpoint | None = None
         functions.watch(self._changed)
@@ -101,7 +101,7 @@ class Server(Registration):
     def rename(self, name: str) -> None:
         """Show clients another name from now on."""
         self.identity = msgspec.structs.replace(self.identity, name=name)
-        self._changes += 1
+        self._shelf.changes += 1
 
     @classmethod
     def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
@@ -129,22 +129,26 @@ class Server(Registration):
             provider.watch(self._changed)
         if isinstance(other, Server):
             other._part_of = self.name
-        self._changes += 1
+        self._shelf.changes += 1
 
     def catalog(self) -> Catalog:
         """The snapshot of all that is offered now."""
-        catalog, number = self._catalog, self._changes
-        if catalog is None or catalog.number != number:
-            # What another thread changes from here on has a higher number, and is not missed.
-            offer, clashes = merge((p.name, p.offer()) for p in self._providers)
-            for clash in clashes:
-                log.warning("%s: the second is hidden", clash)
-            catalog = self._catalog = Catalog(offer, self.identity, number=number)
-        return catalog
+        return self._shelf.now()
+
+    def _made(self, number: int) -> Catalog:
+        offer, clashes = merge((p.name, p.offer()) for p in self._providers)
+        for clash in clashes:
+            log.warning("%s: the second is hidden", clash)
+        return Catalog(offer, self.identity, number=number)
+
+    def _freeze(self) -> Sequence[Provider]:
+        """Its providers, to which none is added from now on."""
+        self._default = self._default or self.endpoint()
+        return tuple(self._providers)
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """A doorway to this server behind its own links; there may be several."""
-        endpoint = ChainEndpoint(Whole(self), self._providers, links, _report)
+        endpoint = ChainEndpoint(self._shelf, self._providers, links, _report)
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint
@@ -184,37 +188,13 @@ class Server(Registration):
 
     def _changed(self, change: Change) -> None:
         if not change.uri:
-            self._changes += 1
+            self._shelf.changes += 1
         self._hub.publish(change)
 
 
-class Whole:
-    """A server as its endpoints and a gateway see it: everybody is offered the same."""
-
-    def __init__(self, server: Server) -> None:
-        self.now = server.catalog
-        """The catalog."""
-        self._server = server
-
-    def catalog(self, request: Request, context: Context) -> Catalog:
-        """What everybody is offered."""
-        return self.now()
-
-    async def ready(self, request: Request, context: Context) -> None:
-        """It is always known."""
-
-    def hub(self, request: Request, context: Context) -> ChangeHub:
-        """Who hears of changes."""
-        return self._server._hub
-
-    def greeted(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello, which changes nothing."""
-
-    def freeze(self) -> Sequence[Provider]:
-        """The server's providers, to which none is added from now on."""
-        server = self._server
-        server._default = server._default or server.endpoint()
-        return tuple(server._providers)
+def frozen(server: Server) -> tuple[Sequence[Provider], Whole]:
+    """A server's providers, to which none is added from now on, and what they offer together."""
+    return server._freeze(), server._shelf
 
 
 def _assumed(context: Context) -> Any:

@@ -72,6 +72,40 @@ class Shelf(Protocol):
         ...
 
 
+class Whole:
+    """A shelf from which everybody is offered the same, and that is always known."""
+
+    def __init__(self, make: Callable[[int], Catalog], hub: Hub) -> None:
+        """`make` makes the catalog of now, under this number."""
+        self._make = make
+        self._hub = hub
+        self._made: Catalog | None = None
+        self.changes = 1
+        """Grows with every change of what is offered."""
+
+    def now(self) -> Catalog:
+        """The catalog."""
+        made, number = self._made, self.changes
+        if made is None or made.number != number:
+            # What another thread changes from here on has a higher number, and is not missed.
+            made = self._made = self._make(number)
+        return made
+
+    def catalog(self, request: Request, context: Context) -> Catalog:
+        """What everybody is offered."""
+        return self.now()
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """It is known."""
+
+    def hub(self, request: Request, context: Context) -> Hub:
+        """Who hears of changes."""
+        return self._hub
+
+    def greeted(self, request: Request, context: Context) -> None:
+        """A legacy client has said hello, which changes nothing."""
+
+
 class _InitializeParams(Struct):
     protocolVersion: str  # noqa: N815  (a field of the wire)
     capabilities: dict[str, Any]

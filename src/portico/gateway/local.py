@@ -17,7 +17,7 @@ from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
-from portico.server import Server, Whole
+from portico.server import Server, frozen
 from portico.upstream.questions import for_session
 
 
@@ -33,17 +33,21 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class LocalServer(Whole):
+class LocalServer:
     """Answers by calling functions: there is no process, no wire and nothing to wait for."""
 
     is_busy = False
     starts = 0
 
     def __init__(self, name: str, server: Server) -> None:
-        super().__init__(server)
         self.name = name
-        self._providers = self.freeze()
+        self._providers, shelf = frozen(server)
         self._owner = first_owner(self._providers)
+        self.now = shelf.now
+        self.catalog = shelf.catalog
+        self.ready = shelf.ready
+        self.hub = shelf.hub
+        self.greeted = shelf.greeted
 
     def offer(self) -> Offer:
         """What it offers now."""
