@@ -46,7 +46,8 @@ async def served(
         address = world.address(Entry(name="shop", command="shop"), None)
         asked = Wrapping(address, Plan(), key=str, history="", cache=False, links=links)
         wrapped = Wrapped(asked, alone=False)
-        await wrapped.upstream.survey()
+        if more.get("known", True):
+            await wrapped.upstream.survey()
         yield wrapped.endpoint
         await wrapped.upstream.close()
         return
@@ -249,6 +250,38 @@ async def test_a_link_may_be_a_coroutine(version: str, door: str, way: str) -> N
     async with served(waiting, changing, waiting, door=door) as endpoint:
         answer = await answer_of(endpoint, door, version, way)
     assert answer["result"]["structuredContent"] == {"result": 6}
+
+
+def guarding(next: Handler) -> Handler:
+    """A link that lets nobody read a resource, which it knows by its URI."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        if request.uri == "memo://own":
+            raise McpError("not today", code=-31000)
+        return next(request, context)
+
+    return handle
+
+
+@ERAS
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_resource_asked_for_by_its_name_is_guarded_by_its_uri(
+    version: str, known: bool
+) -> None:
+    server = shop()
+    server.resource("memo://own", name="memo")(lambda: "own")
+    server.resource("memo://free", name="free")(lambda: "free")
+    async with served(guarding, door="wrap", server=server, known=known) as endpoint:
+        client = Client(endpoint, version)
+        if version == LEGACY:
+            await client.hello()
+        answers = [
+            await client.request("resources/read", {"uri": "", "name": name})
+            for name in ("memo", "free", "nothing")
+        ]
+    assert answers[0]["error"] == {"code": -31000, "message": "not today"}
+    assert answers[1]["result"]["contents"][0]["text"] == "free"
+    assert answers[2]["error"]["message"] == "unknown resource: nothing"
 
 
 def noop(next: Handler) -> Handler:

@@ -228,9 +228,10 @@ class Catalog:
             tool = self._tools[name] = ListedTool(raw, _header_params(raw))
         return tool
 
-    def uri_of(self, name: str) -> str:
-        """The URI of the first resource of ours with this name; empty if there is none."""
-        if not self._is_ours:
+    def uri_of(self, name: str, *, foreign: bool = False) -> str:
+        """The URI of the first resource of ours with this name, or of a server's if `foreign`;
+        empty if there is none."""
+        if not self._is_ours and not foreign:
             return ""  # a server knows its own
         resources = self.offer.listed("resources")
         named = zip(resources.keys, resources.items, strict=True)

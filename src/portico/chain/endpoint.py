@@ -51,7 +51,7 @@ class ChainEndpoint:
             catalog = self._shelf.catalog(request, context)
             if catalog is None:
                 return later(request, context)
-            request.uri = catalog.uri_of(request.name)
+            request.uri = catalog.uri_of(request.name, foreign=True)
             if not request.uri:
                 return terminus(request)
             request.params = replaced(request.params, "uri", encode(request.uri))
