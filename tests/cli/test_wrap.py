@@ -92,12 +92,13 @@ def test_over_http_an_idle_server_is_stopped_after_a_while(asked: Asked) -> None
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_url_may_stand_anywhere_among_the_options(asked: Asked, first: bool) -> None:
-    options = ["--name", "files", "--header", "X-Key: a b"]
+    options = ["--name", "files", "--header", "X-Key: a b", "--max-connections", "7"]
     wrap.main([URL, *options] if first else [*options, URL])
     address = asked.wrapping.address
     assert isinstance(address, Url)
     assert (address.url, address.name) == (URL, "files")
     assert dict(address.headers) == {"X-Key": "a b"}
+    assert address.max_connections == 7
 
 
 def test_every_option_reaches_what_it_is_for(asked: Asked) -> None:
@@ -227,6 +228,7 @@ def test_a_command_is_named_without_its_paths_and_secrets(
         (("--instances", "0", *COMMAND), "--instances must be at least 1"),
         (("--instances", "two", *COMMAND), "invalid int value: 'two'"),
         (("--max-in-flight", "0", *COMMAND), "--max-in-flight must be at least 1"),
+        (("--max-connections", "0", URL), "--max-connections must be at least 1"),
         (("--queue", "-1", *COMMAND), "--queue must be at least 0"),
         (("--drain", "-1", *COMMAND), "'-1' is not a number of seconds"),
         (("--drain", "nan", *COMMAND), "'nan' is not a number of seconds"),
@@ -272,8 +274,8 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     said = capsys.readouterr().out
     options = """http auth allow-host name init-timeout list-timeout call-timeout idle-timeout
-        instances max-in-flight queue sharing era warm no-cache refresh clean-env env header log
-        drain"""
+        instances max-in-flight max-connections queue sharing era warm no-cache refresh clean-env
+        env header log drain"""
     assert [name for name in options.split() if f"--{name}" not in said] == []
 
 

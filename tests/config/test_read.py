@@ -50,6 +50,7 @@ max_in_flight = 8
 url = "https://${HOST:-mcp.linear.app}/mcp"
 headers = { Authorization = "Bearer ${env:TOKEN}" }
 type = "http"
+max_connections = 9
 auth = { client_id = "me", scopes = ["read"] }
 
 [servers.off]
@@ -109,13 +110,14 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert github.cwd == str(tmp_path / "work")
     assert github.timeouts == Timeouts(call=10.0, idle=0.0)
     assert (github.instances, github.sharing, github.era) == (2, "per-client", "legacy")
+    assert (linear.max_connections, github.max_connections) == (9, 128)
     assert linear.url == "https://mcp.linear.app/mcp"
     assert linear.headers == {"Authorization": "Bearer s3cret"}
     assert linear.auth == {"client_id": "me", "scopes": ["read"]}
     assert not off.enabled
     assert found.groups["work"].servers == ("linear", "github")
     assert found.later == {"agents": [{"id": "qwen"}]}
-    assert found.warnings == (f"{tmp_path}/portico.toml:46: agents: not used yet",)
+    assert found.warnings == (f"{tmp_path}/portico.toml:47: agents: not used yet",)
 
 
 def test_nothing_in_it_is_a_config_too(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
+from portico.upstream.web import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -160,6 +161,7 @@ def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
         "`--call-timeout`": plan.limits.call_s,
         "`--idle-timeout`": plan.idle_s or 0,
         "`--max-in-flight`": plan.max_in_flight,
+        "`--max-connections`": Site("").max_connections,
         "`--queue`": plan.max_queue,
         "`--instances`": plan.instances,
         "clients with a process of their own": plan.max_children,

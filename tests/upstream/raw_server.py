@@ -103,9 +103,9 @@ def saying(*answers: bytes, closes: bool = False) -> Callable[..., Awaitable[Non
 
 
 @asynccontextmanager
-async def asking(connect_s: float = WAIT_S) -> AsyncGenerator[Pool, None]:
+async def asking(connect_s: float = WAIT_S, most: int = 128) -> AsyncGenerator[Pool, None]:
     """A pool that is closed in the end; it looks for proxies."""
-    pool = Pool({}, connect_s)
+    pool = Pool({}, connect_s, max_connections=most)
     try:
         yield pool
     finally:
@@ -126,31 +126,65 @@ async def fetched(pool: Pool, url: str, body: bytes = b"{}") -> tuple[int, bytes
 def certified(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:
     """What a server with these names shows, and the file that has one trust it."""
     key = ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "made for a test")])
-    now = dt.datetime.now(dt.UTC)
-    day = dt.timedelta(days=1)
+    builder = _unsigned("made for a test", "made for a test", key)
     certificate = (
-        x509.CertificateBuilder(issuer, issuer, key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), False)
+        builder.add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
         .sign(key, hashes.SHA256())
     )
-    trusted, private = folder / "trusted.pem", folder / "private.pem"
-    trusted.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+    return _kept(folder, key, certificate, certificate)
+
+
+def loosely_certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    """The same, issued by somebody whose certificate lacks what RFC 5280 demands of it."""
+    key, issuer_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = (
+        _unsigned("issuer", "issuer", issuer_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), False)  # not critical
+        .sign(issuer_key, hashes.SHA256())
     )
+    certificate = (
+        _unsigned(name, "issuer", key)
+        .add_extension(x509.SubjectAlternativeName([_name(name)]), False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+    return _kept(folder, key, certificate, issuer)
+
+
+def _unsigned(
+    subject: str, issuer: str, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    issued, called = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+        for text in (issuer, subject)
+    )
+    return (
+        x509.CertificateBuilder(issued, called, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+    )
+
+
+def _kept(
+    folder: Path,
+    key: ec.EllipticCurvePrivateKey,
+    shown: x509.Certificate,
+    trusted: x509.Certificate,
+) -> tuple[ssl.SSLContext, Path]:
+    pem = serialization.Encoding.PEM
+    certificate, private, trust = (
+        folder / name for name in ("shown.pem", "private.pem", "trusted.pem")
+    )
+    certificate.write_bytes(shown.public_bytes(pem))
+    trust.write_bytes(trusted.public_bytes(pem))
+    plain = serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(trusted, private)
-    return context, trusted
+    context.load_cert_chain(certificate, private)
+    return context, trust
 
 
 def _name(name: str) -> x509.GeneralName:

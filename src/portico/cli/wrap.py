@@ -41,6 +41,7 @@ class _Options(DoorOptions):
         self.idle_timeout: float | None = None
         self.instances = 1
         self.max_in_flight = 256
+        self.max_connections = 128
         self.queue = 1024
         self.sharing = "auto"
         self.era = "auto"
@@ -121,7 +122,12 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
 
         url = target[0]
         return (
-            Url(url, title=options.name or "", headers=headers),
+            Url(
+                url,
+                title=options.name or "",
+                headers=headers,
+                max_connections=options.max_connections,
+            ),
             lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
             upstream_key(secret, url=f"{url}#history"),
         )
@@ -196,7 +202,8 @@ def _parsed(argv: list[str]) -> _Options:
         parser.error("--env and --clean-env are for commands; a URL takes --header")
     if command and options.header:
         parser.error("--header is for URLs; a command takes --env")
-    for name, least in (("instances", 1), ("max_in_flight", 1), ("queue", 0)):
+    least_one = ("instances", "max_in_flight", "max_connections")
+    for name, least in (*((name, 1) for name in least_one), ("queue", 0)):
         if not getattr(options, name) >= least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}")
     options.target = options.target or list(command or ())
@@ -235,6 +242,7 @@ def _add_limits(add: "Add") -> None:
     what = "so many processes for a server that answers one call at a time (default 1)"
     valued(add, "--instances", int, "N", what)
     valued(add, "--max-in-flight", int, "N", "calls under way at once (default 256)")
+    valued(add, "--max-connections", int, "N", "connections to a URL with calls (default 128)")
     valued(add, "--queue", int, "N", "calls that may wait for their turn (default 1024)")
     add(
         "--sharing",

@@ -61,6 +61,8 @@ class Server(Struct, frozen=True, kw_only=True):
     """Whether its questions (elicitation, sampling, roots) reach clients."""
     era: str = "auto"
     max_in_flight: int = 256
+    max_connections: int = 128
+    """To a URL, with a request under way."""
     max_tools: int | None = None
     """Entries of each of its lists; None for what the gateway allows."""
     auth: Mapping[str, Any] = field(default_factory=dict)

@@ -38,6 +38,7 @@ SERVER: dict[str, Reader] = {
     "may_ask": flag,
     "era": choice("auto", "modern", "legacy"),
     "max_in_flight": whole(1),
+    "max_connections": whole(1),
     "max_tools": whole(1, 100_000),
     "auth": a_table,
 }

@@ -1,9 +1,11 @@
 """One connection that speaks HTTP/1.1, as a client: a request, its answer, then the next."""
 
 import asyncio
+import re
 import select
 import sys
 from collections.abc import Callable
+from math import inf
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -15,6 +17,9 @@ MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
 _SLICE = 256 * 1024
 _BODILESS = (204, 304)
+_KEPT_S = re.compile(r"(?:^|,)\s*timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE | re.ASCII)
+_MARGIN_S = 1.0
+"""A request must arrive before the server closes the connection, not only leave."""
 
 
 class Odd(Exception):
@@ -29,6 +34,10 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """`rests` is told when it may be asked again, `gone` when it is closed."""
         self.idle_since = 0.0
+        self.rest_s = inf
+        """How long the server keeps it while nothing is asked, less a margin."""
+        self.has_place = False
+        """Whether it is one of those that its pool counts."""
         self._rests = rests
         self._gone = gone
         self._transport: asyncio.Transport | None = None
@@ -220,6 +229,9 @@ class Connection(asyncio.Protocol):
         size = 0 if status in _BODILESS else int(length or 0)
         self._left = size if size > SMALL and coding is None else 0
         response.is_small = not self._until_end and coding is None and size <= SMALL
+        if "keep-alive" in headers and (kept := _KEPT_S.search(headers["keep-alive"])):
+            kept_s = int(kept[1])
+            self.rest_s = kept_s - min(_MARGIN_S, kept_s / 2)
         response.headers = headers
         response.reason = _text(self._reason)
         response.status = status

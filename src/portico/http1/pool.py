@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping
 from portico.http1.connection import Connection
 from portico.http1.dial import dial
 from portico.http1.headers import unfit_header
+from portico.http1.places import Places
 from portico.http1.proxies import Proxy, proxy_for
 from portico.http1.response import Response
 from portico.http1.trouble import Unfit
 from portico.http1.weburl import Origin, parse
 
+MAX_CONNECTIONS = 128
+"""Connections with a request under way; further requests wait for one of them. More than calls may
+be held (`Plan`), so that those which wait for a person keep no others from being sent."""
 MAX_IDLE = 20
 """Connections kept for later; more of them only from one moment to the next."""
 IDLE_S = 4.0
 """Servers commonly close a connection after 5 s: what is sent at that moment would be lost."""
 _LOOK_S = 1.0
 _MOST_HEADS = 64
+_CLOSED = "all connections are closed"
 _DEFAULTS = {
     "accept": "*/*",
     # Identity, so that what is counted is what arrives: there is no bomb to unpack.
@@ -34,7 +39,12 @@ class Pool:
     """Asks one origin. Nothing is sent twice, no cookie is kept, no redirect followed."""
 
     def __init__(
-        self, headers: Mapping[str, str], connect_s: float, *, is_direct: bool = False
+        self,
+        headers: Mapping[str, str],
+        connect_s: float,
+        *,
+        is_direct: bool = False,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         """The headers go with each request; one that is direct goes through no proxy."""
         self._headers = headers
@@ -44,17 +54,39 @@ class Pool:
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
+        self._places = Places(max_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     async def ask(
-        self, method: str, url: str, headers: Mapping[str, str], content: Body | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: Body | None = None,
+        *,
+        is_apart: bool = False,
     ) -> Response:
-        """Send a request, on a new connection if need be; raises Trouble."""
+        """Send a request, on a new connection if need be; raises Trouble.
+
+        It waits while there are too many, as long as its caller does. A request apart neither waits
+        nor makes others wait: a stream that stays open, or a message that others depend on.
+        """
         head = self._head(method, url, headers)
-        connection = self._rested()
-        if connection is None:
-            connection = await self._new()
+        if not is_apart:
+            await self._places.place()
+        try:
+            if self._is_closed:
+                raise Unfit(_CLOSED)
+            connection = self._rested() or await self._new()
+        except BaseException:
+            if not is_apart:
+                self._places.leave()
+            raise
+        if connection.is_open:
+            connection.has_place = not is_apart
+        elif not is_apart:
+            self._places.leave()
         return connection.ask(*_request(head, content))
 
     def begin(
@@ -67,8 +99,13 @@ class Pool:
     ) -> Response | None:
         """Send a request if there is a connection for it; else None. Raises Unfit."""
         head = self._head(method, url, headers)
-        connection = self._rested()
-        return None if connection is None else connection.ask(*_request(head, content), ready)
+        places = self._places
+        connection = self._rested() if places.inside < places.most else None
+        if connection is None:
+            return None
+        places.inside += 1
+        connection.has_place = True
+        return connection.ask(*_request(head, content), ready)
 
     async def close(self) -> None:
         """Close all connections; who waits for an answer is told."""
@@ -86,7 +123,7 @@ class Pool:
         connection = await dial(origin, proxy, self._make, self._connect_s)
         if self._is_closed:
             connection.abort()
-            raise Unfit("all connections are closed")
+            raise Unfit(_CLOSED)
         if connection.is_open:
             self._all.add(connection)
         return connection
@@ -98,10 +135,10 @@ class Pool:
         """A connection that is open and has not been idle for long, the latest first."""
         if not self._idle:
             return None
-        until = asyncio.get_running_loop().time() - IDLE_S
+        now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if connection.idle_since > until and connection.is_alive():
+            if _is_fresh(connection, now) and connection.is_alive():
                 return connection
             connection.abort()
         return None
@@ -113,6 +150,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.append(connection)
+        self._leave(connection)
         if self._timer is None:
             self._timer = loop.call_later(_LOOK_S, self._look)
 
@@ -120,14 +158,20 @@ class Pool:
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+        self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        if connection.has_place:
+            connection.has_place = False
+            self._places.leave()
 
     def _look(self) -> None:
         """Close what nobody needed for a while: the longest idle are first."""
         loop = asyncio.get_running_loop()
-        until = loop.time() - IDLE_S
+        now = loop.time()
         surplus = len(self._idle) - MAX_IDLE
         for place, connection in enumerate(tuple(self._idle)):
-            if place < surplus or connection.idle_since < until:
+            if place < surplus or not _is_fresh(connection, now):
                 connection.abort()
                 self._idle.remove(connection)
         self._timer = loop.call_later(_LOOK_S, self._look) if self._idle else None
@@ -166,6 +210,10 @@ class Pool:
                 raise Unfit(why)
         lines = (f"{name}: {value}\r\n" for name, value in by_name.values())
         return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}".encode()
+
+
+def _is_fresh(connection: Connection, now: float) -> bool:
+    return now - connection.idle_since < min(IDLE_S, connection.rest_s)
 
 
 def _request(head: bytes, content: Body | None) -> tuple[bytes, bytes]:

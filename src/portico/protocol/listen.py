@@ -12,6 +12,7 @@ from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.protocol.eras import members
 
+LISTEN = "subscriptions/listen"
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 LIST_KINDS = ("tools", "prompts", "resources")
 

@@ -19,7 +19,12 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
     if server.url:
         from portico.upstream.http import Url
 
-        return Url(server.url, title=server.name, headers=dict(server.headers))
+        return Url(
+            server.url,
+            title=server.name,
+            headers=dict(server.headers),
+            max_connections=server.max_connections,
+        )
     from portico.process.environment import clean
     from portico.upstream.child import Command
 

@@ -10,6 +10,8 @@ from portico.http1.response import Response
 from portico.http1.trouble import Trouble
 from portico.model.version import Version
 from portico.process.pace import Pace
+from portico.protocol.ladder import METHOD_HEADER
+from portico.protocol.listen import LISTEN
 from portico.upstream.http_sse import HttpSse
 from portico.upstream.listener import Listener, delay_s
 from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
@@ -92,7 +94,7 @@ class StreamableHttp:
             self._unheard.append(message.id)
             return True
         web, sent = self._web, self._naming.of(message)
-        if self._listener is not None and self._listener.is_new:
+        if _stays(message) or (self._listener is not None and self._listener.is_new):
             self._follow(message, sent)
             return True
         response = web.begin("POST", web.url, sent, message.data, lambda _: self._came(message.id))
@@ -134,7 +136,7 @@ class StreamableHttp:
             with contextlib.suppress(Broken, TimeoutError):
                 async with (
                     asyncio.timeout(_LINGER_S),
-                    self._web.send("DELETE", self._web.url, self._naming.common()),
+                    self._web.send("DELETE", self._web.url, self._naming.common(), is_apart=True),
                 ):
                     pass
         await self._web.close()
@@ -199,7 +201,9 @@ class StreamableHttp:
         reader, is_whole = heard, True
         try:
             if reader is None:
-                async with web.send("POST", web.url, sent, message.data, begun) as response:
+                async with web.send(
+                    "POST", web.url, sent, message.data, begun, is_apart=_stays(message)
+                ) as response:
                     self._remember_session(web, response)
                     if is_stream(response):
                         reader = EventReader(self._site.max_message)
@@ -296,3 +300,8 @@ class StreamableHttp:
     def _remember_session(self, web: Web, response: Response) -> None:
         if not self._naming.remember(response):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
+
+
+def _stays(message: Outgoing) -> bool:
+    """True for a request whose stream stays open: it must not keep calls from being sent."""
+    return message.headers.get(METHOD_HEADER) == LISTEN

@@ -86,7 +86,8 @@ class HttpSse(Wire):
         assert self._web is not None
         web = self._web
         try:
-            async with web.send("GET", web.url, {"accept": "text/event-stream"}) as response:
+            events = {"accept": "text/event-stream"}
+            async with web.send("GET", web.url, events, is_apart=True) as response:
                 if not is_stream(response):
                     raise Broken(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)

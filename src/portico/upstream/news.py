@@ -12,12 +12,12 @@ from portico.model.errors import (
     TargetError,
 )
 from portico.protocol.codec import encode
+from portico.protocol.listen import LISTEN
 from portico.upstream.leg import Leg
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.opening import modern_meta
 from portico.upstream.pending import FOREVER
 
-LISTEN = "subscriptions/listen"
 _RELISTEN_S = 1.0
 _LONGEST_S = 30.0
 _NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)

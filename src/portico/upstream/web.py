@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from portico.http1.headers import unfit_header
-from portico.http1.pool import Pool
+from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Response
 from portico.http1.trouble import Trouble, Unfit
 from portico.http1.weburl import join, parse
@@ -36,6 +36,8 @@ class Site(Struct, frozen=True):
     """A token to send only if the server wants one; never where somebody on the way could read it.
     """
     max_message: int = MAX_MESSAGE
+    max_connections: int = MAX_CONNECTIONS
+    """With a request under way, beside streams that stay open and messages that nobody answers."""
 
     @property
     def name(self) -> str:
@@ -70,7 +72,12 @@ class Web:
         self._loopback = is_loopback(site.url)
         self._token = site.token
         # What is meant for this machine does not go through a proxy.
-        self._pool = Pool(site.headers, CONNECT_S, is_direct=self._loopback)
+        self._pool = Pool(
+            site.headers,
+            CONNECT_S,
+            is_direct=self._loopback,
+            max_connections=site.max_connections,
+        )
 
     @asynccontextmanager
     async def send(
@@ -80,12 +87,16 @@ class Web:
         headers: Mapping[str, str],
         content: Data | None = None,
         begun: Response | None = None,
+        *,
+        is_apart: bool = False,
     ) -> AsyncGenerator[Response, None]:
         """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
-        raises Broken."""
+        raises Broken. One that is apart does not count among the connections."""
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                response = begun or await self._pool.ask(method, url, self._with(headers), content)
+                response = begun or await self._pool.ask(
+                    method, url, self._with(headers), content, is_apart=is_apart
+                )
                 begun = None
                 try:
                     await response.head()
@@ -126,7 +137,8 @@ class Web:
         try:
             async with (
                 asyncio.timeout(ACCEPT_S),
-                self.send("POST", url, headers, content) as response,
+                # Apart: calls that are under way may wait for just this answer, or cancellation.
+                self.send("POST", url, headers, content, is_apart=True) as response,
             ):
                 await self.body(response)
         except TimeoutError:
