@@ -4,14 +4,15 @@ import asyncio
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from portico.http1 import dial
+from portico.http1 import dial, trust
 from portico.http1.trouble import Unfit, Unreachable
 from portico.http1.weburl import Origin
 from portico.upstream.web import Site, Web
@@ -24,6 +25,7 @@ from tests.upstream.raw_server import (
     asking,
     certified,
     fetched,
+    loosely_certified,
     raw_server,
     saying,
 )
@@ -93,6 +95,51 @@ async def test_a_certificate_that_nobody_trusts_is_told(
         with pytest.raises(Unreachable, match=r"certificate is not to be trusted: self.signed"):
             await fetched(pool, f"https://localhost:{server.port}/")
         assert server.heads == []
+
+
+@pytest.fixture(params=["named", "known"])
+def trusting(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Path], None]]:
+    """Has a file of certificates trusted, by the environment or by the system."""
+
+    def trust_it(file: Path) -> None:
+        if request.param == "named":
+            monkeypatch.setenv("SSL_CERT_FILE", str(file))
+            return
+        none = ssl.DefaultVerifyPaths("", "", "", "", "", "")
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: none)
+        monkeypatch.setattr(trust, "_BUNDLES", (str(file),))
+        monkeypatch.setattr(sys, "platform", "linux")
+
+    trust._context.cache_clear()
+    yield trust_it
+    trust._context.cache_clear()
+
+
+async def test_whoever_names_the_certificates_the_same_is_demanded_of_them(
+    trusting: Callable[[Path], None], tmp_path: Path
+) -> None:
+    context, trusted = loosely_certified(tmp_path, "localhost")
+    trusting(trusted)
+    async with raw_server(saying(OK), context) as server, asking() as pool:
+        asked = fetched(pool, f"https://localhost:{server.port}/")
+        if sys.version_info < (3, 13):
+            assert await asked == (200, b"ok")
+        else:
+            with pytest.raises(Unreachable, match="not to be trusted"):
+                await asked
+
+
+def test_tls_is_as_strict_as_the_default_of_this_python_on_each_way(
+    trusting: Callable[[Path], None], tmp_path: Path
+) -> None:
+    trusting(certified(tmp_path, "localhost")[1])
+    found, usual = trust.tls_context(), ssl.create_default_context()
+    assert found.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert found.verify_flags == usual.verify_flags
+    assert found.options == usual.options
+    assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_a_certificate_for_somebody_else_is_told(

@@ -27,33 +27,37 @@ def tls_context() -> ssl.SSLContext:
 
 @functools.cache
 def _context(file: str, folder: str) -> ssl.SSLContext:
-    if file or folder:
-        context = _of_environment(file, folder)
-    elif sys.platform == "linux":
-        context = _of_files()
-    else:
+    if not file and not folder and sys.platform != "linux":
         import truststore
 
-        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if file or folder:
+            _load_named(context, file, folder)
+        else:
+            _load_known(context)
+    # The same on each way: the defaults of Python's own contexts, which are strict from 3.13 on.
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if sys.version_info >= (3, 13):
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def _of_environment(file: str, folder: str) -> ssl.SSLContext:
+def _load_named(context: ssl.SSLContext, file: str, folder: str) -> None:
     try:
-        return ssl.create_default_context(cafile=file or None, capath=folder or None)
+        context.load_verify_locations(file or None, folder or None)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         why = f"what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {words(error)}"
         raise Unfit(why) from None
 
 
-def _of_files() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _load_known(context: ssl.SSLContext) -> None:
     paths = ssl.get_default_verify_paths()
     if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
         context.set_default_verify_paths()
-    else:
-        for bundle in filter(os.path.isfile, _BUNDLES):
-            context.load_verify_locations(bundle)
-            break
-    return context
+        return
+    for bundle in filter(os.path.isfile, _BUNDLES):
+        context.load_verify_locations(bundle)
+        break
