@@ -24,6 +24,8 @@ _CALL, _LIST = "call", "list"
 _DOORS = (_RUN, _WRAP, _SERVE)
 _LAPS = 6
 _LINK_US, _MEMBER_US, _FLOOR_US = 5, 25, 35
+_ECHO = 1.9
+"""Here, where the floor is as fresh as what it is compared with: see `price_of_reading`."""
 _ABOUT = (
     "Driver, upstream and contender share one core. Each is started afresh in every round, and "
     "asked in turn with what it is compared with; what is added is the middle of the differences. "
@@ -141,7 +143,13 @@ def budgets(samples: Samples) -> list[Budget]:
     ]
     more = samples.difference(_MEMBER, _RUN, _CALL)
     promise = f"{_MEMBER}: CPU beside {_RUN}, on one core"
-    return [*links, _budget(samples, promise, more, _MEMBER_US)]
+    echo = at_most(
+        f"{_RUN}: CPU of an echo call beside asyncio + msgspec, on one core",
+        samples.ratio(_RUN, _FLOOR, _CALL),
+        _ECHO,
+        "x",
+    )
+    return [*links, _budget(samples, promise, more, _MEMBER_US), echo]
 
 
 def _budget(samples: Samples, promise: str, us: float | None, limit_us: float) -> Budget:

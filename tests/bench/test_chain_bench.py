@@ -32,14 +32,14 @@ def test_what_a_link_or_a_member_may_add_is_scaled_by_the_floor_of_this_run() ->
 
     found = chain.budgets(samples)
 
-    assert [budget.limit for budget in found] == [*["<= 10 us"] * 6, "<= 50 us"]
+    assert [budget.limit for budget in found] == [*["<= 10 us"] * 6, "<= 50 us", "<= 1.9x"]
     assert {budget.met for budget in found} == {True}
 
 
 def test_a_link_or_a_member_that_adds_more_is_missed() -> None:
     found = chain.budgets(_rows(floor=70, link=10.1, member=51))
 
-    assert {budget.met for budget in found} == {False}
+    assert {budget.met for budget in found[:-1]} == {False}
 
 
 def test_without_the_floor_no_limit_is_known() -> None:
@@ -71,11 +71,11 @@ def _rows(*, floor: float | None, link: float, member: float) -> Samples:
 
 @pytest.mark.parametrize(("us", "met"), [(18, True), (20, False)])
 def test_an_echo_over_stdio_is_held_against_the_floor(us: float, met: bool) -> None:
-    rows: dict[str, list[float]] = {"Portico, portico run": [us], "floor: asyncio + msgspec": [10]}
+    rows: dict[str, list[float]] = {"run": [us], "floor: asyncio + msgspec": [10]}
 
-    found = stdio.budgets(_samples(rows, "call, one core"))
+    found = chain.budgets(_samples(rows, "call"))
 
-    assert _of(found, "stdio, echo call: CPU beside asyncio").met is met
+    assert _of(found, "run: CPU of an echo call beside asyncio").met is met
 
 
 @pytest.mark.parametrize(("us", "met"), [(10, True), (11, False)])
