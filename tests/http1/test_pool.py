@@ -91,6 +91,7 @@ async def test_a_caller_that_is_cancelled_gives_up_its_turn() -> None:
 async def test_a_caller_waits_within_its_own_time_only() -> None:
     async with raw_server(holding(asyncio.Event())) as server, asking(most=1) as pool:
         tasks = await started(pool, server.url, b"1")
+        await until(lambda: server.bodies == [b"1"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await pool.ask("POST", server.url, {}, b"2")

@@ -4,6 +4,8 @@ that cannot be sent."""
 import asyncio
 from typing import Any
 
+import pytest
+
 from portico.config.schema import Server
 from portico.http1.pool import MAX_CONNECTIONS
 from portico.model.version import Version
@@ -53,6 +55,25 @@ async def test_calls_wait_for_the_one_connection() -> None:
     ):
         assert await asyncio.gather(*(client.call_tool("t") for _ in range(9))) == [FINE] * 9
     assert most == 1
+
+
+async def test_a_stream_that_goes_on_after_its_answer_keeps_no_call_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("portico.upstream.http._LINGER_S", 2 * WAIT_S)
+
+    async def call(asked: Asked, writer: Writer) -> None:
+        stream(writer, event(result(asked.message, FINE)))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with (
+        web_server(modern_server(call)) as server,
+        await connect(alone(server.url)) as client,
+        asyncio.timeout(WAIT_S),
+    ):
+        for _ in range(3):
+            assert await client.call_tool("t") == FINE
 
 
 async def test_the_stream_of_a_legacy_server_keeps_no_call_waiting() -> None:

@@ -36,8 +36,8 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.rest_s = inf
         """How long the server keeps it while nothing is asked, less a margin."""
-        self.has_place = False
-        """Whether it is one of those that its pool counts."""
+        self.give_back: Callable[[], None] | None = None
+        """Gives back its place, if it is one of those that its pool counts."""
         self._rests = rests
         self._gone = gone
         self._transport: asyncio.Transport | None = None
@@ -106,6 +106,12 @@ class Connection(asyncio.Protocol):
             self._is_paused = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    def leave(self) -> None:
+        """It does not count any more, though its answer may go on."""
+        if self.give_back is not None:
+            give_back, self.give_back = self.give_back, None
+            give_back()
 
     def drop(self, response: Response) -> None:
         """The rest of an answer is not wanted, and there is no other way to be rid of it."""

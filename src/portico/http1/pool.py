@@ -83,10 +83,10 @@ class Pool:
             if not is_apart:
                 self._places.leave()
             raise
-        if connection.is_open:
-            connection.has_place = not is_apart
-        elif not is_apart:
-            self._places.leave()
+        if not is_apart:
+            connection.give_back = self._places.leave
+            if not connection.is_open:
+                connection.leave()
         return connection.ask(*_request(head, content))
 
     def begin(
@@ -104,7 +104,7 @@ class Pool:
         if connection is None:
             return None
         places.inside += 1
-        connection.has_place = True
+        connection.give_back = places.leave
         return connection.ask(*_request(head, content), ready)
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.append(connection)
-        self._leave(connection)
+        connection.leave()
         if self._timer is None:
             self._timer = loop.call_later(_LOOK_S, self._look)
 
@@ -158,12 +158,7 @@ class Pool:
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        self._leave(connection)
-
-    def _leave(self, connection: Connection) -> None:
-        if connection.has_place:
-            connection.has_place = False
-            self._places.leave()
+        connection.leave()
 
     def _look(self) -> None:
         """Close what nobody needed for a while: the longest idle are first."""

@@ -20,6 +20,10 @@ class Source(Protocol):
         """There is room again."""
         ...
 
+    def leave(self) -> None:
+        """It need not count among the connections any more."""
+        ...
+
     def drop(self, response: "Response") -> None:
         """Nobody wants the rest of it."""
         ...
@@ -94,6 +98,11 @@ class Response:
     def follow(self) -> None:
         """It is read by a task from now on, and nobody called."""
         self._ready = None
+
+    def linger(self) -> None:
+        """Only its end is waited for: it keeps no other request waiting."""
+        if not self.is_over():
+            self._source.leave()
 
     def close(self) -> None:
         """No more of it is wanted; unless it is whole, its connection is closed."""

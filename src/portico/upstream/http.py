@@ -267,6 +267,7 @@ class StreamableHttp:
                 async for chunk in response:
                     await pace.spread(chunk, lambda piece: self._take(reader, piece, id))
                     if id and limit.when() is None and not receiver.waits(id):
+                        response.linger()
                         limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
         except TimeoutError:
             pass
