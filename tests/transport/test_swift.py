@@ -1,8 +1,13 @@
-"""Modern calls that are begun without a task: answered in order, cancelled, streamed if need be."""
+"""Modern calls, straight from their connection and through ASGI: answered in order, cancelled,
+streamed if need be."""
 
 import asyncio
 import json
+import re
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
@@ -12,6 +17,8 @@ from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from tests.support.messages import modern
 from tests.support.web import HEADERS, mirrored, serving
+
+Served = Callable[..., HttpApp]
 
 
 class Begun(Pending):
@@ -61,9 +68,22 @@ def raw(message: dict[str, Any]) -> bytes:
     return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
 
 
-async def test_a_call_is_answered_as_json_with_its_id() -> None:
+@pytest.fixture(params=["straight", "through ASGI"])
+def served(request: pytest.FixtureRequest) -> Served:
+    """Makes apps whose calls go one way or the other."""
+
+    def make(endpoint: Endpoint, limits: Limits | None = None) -> HttpApp:
+        app = HttpApp(endpoint, limits=limits)
+        if request.param != "straight":
+            app.entry = lambda scope: None  # type: ignore[method-assign]
+        return app
+
+    return make
+
+
+async def test_a_call_is_answered_as_json_with_its_id(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint)) as web:
+    async with serving(served(endpoint)) as web:
         answer = asyncio.create_task(web.modern(call(7)))
         (await endpoint.begun.get()).answer("hello")
         response = await answer
@@ -73,9 +93,9 @@ async def test_a_call_is_answered_as_json_with_its_id() -> None:
         assert (await web.modern(call(8))).json()["result"] == {"said": "slow"}
 
 
-async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
+async def test_what_comes_before_the_answer_makes_it_a_stream(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint)) as web:
+    async with serving(served(endpoint)) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
         assert begun.context.peer is not None
@@ -88,9 +108,9 @@ async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
     assert json.loads(data[1])["result"] == {"said": "last"}
 
 
-async def test_a_quiet_call_is_kept_alive() -> None:
+async def test_a_quiet_call_is_kept_alive(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint, limits=Limits(quiet_s=0.1))) as web:
+    async with serving(served(endpoint, limits=Limits(quiet_s=0.1))) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
         await asyncio.sleep(0.5)
@@ -101,9 +121,9 @@ async def test_a_quiet_call_is_kept_alive() -> None:
     assert b'"said": "late"' in response.content
 
 
-async def test_to_leave_is_to_cancel() -> None:
+async def test_to_leave_is_to_cancel(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint)) as web:
+    async with serving(served(endpoint)) as web:
         _, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(raw(call(1)))
         begun = await endpoint.begun.get()
@@ -112,9 +132,9 @@ async def test_to_leave_is_to_cancel() -> None:
         begun.answer("to nobody")  # hurts nobody either
 
 
-async def test_requests_on_one_connection_are_answered_in_order() -> None:
+async def test_requests_on_one_connection_are_answered_in_order(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint)) as web:
+    async with serving(served(endpoint)) as web:
         reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(raw(call(1)))
         first = await endpoint.begun.get()
@@ -138,9 +158,9 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
     assert places == sorted(places)
 
 
-async def test_a_drain_that_takes_too_long_tells_the_asker() -> None:
+async def test_a_drain_that_takes_too_long_tells_the_asker(served: Served) -> None:
     endpoint = Endpoint()
-    app = HttpApp(endpoint)
+    app = served(endpoint)
     async with serving(app) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
@@ -158,3 +178,49 @@ async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
         endpoint.fails = False
         endpoint.refuses = True
         assert (await web.modern(call(2))).json()["result"] == {"said": "slow"}
+
+
+async def answers(begun: Begun) -> None:
+    begun.answer("now")
+
+
+async def fails(begun: Begun) -> None:
+    error = b'{"code":-32602,"message":"no"}'
+    begun.arrived(Response(id=begun.request.id, error=error, code=-32602))
+
+
+async def talks(begun: Begun) -> None:
+    assert begun.context.peer is not None
+    for _ in range(2):
+        await begun.context.peer.notify(b'{"jsonrpc":"2.0","method":"notifications/x"}')
+    begun.answer("last")
+
+
+@pytest.mark.parametrize("accept", ["", "text/event-stream, application/json"])
+@pytest.mark.parametrize("scene", [answers, fails, talks])
+async def test_both_ways_write_the_same_bytes(
+    scene: Callable[[Begun], Awaitable[None]], accept: str
+) -> None:
+    found = []
+    for usual in (False, True):
+        endpoint = Endpoint()
+        app = HttpApp(endpoint)
+        if usual:
+            app.entry = lambda scope: None  # type: ignore[method-assign]
+        async with serving(app) as web:
+            reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+            for _ in range(2):
+                message = raw(call(1))
+                if accept:
+                    message = re.sub(rb"accept: [^\r]*", b"accept: " + accept.encode(), message)
+                writer.write(message)
+                await scene(await endpoint.begun.get())
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head)
+                if length is not None:
+                    body = await reader.readexactly(int(length[1]))
+                else:
+                    body = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 20)
+                found.append(re.sub(rb"date: [^\r]*", b"", head) + body)
+            writer.close()
+    assert found[:2] == found[2:]

@@ -15,7 +15,6 @@ from portico.model.message import Request, Response
 from portico.model.types import Answer
 from portico.state.pending import Pending
 from portico.transport.http import HttpApp
-from portico.transport.legacy import LegacyPeer
 from portico.transport.limits import Limits
 from tests.support.messages import initialize
 from tests.support.web import WAIT_S, Site, post_bytes, serving, soon, tool_call
@@ -64,7 +63,7 @@ class Endpoint:
             return Response()
         if self.fails:
             raise ValueError("oh no")
-        self.usual += isinstance(context.peer, LegacyPeer)
+        self.usual += asyncio.current_task() is not None
         call = Begun(request, context)
         self.begun.put_nowait(call)
         return self._awaited(call) if request.meta.progress_token else call
@@ -123,7 +122,7 @@ async def talking(
     endpoint.version = BY_TEXT[version]
     app = HttpApp(endpoint, limits=limits)
     if usual:
-        app.plain.entry = lambda scope: None  # type: ignore[method-assign]
+        app.entry = lambda scope: None  # type: ignore[method-assign]
     async with serving(app) as site:
         wire = Wire(site, endpoint)
         opened = await site.post(initialize(version))

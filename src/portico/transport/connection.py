@@ -97,9 +97,9 @@ class Connection:
             task.add_done_callback(lambda _: over())
         return None
 
-    def hold(self, request: Request, running: Running) -> None:
+    def hold(self, id: bytes, running: Running) -> None:
         """Let a call be cancelled by its id, until that is freed."""
-        self.running[id_key(request.id)] = running
+        self.running[id_key(id)] = running
 
     def expect(self, request: Request, pending: Pending, reply: Reply) -> None:
         """Reply with an answer that needs no task; until then it can be cancelled by its id."""

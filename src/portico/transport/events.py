@@ -15,7 +15,7 @@ EVENT_STREAM: Headers = (
     # Proxies must not hold events back (2026-07-28, receiving messages).
     (b"x-accel-buffering", b"no"),
 )
-_COMMENT = b":\n\n"
+COMMENT = b":\n\n"
 _SLOTS = 16
 
 
@@ -216,4 +216,4 @@ class Exchange:
     async def _say_nothing(self) -> None:
         async with self._lock:
             if not self.closed and await self._open():
-                await self._write(_COMMENT)
+                await self._write(COMMENT)

@@ -6,10 +6,9 @@ from time import monotonic
 from typing import Any
 
 from portico.model.context import LOCAL, Context
-from portico.model.errors import PARSE_ERROR, RegistrationError
+from portico.model.errors import RegistrationError
 from portico.model.message import Request
 from portico.model.version import BY_TEXT
-from portico.protocol.inbound import Refused, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.transport.asgi import (
     JSON_TYPE,
@@ -35,19 +34,16 @@ from portico.transport.guard import (
     accepts_stream,
     answer_type,
 )
-from portico.transport.legacy import SESSION_HEADER, Legacy, missing_or_gone
+from portico.transport.legacy import Legacy
 from portico.transport.limits import Limits, Load
-from portico.transport.modern import Modern
-from portico.transport.plain import Plain
-from portico.transport.sessions import HttpSession
+from portico.transport.line import AsgiLine
+from portico.transport.posts import SESSION, Entry, Posts, missing_or_gone, not_acceptable
 from portico.transport.sse import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
 Page = Callable[[], Awaitable[tuple[bytes, bytes]]]
 """Makes something to read: its content type, and itself."""
-
-_SESSION = SESSION_HEADER.decode()
 
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
@@ -106,10 +102,8 @@ class HttpApp:
         self._bodies = BodyReader(self.limits, self.bodies)
         self._load = Load(self.limits)
         pulse = Pulse(self.limits.quiet_s)
-        self._modern = Modern(endpoint, self._load, pulse)
         self._legacy = Legacy(endpoint, self.limits, self._load, pulse)
-        self.plain = Plain(endpoint, self._guard, self._load, pulse, self._legacy, principal, data)
-        """For a server that has a whole request and would rather not start a task."""
+        self.posts = Posts(endpoint, self._load, pulse, self._legacy)
         self._sse = OldSse(endpoint, self.limits, self._load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
         # With and without a last slash; of "/", the latter is a mount asked for by its very prefix.
@@ -140,6 +134,20 @@ class HttpApp:
             await route(scope, head, receive, send)
         else:
             await send_reply(send, _NOT_FOUND)
+
+    def entry(self, scope: Scope) -> Entry | None:
+        """What the headers of a POST decide, for a server that would rather not start a task; None
+        unless all of them are plain."""
+        principal, data = self._principal, self._data
+        if not isinstance(principal, str) or callable(data):
+            return None  # a function of the scope may fail, which the app can say
+        head = self._guard.admit(scope)
+        if isinstance(head, Reply) or not self._guard.unlocks(head) or self._guard.unwanted(head):
+            return None
+        length = head.raw.get(b"content-length")
+        if length is None or answer_type(head.raw.get(b"accept", b"")) != JSON:
+            return None
+        return Entry(head, int(length), principal, data)
 
     @property
     def is_probed(self) -> bool:
@@ -190,50 +198,42 @@ class HttpApp:
             if body is not None:
                 await send_reply(send, body, receive)
             return
-        principal = self._principal_of(scope)
-        given = head.get(_SESSION)
-        session = None if given is None else self._find(given, principal)
-        # What the session agreed on counts only for a body that does not say it is modern.
-        inbound = read(body, None if session is None else session.version, head)
+        principal, data = self._principal_of(scope), self._data_of(scope)
+        line = AsgiLine(scope, receive, send)
+        posted = self.posts.take(head, body, principal, data, line)
         del body  # it may be large, and the request has its own copy of what it needs
-        if isinstance(inbound, Refused):
-            await _refuse(inbound, given is not None and session is None, head, send)
+        if posted is None:
+            await line.served()
             return
-        request = inbound if isinstance(inbound, Request) else None
-        asks = isinstance(inbound, list) if request is None else request.id
-        wanted = answer_type(head.raw.get(b"accept", b"")) if asks else JSON
-        if not wanted:
-            await send_reply(send, _not_acceptable(JSON, EVENT_STREAM))
+        if isinstance(posted, Reply):
+            await send_reply(send, posted)
             return
-        streams = wanted == EVENT_STREAM
-        context = Context(principal=principal, data=self._data_of(scope), headers=head)
-        if request is not None and request.version.modern:
-            await self._modern.serve(request, context, Client(scope, receive), send, streams)
-        elif session is not None:
-            client = Client(scope, receive)
-            await self._legacy.post(session, inbound, context, client, send, streams)
-        elif request is not None and request.method == "initialize":
-            # Also with a stale id: what else could the client begin with?
-            await self._legacy.initialize(request, context, send)
-        else:
-            await send_reply(send, missing_or_gone(given is not None))
+        message, session = posted.message, posted.session
+        context = Context(principal=principal, data=data, headers=head)
+        if session is not None:
+            await self._legacy.post(session, message, context, line, send)
+        elif isinstance(message, Request) and message.version.modern:
+            await send_response(send, await self._endpoint.handle(message, context), 200)
+        elif isinstance(message, Request):
+            await self._legacy.initialize(message, context, send)
 
     async def _legacy_only(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """GET and DELETE, which the modern era has not got."""
         text = head.get(VERSION_HEADER)
         version = None if text is None else BY_TEXT.get(text)
-        given = head.get(_SESSION)
-        session = None if given is None else self._find(given, self._principal_of(scope))
+        session = self._legacy.sessions.find(
+            head.get(SESSION, "").encode("ascii", "replace"), self._principal_of(scope)
+        )
         if version is not None and version.modern:
             await send_reply(send, _not_allowed(b"POST"))
         elif text is not None and version is None:
             await send_reply(send, _BARE_400)
         elif session is None:
-            await send_reply(send, missing_or_gone(given is not None))
+            await send_reply(send, missing_or_gone(head))
         elif scope["method"] == "DELETE":
             await self._legacy.delete(session, send)
         elif not accepts_stream(head.raw.get(b"accept", b"")):
-            await send_reply(send, _not_acceptable(EVENT_STREAM))
+            await send_reply(send, not_acceptable(EVENT_STREAM))
         else:
             last_event = head.raw.get(b"last-event-id")
             await self._legacy.get(session, last_event, Client(scope, receive), send)
@@ -242,7 +242,7 @@ class HttpApp:
         if scope["method"] != "GET":
             await send_reply(send, _not_allowed(b"GET"))
         elif not accepts_stream(head.raw.get(b"accept", b"")):
-            await send_reply(send, _not_acceptable(EVENT_STREAM))
+            await send_reply(send, not_acceptable(EVENT_STREAM))
         else:
             url = f"{scope.get('root_path', '')}/messages"
             await self._sse.get(url, self._principal_of(scope), Client(scope, receive), send)
@@ -290,9 +290,6 @@ class HttpApp:
         else:
             raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
 
-    def _find(self, id: str, principal: str) -> HttpSession | None:
-        return self._legacy.sessions.find(id.encode("ascii", "replace"), principal)
-
     def _principal_of(self, scope: Scope) -> str:
         principal = self._principal
         found = principal if isinstance(principal, str) else principal(scope)
@@ -302,17 +299,6 @@ class HttpApp:
 
     def _data_of(self, scope: Scope) -> Any:
         return self._data(scope) if callable(self._data) else self._data
-
-
-async def _refuse(refused: Refused, stale: bool, head: Head, send: Send) -> None:
-    version = BY_TEXT.get(head.get(VERSION_HEADER, ""))
-    modern = refused.version.modern or (version is not None and version.modern)
-    if refused.bare:
-        await send_reply(send, _BARE_400)
-    elif stale and not modern and refused.response.code != PARSE_ERROR:
-        await send_reply(send, missing_or_gone(True))
-    else:
-        await send_response(send, refused.response, 400)
 
 
 def _page_route(page: Page) -> _Route:
@@ -337,7 +323,3 @@ def _path_in(scope: Scope) -> str:
 
 def _not_allowed(methods: bytes) -> Reply:
     return refusal(405, f"use {methods.decode()} here", (b"allow", methods))
-
-
-def _not_acceptable(*types: bytes) -> Reply:
-    return refusal(406, f"Accept must list {b' and '.join(types).decode()}")

@@ -8,16 +8,18 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import CLOSE, GONE, Scope, Send
+from portico.transport.events import EVENT_STREAM
 from portico.transport.http import HttpApp
 from portico.transport.httpwatch import Stage, WatchedHttp
-from portico.transport.plain import Entry, PlainRequest
-from portico.transport.swift import App, Underway
+from portico.transport.line import App, Underway
+from portico.transport.posts import Entry
 
 _HEAD_ENDS = b"\r\n\r\n"
 _MOST_HEADS = 8
 _LONGEST_HEAD = 4096
 _JOINED = 64 * 1024
 """Up to this size, one copy costs less than many pieces."""
+_STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
 _JSON = b"content-type: application/json\r\ncontent-length: "
 
 
@@ -39,10 +41,10 @@ class HttpWire(WatchedHttp):
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(config.app, HttpApp)
         self._http = config.app
+        self._take = config.app.posts.take
         self._held: Entry | None = None  # of a request not yet given to the app
         self._body = b""
         self._whole = False  # has all of it come?
-        self._asked: PlainRequest | None = None
         self._usual = False  # is the app to have the next one in any case?
         self._served: Entry | None = None  # the latest that went without the app
         self._heads: dict[bytes, Entry] = {}
@@ -74,8 +76,12 @@ class HttpWire(WatchedHttp):
         super().data_received(data)
         self._usual = False
         entry = self._held
-        if entry is not None and self._whole and not self._begun():
-            self._release()
+        if entry is not None and self._whole:
+            self._held = None
+            if self._take(entry.head, self._body, entry.principal, entry.data, self) is None:
+                self._served, self._body = entry, b""
+            else:
+                self._release()
         if before is Stage.IDLE or before is Stage.NEW:
             self._remember(data)
         if self.stage is not before or self.stage is not Stage.IDLE:
@@ -91,12 +97,11 @@ class HttpWire(WatchedHttp):
         """Hold back what may be served without the app; give the rest to it."""
         self.stage = Stage.BODY
         if self.url == self._http.target and not self._usual and self._is_ordinary():
-            entry = self._http.plain.entry(cast(Scope, self.scope))
+            entry = self._http.entry(cast(Scope, self.scope))
             # A large body takes of the memory for all, which the app looks after.
             self._held = entry if entry is not None and entry.length <= _JOINED else None
         if self._held is not None:
             self._whole = False
-            self._asked = None
             self._body = b""
         else:
             super().on_headers_complete()
@@ -114,19 +119,12 @@ class HttpWire(WatchedHttp):
         """The whole request is here."""
         self.stage = Stage.IDLE
         self.requests += 1
-        entry = self._held
-        if entry is None:
+        if self._held is None:
             super().on_message_complete()
-            return
-        self._whole = True
-        asked = self._asked = self._http.plain.read(entry, self._body)
-        if asked is not None and asked.is_static:
-            response = self._http.plain.answer(asked)
-            if response is not None:
-                self._held, self._served, self._body = None, entry, b""
-                self.answer(asked.status(response), response.parts)
+        else:
+            self._whole = True
 
-    # The connection, as a swift call sees it.
+    # The connection, as a call sees it: a line.
 
     def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
         """Write a whole response."""
@@ -143,11 +141,16 @@ class HttpWire(WatchedHttp):
             self.transport.writelines(pieces)
         self._end()
 
-    def begin_stream(self, headers: bytes) -> None:
-        """Write the head of a response in chunks."""
+    @property
+    def is_slow(self) -> bool:
+        """True while the reader has yet to take what was written."""
+        return self.flow.write_paused
+
+    def begin_stream(self) -> None:
+        """Write the head of a stream of events, which comes in chunks."""
         self._renew()
         chunked = b"transfer-encoding: chunked\r\n\r\n"
-        self.transport.write(b"".join((STATUS_LINE[200], self._default_lines, headers, chunked)))
+        self.transport.write(b"".join((STATUS_LINE[200], self._default_lines, _STREAM, chunked)))
 
     def say(self, chunk: bytes, *, last: bool = False) -> None:
         """Write a chunk."""
@@ -208,29 +211,11 @@ class HttpWire(WatchedHttp):
         if (cycle is not None and not cycle.response_complete) or self.flow.write_paused:
             return False
         self._unset_keepalive_if_required()
-        plain = self._http.plain
-        asked = plain.read(entry, data[end:])
-        if asked is not None:
-            response = plain.answer(asked) if asked.is_static else None
-            if response is not None:
-                self.requests += 1
-                self.answer(asked.status(response), response.parts)
-                return True
-            if plain.begin(asked, self):
-                self.requests += 1
-                return True
+        if self._take(entry.head, data[end:], entry.principal, entry.data, self) is None:
+            self.requests += 1
+            return True
         self._usual = True
         return False
-
-    def _begun(self) -> bool:
-        """Begin a call without the app; False if it has to go there."""
-        entry, asked = self._held, self._asked
-        if entry is None or asked is None:
-            return False
-        if not self._http.plain.begin(asked, self):
-            return False
-        self._served, self._held, self._asked, self._body = entry, None, None, b""
-        return True
 
     def _remember(self, data: bytes) -> None:
         """Know these headers again, if they and their body were all that came, and plain."""
@@ -264,7 +249,7 @@ class HttpWire(WatchedHttp):
             self.data_received(later)
 
     def _release(self) -> None:
-        self._held = self._asked = None
+        self._held = None
         super().on_headers_complete()
         if self._body:
             super().on_body(self._body)

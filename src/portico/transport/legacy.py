@@ -4,13 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from portico.model.context import Context
-from portico.model.errors import AskError
 from portico.model.message import Request, Response
-from portico.model.types import Answer
-from portico.model.version import Version
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.protocol.inbound import Refused
-from portico.state.pending import discard
 from portico.transport.asgi import (
     Client,
     Receive,
@@ -24,50 +20,17 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Endpoint, stopped
+from portico.transport.connection import Endpoint
 from portico.transport.events import Exchange, Pulse
 from portico.transport.limits import Limits, Load
+from portico.transport.line import AsgiLine, Line
 from portico.transport.replay import Stream, parse_event_id
 from portico.transport.sessioncall import SessionCall, status
-from portico.transport.sessions import HttpSession, Sessions, ask_on
-from portico.transport.swift import Line
+from portico.transport.sessions import HttpSession, Sessions
 
 SESSION_HEADER = b"mcp-session-id"
 INITIALIZED = "notifications/initialized"
 _ACCEPTED = Reply(202)
-_GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
-_MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
-
-
-class LegacyPeer:
-    """The way back to a legacy asker: the stream of its own request."""
-
-    def __init__(self, session: HttpSession, stream: Stream) -> None:
-        self._session = session
-        self._stream = stream
-
-    async def notify(self, message: bytes) -> None:
-        """Send a notification; waits while the reader is slow."""
-        await self._stream.say(message)
-
-    async def ask(self, method: str, params: bytes) -> bytes:
-        """Send a question and wait for its answer."""
-        if self._session.is_closed:
-            raise AskError("the client is gone")
-        return await ask_on(self._stream, self._session.connection, method, params)
-
-    async def closed(self) -> None:
-        """Wait until the session ends or we drain; a dropped connection is neither."""
-        await self._session.over.wait()
-
-    async def close_stream(self) -> None:
-        """End the response, not the stream: the client comes back for the rest (SEP-1699).
-
-        Does nothing for clients before 2025-11-25, which would not come back.
-        """
-        exchange = self._stream.exchange
-        if exchange is not None and self._session.version >= Version.V2025_11_25:
-            await exchange.end()
 
 
 class Legacy:
@@ -82,9 +45,6 @@ class Legacy:
 
     async def initialize(self, request: Request, context: Context, send: Send) -> None:
         """Begin a session, which lasts if the handshake succeeds."""
-        if self._load.draining:
-            await send_reply(send, shutting_down(request.id))
-            return
         if not self.sessions.make_room():
             await send_reply(send, overloaded("too many sessions are open", request.id))
             return
@@ -106,41 +66,28 @@ class Legacy:
     async def post(
         self,
         session: HttpSession,
-        inbound: Request | ClientAnswer | list[Request | ClientAnswer | Refused],
+        message: Request | ClientAnswer | list[Request | ClientAnswer | Refused],
         context: Context,
-        client: Client,
+        line: AsgiLine,
         send: Send,
-        streams: bool = False,
     ) -> None:
-        """Take in what a client posted; `streams` if it would rather have its answer as events."""
+        """Take in what a client posted, other than a call."""
         context.session = session.session
-        if not isinstance(inbound, Request) or inbound.method != INITIALIZED:
+        if not isinstance(message, Request) or message.method != INITIALIZED:
             session.is_used = True
-        if isinstance(inbound, ClientAnswer):
-            session.connection.settle(inbound)
-            await send_reply(send, _ACCEPTED)
-        elif isinstance(inbound, list):
-            await self._batch(session, inbound, context, client, send)
-        elif not inbound.id:
-            await self._notice(session, inbound, context)
-            await send_reply(send, _ACCEPTED)
-        elif self._load.draining:
-            await send_reply(send, shutting_down(inbound.id))
-        elif (clash := session.connection.clash(inbound)) is not None:
-            await send_response(send, clash, 400)
-        elif not inbound.is_static:
-            await self._call(session, inbound, context, client, send, streams)
+        if isinstance(message, list):
+            await self._batch(session, message, context, line, send)
+            return
+        if isinstance(message, ClientAnswer):
+            session.connection.settle(message)
+        elif message.method == "notifications/cancelled":
+            session.connection.cancel(message)
         else:
-            answer = self._endpoint.handle(inbound, context)
-            if type(answer) is not Response:
-                await self._call(session, inbound, context, client, send, streams, answer)
-            elif streams and answer.result and (stream := session.open_stream()) is not None:
-                await self._respond(session, stream, client, send, streams, answer.encode())
-            else:
-                await send_response(send, answer, status(answer))
+            await self._endpoint.handle(message, context)
+        await send_reply(send, _ACCEPTED)
 
-    def begin(self, session: HttpSession, request: Request, line: Line) -> SessionCall | None:
-        """Make room for a call; None if there is none."""
+    def begin(self, session: HttpSession, id: bytes, line: Line) -> SessionCall | None:
+        """Make room for a call or a batch; None if there is none."""
         if not self._load.begin_call():
             return None
         number = session.reserve()
@@ -148,7 +95,7 @@ class Legacy:
             self._load.end_call()
             return None
         load, pulse = self._load, self._pulse
-        return SessionCall(session, number, request, line, load, pulse, self._take_over)
+        return SessionCall(session, number, id, line, load, pulse, self._take_over)
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
@@ -198,60 +145,12 @@ class Legacy:
         for session in self.sessions:
             session.connection.close()
 
-    async def _notice(self, session: HttpSession, notice: Request, context: Context) -> None:
-        if notice.method == "notifications/cancelled":
-            session.connection.cancel(notice)
-        else:
-            await self._endpoint.handle(notice, context)
-
-    async def _call(
-        self,
-        session: HttpSession,
-        request: Request,
-        context: Context,
-        client: Client,
-        send: Send,
-        streams: bool,
-        answer: Answer | None = None,
-    ) -> None:
-        stream = self._begin(session, context)
-        if stream is None:
-            discard(answer)
-            await send_reply(send, overloaded("too many calls are running", request.id))
-            return
-        response: Response | None = None
-
-        async def work() -> None:
-            nonlocal response
-            begun = answer or self._endpoint.handle(request, context)
-            response = await session.connection.arrived(begun)
-
-        def over() -> None:
-            discard(answer)
-            last = response
-            if last is None and self._load.gave_up:
-                last = stopped(request.id)
-            if last is None or last.is_nothing:
-                stream.complete()  # cancelled: it gets no answer (cancellation)
-            else:
-                stream.complete(last.encode(), status(last))
-            session.tidy(stream)
-            self._load.end_call()
-
-        refused = session.connection.start(request, work, over)
-        if refused is not None:
-            session.close_stream(stream)
-            self._load.end_call()
-            await send_response(send, refused, 400)
-            return
-        await self._respond(session, stream, client, send, streams)
-
     async def _batch(
         self,
         session: HttpSession,
         members: list[Request | ClientAnswer | Refused],
         context: Context,
-        client: Client,
+        line: AsgiLine,
         send: Send,
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
@@ -259,60 +158,32 @@ class Legacy:
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())
             return
-        stream = self._begin(session, context)
-        if stream is None:
+        call = self.begin(session, b"", line)
+        if call is None:
             await send_reply(send, overloaded("too many calls are running"))
             return
-
-        def deliver(answers: bytes) -> None:
-            stream.complete(answers)
-            session.tidy(stream)
-            self._load.end_call()
-
-        batch = Batch(deliver)
+        line.call = context.peer = call
+        if not waiting:
+            call.gone()  # as far as the line is concerned
+        batch = Batch(lambda answers: call.finish((answers,) if answers else ()))
         batch.serve(members, self._endpoint, session.connection, context)
         if waiting:
-            await self._respond(session, stream, client, send)
+            await line.served()
         else:
             await send_reply(send, _ACCEPTED)
 
-    def _begin(self, session: HttpSession, context: Context) -> Stream | None:
-        """Count a call and open its stream; None if there are too many."""
-        if not self._load.begin_call():
-            return None
-        stream = session.open_stream()
-        if stream is None:
-            self._load.end_call()
-            return None
-        context.peer = LegacyPeer(session, stream)
-        return stream
-
-    def _take_over(self, session: HttpSession, stream: Stream, line: Line) -> None:
+    def _take_over(self, session: HttpSession, stream: Stream, line: Line, opens: bool) -> None:
         """Let a usual response carry the stream of a call that was begun without one."""
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             session.exchanges -= 1  # from now on it is counted as all others are
-            await self._carry(session, stream, exchange, Client(scope, receive), begun=True)
+            await self._carry(session, stream, exchange, Client(scope, receive), opens=opens)
 
         exchange = self._exchange(line.hand_over(respond), stream.prime)
-        stream.begin(exchange)
+        stream.begin(exchange, known=opens)
 
     def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> Exchange:
         return Exchange(send, self._pulse, prime=prime, can_be_abandoned=True)
-
-    async def _respond(
-        self,
-        session: HttpSession,
-        stream: Stream,
-        client: Client,
-        send: Send,
-        streams: bool = False,
-        answer: bytes = b"",
-    ) -> None:
-        exchange = self._exchange(send, stream.prime)
-        await self._carry(session, stream, exchange, client, opens=streams, answer=answer)
-        if not stream.over.done():  # its client has left: until it is answered, its body counts
-            await _first_of(stream.over)
 
     async def _carry(
         self,
@@ -321,41 +192,30 @@ class Legacy:
         exchange: Exchange,
         client: Client,
         *,
-        opens: bool = False,
-        begun: bool = False,
+        opens: bool,
         after: int = 0,
-        answer: bytes = b"",
     ) -> None:
         """Let a response carry the stream, until one of them is over or the client leaves.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        if opens or begun:  # it must not be missed that the reader of a stream left just now
-            gone: asyncio.Future[None] = asyncio.create_task(client.gone())
-        else:
-            gone = asyncio.get_running_loop().create_future()
-            client.when_gone(lambda: None if gone.done() else gone.set_result(None))
+        # Not by a callback: it must not be missed that the reader left just now.
+        gone = asyncio.create_task(client.gone())
         ending: asyncio.Task[None] | None = None
         session.exchanges += 1
         try:
-            if not begun:
+            if stream.exchange is not exchange:
                 await stream.carry(exchange, after)
             if opens:
                 await exchange.open()
             if stream.listens:
                 session.listen(stream)
-            if answer:
-                stream.complete(answer)
             await _first_of(gone, stream.over, exchange.over)
             if not gone.done() and not exchange.ended:
                 last = exchange.end() if exchange.abandoned else stream.finish(exchange)
-                if exchange.opened:
-                    ending = asyncio.create_task(last)
-                    await _first_of(gone, ending)
-                else:
-                    await last  # one answer, and no reader of a stream to wait for
+                ending = asyncio.create_task(last)
+                await _first_of(gone, ending)
         finally:
-            client.stay()
             gone.cancel()
             if ending is not None:
                 ending.cancel()
@@ -367,7 +227,7 @@ class Legacy:
 
 
 async def _first_of(*futures: "asyncio.Future[None]") -> None:
-    """Wait for one of them, with less ado than `asyncio.wait`: every call comes by here."""
+    """Wait for one of them, with less ado than `asyncio.wait`."""
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(_: object) -> None:
@@ -381,8 +241,3 @@ async def _first_of(*futures: "asyncio.Future[None]") -> None:
     finally:
         for future in futures:
             future.remove_done_callback(wake)
-
-
-def missing_or_gone(given: bool) -> Reply:
-    """The refusal of what needs a session and has none."""
-    return _GONE if given else _MISSING

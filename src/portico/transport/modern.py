@@ -1,8 +1,8 @@
-"""Modern HTTP: every POST is its own; to leave is to cancel (2026-07-28, streamable HTTP)."""
+"""Modern calls: every POST is its own; to leave is to cancel (2026-07-28, streamable HTTP)."""
 
 import asyncio
+from collections.abc import Awaitable
 
-from portico.model.context import Context
 from portico.model.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -13,20 +13,12 @@ from portico.model.errors import (
     UNSUPPORTED_VERSION,
     AskError,
 )
-from portico.model.message import Request, Response
-from portico.model.types import Answer
-from portico.state.pending import discard
-from portico.transport.asgi import (
-    Client,
-    Send,
-    overloaded,
-    send_reply,
-    send_response,
-    shutting_down,
-)
-from portico.transport.connection import Endpoint, stopped
-from portico.transport.events import Exchange, Pulse, event
+from portico.model.message import Response
+from portico.state.pending import Pending, Running
+from portico.transport.connection import reply_with, stopped
+from portico.transport.events import COMMENT, Pulse, event
 from portico.transport.limits import Load
+from portico.transport.line import Line
 
 STATUS = {
     PARSE_ERROR: 400,
@@ -39,19 +31,53 @@ STATUS = {
 }
 """The HTTP status of an answer by its error code; 200 for all others."""
 
-LISTEN = "subscriptions/listen"
+_OPEN, _RESULT = b'{"jsonrpc":"2.0","id":', b',"result":'
 
 
-class ModernPeer:
-    """The way back to a modern asker: the response to its own POST."""
+class ModernCall:
+    """One call under way, and the way back to its asker: the response to its own POST."""
 
-    def __init__(self, exchange: Exchange, load: Load) -> None:
-        self._exchange = exchange
+    def __init__(
+        self, line: Line, id: bytes, load: Load, pulse: Pulse, *, listens: bool = False
+    ) -> None:
+        self._running: Running | None = None
+        self._line = line
+        self._id = id
         self._load = load
+        self._listens = listens
+        self._slot = next(pulse.slots)
+        self._slot.add(self)
+        if pulse.timer is None:
+            pulse.begin()
+        self._streams = False
+        self._quiet = False
+        self._over = False
+
+    def open(self) -> None:
+        """Become a stream of events now."""
+        self._streams = True
+        self._line.begin_stream()
+
+    def run(self, answer: Awaitable[Response]) -> None:
+        """Reply with this answer when it arrives."""
+        self._load.tasks.add(self)
+        if isinstance(answer, Pending):
+            answer.then(self.reply)
+            running: Running = answer
+        else:
+            running = reply_with(answer, self.reply)
+        self._running = None if self._over else running
+
+    def drop(self) -> None:
+        """It is answered already, or cannot be: take no place any more."""
+        self._end()
+
+    # The peer, as an endpoint knows it.
 
     async def notify(self, message: bytes) -> None:
         """Send a notification; waits while the reader is slow."""
-        await self._exchange.event(event(message))
+        await self._line.room()
+        self._say(event(message))
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Refuse: "the server MUST NOT send independent JSON-RPC requests on this stream"."""
@@ -61,95 +87,58 @@ class ModernPeer:
         """Wait until we drain; if the client leaves first, its call is cancelled."""
         await self._load.drain_began.wait()
 
-
-class Modern:
-    """Answers modern requests, one HTTP request each."""
-
-    def __init__(self, endpoint: Endpoint, load: Load, pulse: Pulse) -> None:
-        self._endpoint = endpoint
-        self._load = load
-        self._pulse = pulse
-
-    async def serve(
-        self,
-        request: Request,
-        context: Context,
-        client: Client,
-        send: Send,
-        streams: bool = False,
-    ) -> None:
-        """Answer one request or notification; `streams` if the client would rather have events."""
-        if self._load.draining and request.id:
-            await send_reply(send, shutting_down(request.id))
+    def reply(self, response: Response) -> None:
+        """Answer: as JSON, or as an event if this is a stream by now."""
+        if self._over:
             return
-        if not request.id:
-            await send_response(send, await self._endpoint.handle(request, context), 200)
-            return
-        answer = self._endpoint.handle(request, context) if request.is_static else None
-        if type(answer) is Response:
-            await self._answer_now(answer, send, streams)
-            return
-        listens = request.method == LISTEN
-        begin, end = (
-            (self._load.begin_stream, self._load.end_stream)
-            if listens
-            else (self._load.begin_call, self._load.end_call)
-        )
-        if not begin():
-            discard(answer)
-            why = "too many streams are open" if listens else "too many calls are running"
-            await send_reply(send, overloaded(why, request.id))
-            return
-        exchange = Exchange(send, self._pulse)
-        context.peer = ModernPeer(exchange, self._load)
-        try:
-            if streams:
-                await exchange.open()
-            answer = answer or self._endpoint.handle(request, context)
-            await self._call(request, answer, exchange, client)
-        finally:
-            discard(answer)
-            exchange.close()
-            end()
-
-    async def _answer_now(self, response: Response, send: Send, streams: bool) -> None:
-        if streams and response.result:
-            await self._stream(response, send)
+        self._end()
+        if self._streams:
+            self._line.say(event(response.encode()), last=True)
         else:
-            await send_response(send, response, STATUS.get(response.code, 200))
+            result = response.result
+            parts = (_OPEN, response.id, _RESULT, result, b"}") if result else response.parts
+            self._line.answer(STATUS.get(response.code, 200), parts)
 
-    async def _stream(self, response: Response, send: Send) -> None:
-        exchange = Exchange(send, self._pulse)
-        try:
-            await exchange.open()
-            await exchange.answer(response.encode())
-        finally:
-            exchange.close()
+    def gone(self) -> None:
+        """The client has left: this "MUST be treated by the server as cancellation"."""
+        if not self._over:
+            running = self._running
+            self._end()
+            if running is not None:
+                running.cancel()
 
-    async def _call(
-        self, request: Request, answer: Answer, exchange: Exchange, client: Client
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._load.tasks.add(task)
+    async def settled(self) -> None:
+        """Nothing is left of a call whose response is over."""
 
-        def leave() -> None:
-            # Closing the response "MUST be treated by the server as cancellation".
-            exchange.close()
-            task.cancel()
+    def cancel(self) -> None:
+        """The server stops, and cannot wait any longer."""
+        if self._running is not None:
+            self._running.cancel()
+        self.reply(stopped(self._id))
 
-        client.when_gone(leave)
-        try:
-            response = await answer
-        except asyncio.CancelledError:
-            if exchange.closed:
-                task.uncancel()
-                return  # the client has left
-            if not self._load.gave_up:
-                raise
-            task.uncancel()
-            response = stopped(request.id)
-        finally:
-            client.stay()
-            self._load.tasks.discard(task)
-        await exchange.answer(response.encode(), STATUS.get(response.code, 200))
+    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say nothing, audibly, if nothing was said since the last beat."""
+        if self._quiet and not self._line.is_slow:
+            self._say(COMMENT)
+        self._quiet = not self._quiet
+
+    def _say(self, frame: bytes) -> None:
+        if self._over:
+            return
+        if not self._streams:
+            self.open()
+        self._quiet = False
+        self._line.say(frame)
+
+    def _end(self) -> None:
+        self._over = True
+        self._running = None  # else the two would hold each other
+        self._slot.discard(self)
+        load = self._load
+        load.tasks.discard(self)
+        if self._listens:
+            load.end_stream()
+            return
+        load.calls -= 1
+        if load.at_rest is not None:
+            load.look()

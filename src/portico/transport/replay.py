@@ -73,9 +73,11 @@ class Stream:
         """True if it is kept only for a client that might come back."""
         return self.exchange is None and (self.listens or self.over.done())
 
-    def begin(self, exchange: Exchange) -> None:
-        """Let this response carry a new stream, which has nothing to say yet."""
+    def begin(self, exchange: Exchange, known: bool) -> None:
+        """Let this response carry a new stream, which has nothing to say yet; `known` if the
+        client is told first that there is one."""
         self.exchange = exchange
+        self._known = known
 
     async def carry(self, exchange: Exchange, after: int = 0) -> None:
         """Let this response carry the stream from now on, beginning after that event."""

@@ -1,32 +1,32 @@
-"""A legacy call answered straight from and to its connection, as long as it is plain."""
+"""A legacy call, which only has a stream of events if it needs one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
-from portico.model.message import NOTHING, Request, Response
+from portico.model.message import NOTHING, Response
 from portico.model.version import Version
 from portico.state.pending import Running
 from portico.transport.connection import reply_with, stopped
 from portico.transport.events import Pulse
 from portico.transport.limits import Load
+from portico.transport.line import Line
 from portico.transport.replay import Stream
 from portico.transport.sessions import HttpSession, ask_on
-from portico.transport.swift import Line
 
-TakeOver = Callable[[HttpSession, Stream, Line], None]
-"""Has a stream carried by the response to a request that a line has."""
+TakeOver = Callable[[HttpSession, Stream, Line, bool], None]
+"""Has a stream carried by the response that a line has; true if that is to be opened at once."""
 
 
 class SessionCall:
-    """One call under way. Its stream is made when something but the answer wants to be said, or
-    when its client leaves; until then it only has a number, and nothing to resume."""
+    """One call or batch under way. Its stream is made when something but the answer wants to be
+    said, or when its client leaves; until then it only has a number, and nothing to resume."""
 
     def __init__(
         self,
         session: HttpSession,
         number: int,
-        request: Request,
+        id: bytes,
         line: Line,
         load: Load,
         pulse: Pulse,
@@ -34,7 +34,7 @@ class SessionCall:
     ) -> None:
         self._session = session
         self._number = number
-        self._request = request
+        self._id = id
         self._line: Line | None = line
         self._load = load
         self._take_over = take_over
@@ -46,15 +46,19 @@ class SessionCall:
         self._slot = pulse.add(self)
         session.exchanges += 1
 
+    def open(self) -> None:
+        """Become a stream of events now."""
+        self._streamed(opens=True)
+
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
-        self._session.connection.hold(self._request, self)
+        self._session.connection.hold(self._id, self)
         running = reply_with(answer, self._arrived)
         self._running = None if self._over else running
 
     def _arrived(self, response: Response) -> None:
         if not self._unwanted:  # else it was cancelled, and its handler took no notice
-            self._session.connection.free(self._request.id)
+            self._session.connection.free(self._id)
             self.reply(response)
 
     def drop(self) -> None:
@@ -90,18 +94,21 @@ class SessionCall:
                 await exchange.end()
 
     def reply(self, response: Response) -> None:
+        """Answer with a response; with nothing if it was cancelled (cancellation)."""
+        self.finish(() if response.is_nothing else response.parts, status(response))
+
+    def finish(self, parts: tuple[bytes, ...], status: int = 200) -> None:
         """Answer: as JSON, or as an event if there is a stream by now."""
         if self._over:
             return
-        if response.is_nothing:
-            self._streamed().complete()  # cancelled: it gets no answer (cancellation)
-        elif self._stream is not None:
-            self._stream.complete(response.encode(), status(response))
+        stream = self._stream if parts else self._streamed()
+        if stream is not None:
+            stream.complete(b"".join(parts), status)
         self._end()
-        if self._stream is not None:
-            self._session.tidy(self._stream)
+        if stream is not None:
+            self._session.tidy(stream)
         elif self._line is not None:
-            self._line.answer(status(response), response.parts)
+            self._line.answer(status, parts)
 
     def gone(self) -> None:
         """The client has left: the call goes on, and what it says is kept on its stream.
@@ -112,6 +119,11 @@ class SessionCall:
             self._line = None
             self._streamed()
             self._session.exchanges -= 1
+
+    async def settled(self) -> None:
+        """Wait until it is answered, also if its client has left: until then, its body counts."""
+        if self._stream is not None:
+            await asyncio.wait((self._stream.over,))
 
     def cancel(self) -> None:
         """Nobody wants the answer any more, or the server stops."""
@@ -125,7 +137,7 @@ class SessionCall:
             self._stopped()
 
     def _stopped(self) -> None:
-        self.reply(stopped(self._request.id) if self._load.gave_up else NOTHING)
+        self.reply(stopped(self._id) if self._load.gave_up else NOTHING)
 
     def beat(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
@@ -135,14 +147,14 @@ class SessionCall:
                 exchange.hum(loop)
         self._quiet = not self._quiet
 
-    def _streamed(self) -> Stream:
+    def _streamed(self, opens: bool = False) -> Stream:
         """Its stream, which is a response's from now on."""
         stream = self._stream
         if stream is None:
             self._slot.discard(self)
             stream = self._stream = self._session.open_reserved(self._number)
             if self._line is not None:
-                self._take_over(self._session, stream, self._line)
+                self._take_over(self._session, stream, self._line, opens)
         return stream
 
     @property

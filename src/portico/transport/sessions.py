@@ -104,26 +104,19 @@ class HttpSession:
 
     def open_stream(self, *, listens: bool = False) -> Stream | None:
         """A new stream; None if there are too many in use."""
-        while self._is_full:
-            idle = next((s for s in self.streams.values() if s.is_idle), None)
-            if idle is None:
-                return None
-            self.close_stream(idle)
-        self._numbers += 1
-        return self._open(self._numbers, listens)
+        number = self.reserve()
+        return self.open_reserved(number, listens=listens) if number else None
 
     def reserve(self) -> int:
         """The number of a stream that may not be needed; 0 if there are too many in use."""
-        if self._is_full:
-            return 0
+        while len(self.streams) + self._reserved >= self._limits.session_streams:
+            idle = next((s for s in self.streams.values() if s.is_idle), None)
+            if idle is None:
+                return 0
+            self.close_stream(idle)
         self._reserved += 1
         self._numbers += 1
         return self._numbers
-
-    def open_reserved(self, number: int) -> Stream:
-        """The stream of a reserved number: it is needed after all."""
-        self._reserved -= 1
-        return self._open(number)
 
     def release(self, used: bool) -> None:
         """A reserved number needs no stream; one not `used` is the next one's."""
@@ -131,11 +124,9 @@ class HttpSession:
         if not used:
             self._numbers -= 1
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self.streams) + self._reserved >= self._limits.session_streams
-
-    def _open(self, number: int, listens: bool = False) -> Stream:
+    def open_reserved(self, number: int, *, listens: bool = False) -> Stream:
+        """The stream of a reserved number: it is needed after all."""
+        self._reserved -= 1
         stream = Stream(
             str(number),
             self._limits,

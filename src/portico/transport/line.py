@@ -1,0 +1,167 @@
+"""The seam between a call and the response to its request, and how it is had over ASGI."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from portico.transport.asgi import JSON_TYPE, Client, Message, Receive, Scope, Send
+from portico.transport.events import EVENT_STREAM
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Underway(Protocol):
+    """A call under way, as its line sees it."""
+
+    def gone(self) -> None:
+        """The client has left."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until nothing of the request is needed any more."""
+        ...
+
+
+class Line(Protocol):
+    """The response to one request, as a call sees it; nothing here waits but `room`."""
+
+    call: Underway | None
+    """The call that it is answered by."""
+
+    @property
+    def is_slow(self) -> bool:
+        """True while the reader has yet to take what was written."""
+        ...
+
+    def begin_stream(self) -> None:
+        """Write the head of a stream of events."""
+        ...
+
+    def say(self, chunk: bytes, *, last: bool = False) -> None:
+        """Write a part of the stream."""
+        ...
+
+    def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
+        """Write a whole response."""
+        ...
+
+    async def room(self) -> None:
+        """Wait while the reader is slow."""
+        ...
+
+    def hand_over(self, app: App) -> Send:
+        """Let this app respond in the usual way, from now on; where it will send to."""
+        ...
+
+
+class AsgiLine:
+    """The response to one ASGI request. The request's own task sends what is written here."""
+
+    call: Underway | None = None
+    _is_whole = False
+    _app: App | None = None
+    _stirred: asyncio.Event | None = None
+    _sent: asyncio.Event | None = None
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._unsent: list[Message] = []
+
+    @property
+    def is_slow(self) -> bool:
+        """True while something waits to be sent."""
+        return bool(self._unsent)
+
+    def begin_stream(self) -> None:
+        """Send the head of a stream of events."""
+        headers = list(EVENT_STREAM)
+        self._put({"type": "http.response.start", "status": 200, "headers": headers})
+
+    def say(self, chunk: bytes, *, last: bool = False) -> None:
+        """Send a part of the stream."""
+        self._is_whole = last
+        self._put({"type": "http.response.body", "body": chunk, "more_body": not last})
+
+    def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
+        """Send a whole response."""
+        body = b"".join(parts)
+        headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+        self._is_whole = True
+        self._put(
+            {"type": "http.response.start", "status": status, "headers": headers},
+            {"type": "http.response.body", "body": body},
+        )
+
+    async def room(self) -> None:
+        """Wait until all of it is sent."""
+        while self._unsent:
+            self._sent = self._sent or asyncio.Event()
+            self._sent.clear()
+            await self._sent.wait()
+
+    def hand_over(self, app: App) -> Send:
+        """Let this app respond, from now on; where it will send to."""
+        self._app = app
+        self._put()
+        return self._send
+
+    async def served(self) -> None:
+        """Send the response, until all of it is sent or the client leaves."""
+        if self._is_whole:
+            await self._flush()
+            return
+        await self._watched()
+        if self._app is not None:
+            await self._app(self._scope, self._receive, self._send)
+        if self.call is not None:
+            await self.call.settled()
+
+    async def _watched(self) -> None:
+        """Send what comes, as long as the client stays."""
+        task = asyncio.current_task()
+        assert task is not None
+        client = Client(self._scope, self._receive)
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            left = True
+            task.cancel()
+
+        client.when_gone(leave)
+        try:
+            self._stirred = asyncio.Event()
+            while await self._flush() and not self._is_whole and self._app is None:
+                self._stirred.clear()
+                await self._stirred.wait()
+        except asyncio.CancelledError:
+            if not left or task.uncancel():
+                raise
+        finally:
+            client.stay()
+            if self.call is not None:
+                self.call.gone()  # unless it is over
+            self._unsent.clear()
+            self._tell_room()
+
+    async def _flush(self) -> bool:
+        """Send what waits; False if the client has left (ASGI 2.4)."""
+        try:
+            while self._unsent:
+                await self._send(self._unsent[0])
+                del self._unsent[0]
+        except OSError:
+            return False
+        self._tell_room()
+        return True
+
+    def _tell_room(self) -> None:
+        if self._sent is not None:
+            self._sent.set()
+
+    def _put(self, *messages: Message) -> None:
+        self._unsent += messages
+        if self._stirred is not None:
+            self._stirred.set()

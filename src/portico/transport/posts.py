@@ -1,0 +1,187 @@
+"""POSTs to `/mcp`: one function admits them, one begins the calls of both eras among them.
+
+A connection of ours comes here straight, with what is plain; all others come through ASGI. The two
+differ in the line that they pass.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from portico.model.context import Context
+from portico.model.errors import PARSE_ERROR
+from portico.model.message import Request, Response
+from portico.model.methods import Kind
+from portico.model.types import Answer
+from portico.model.version import BY_TEXT
+from portico.protocol.inbound import Answer as ClientAnswer
+from portico.protocol.inbound import Refused, read
+from portico.protocol.ladder import VERSION_HEADER
+from portico.state.pending import discard
+from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
+from portico.transport.connection import Endpoint
+from portico.transport.events import Pulse
+from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
+from portico.transport.legacy import SESSION_HEADER, Legacy
+from portico.transport.limits import Load
+from portico.transport.line import Line
+from portico.transport.modern import STATUS, ModernCall
+from portico.transport.sessioncall import SessionCall
+from portico.transport.sessioncall import status as legacy_status
+from portico.transport.sessions import HttpSession
+
+_STATIC = Kind.STATIC  # members of an enum are slow to look up
+LISTEN = "subscriptions/listen"
+SESSION = SESSION_HEADER.decode()
+_BARE_400 = Reply(400)
+_GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
+_MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
+
+
+class Posted(Struct, frozen=True):
+    """What a POST brings."""
+
+    message: Request | ClientAnswer | list[Request | ClientAnswer | Refused]
+    session: HttpSession | None
+    """Its session; None for what is modern, and for what begins a session."""
+    call: Request | None = None
+    """The message, if it is answered as a call: not a notification, and not the handshake."""
+    streams: bool = False
+    """True if the client would rather have its answer as events."""
+
+
+def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) -> Posted | Reply:
+    """What a POST brings, or its refusal; `session` is the one that its headers name.
+
+    What the headers alone decide was decided before (`Guard`).
+    """
+    # What the session agreed on counts only for a body that does not say it is modern.
+    message = read(body, None if session is None else session.version, head)
+    if isinstance(message, Refused):
+        return _refusal(message, session is None, head)
+    request = message if isinstance(message, Request) else None
+    asks = isinstance(message, list) if request is None else request.id
+    wanted = answer_type(head.raw.get(b"accept", b"")) if asks else JSON
+    if not wanted:
+        return not_acceptable(JSON, EVENT_STREAM)
+    if request is not None and request.version.modern:
+        session = None
+    elif session is None and (request is None or request.method != "initialize"):
+        return missing_or_gone(head)  # to begin a session is allowed with a stale id, too
+    if request is None or not request.id:
+        return Posted(message, session)
+    if draining:
+        return shutting_down(request.id)
+    if session is None:
+        call = request if request.version.modern else None
+    elif (clash := session.connection.clash(request)) is None:
+        call = request
+    else:
+        return Reply(400, clash.encode(), (JSON_TYPE,))
+    return Posted(message, session, call, wanted == EVENT_STREAM)
+
+
+def missing_or_gone(head: Head) -> Reply:
+    """The refusal of what needs a session and has none."""
+    return _GONE if SESSION in head else _MISSING
+
+
+def not_acceptable(*types: bytes) -> Reply:
+    """The refusal of a client that does not accept what it may get."""
+    return refusal(406, f"Accept must list {b' and '.join(types).decode()}")
+
+
+def _refusal(refused: Refused, lost: bool, head: Head) -> Reply:
+    version = BY_TEXT.get(head.get(VERSION_HEADER, ""))
+    modern = refused.version.modern or (version is not None and version.modern)
+    if refused.bare:
+        return _BARE_400
+    if lost and SESSION in head and not modern and refused.response.code != PARSE_ERROR:
+        return _GONE
+    return Reply(400, refused.response.encode(), (JSON_TYPE,))
+
+
+class Entry(Struct, frozen=True):
+    """Headers that are plain, and what they decide for every request that has the very same."""
+
+    head: Head
+    length: int
+    """How long its body is."""
+    principal: str
+    data: Any
+
+
+class Posts:
+    """Begins the calls of one app."""
+
+    def __init__(self, endpoint: Endpoint, load: Load, pulse: Pulse, legacy: Legacy) -> None:
+        self._endpoint = endpoint
+        self._load = load
+        self._pulse = pulse
+        self._legacy = legacy
+
+    def take(
+        self, head: Head, body: bytes, principal: str, data: Any, line: Line
+    ) -> Posted | Reply | None:
+        """Begin the call that a POST asks for, to be answered on the line.
+
+        Its refusal comes back, or what it brings if that is not a call.
+        """
+        id = head.get(SESSION)
+        session = None
+        if id is not None:
+            session = self._legacy.sessions.find(id.encode("ascii", "replace"), principal)
+        posted = admit(head, body, session, self._load.draining)
+        if isinstance(posted, Reply) or posted.call is None:
+            return posted
+        request, session = posted.call, posted.session
+        context = Context(principal=principal, data=data, headers=head)
+        if session is not None:
+            session.is_used = True
+            context.session = session.session
+        answer: Answer | None = None
+        if request.meaning is not None and request.meaning.kind is _STATIC:
+            answer = self._endpoint.handle(request, context)
+            if type(answer) is Response and not (posted.streams and answer.result):
+                line.answer(_status(answer, session), answer.parts)
+                return None
+        load = self._load
+        call: ModernCall | SessionCall | None = None
+        if session is not None:
+            call = self._legacy.begin(session, request.id, line)
+        elif request.method == LISTEN:
+            call = self._listen(request, line)
+        elif load.calls < load.most_calls:
+            load.calls += 1
+            call = ModernCall(line, request.id, load, self._pulse)
+        if call is None:
+            discard(answer)
+            return _overloaded(request)
+        line.call = call  # before it runs: it may be over at once
+        context.peer = call
+        try:
+            if posted.streams:
+                call.open()
+            answer = answer or self._endpoint.handle(request, context)
+        except BaseException:
+            call.drop()
+            raise
+        if type(answer) is Response:
+            call.reply(answer)
+        else:
+            call.run(answer)
+        return None
+
+    def _listen(self, request: Request, line: Line) -> ModernCall | None:
+        if not self._load.begin_stream():
+            return None
+        return ModernCall(line, request.id, self._load, self._pulse, listens=True)
+
+
+def _status(answer: Response, session: HttpSession | None) -> int:
+    return STATUS.get(answer.code, 200) if session is None else legacy_status(answer)
+
+
+def _overloaded(request: Request) -> Reply:
+    what = "streams are open" if request.method == LISTEN else "calls are running"
+    return overloaded(f"too many {what}", request.id)
