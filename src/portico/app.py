@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from portico.server import Server
     from portico.transport.connection import Endpoint
     from portico.transport.http import Page
-    from portico.transport.sharing import Shared
+    from portico.windows.sharing import Shared
     from portico.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -107,14 +107,14 @@ def gateway_stdio(
     serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
 ) -> int:
     """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
-    from portico.transport.sharing import serve_shared
+    from portico.windows.sharing import serve_shared
 
     return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
 
 
 def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.transport.sharing import hosted
+    from portico.windows.sharing import hosted
 
     door = _Door(address, **at)
     shared = _shared(serving, door.drain_s, alone)
@@ -139,7 +139,7 @@ def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at:
 
 def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
     from portico.config.paths import control_folder
-    from portico.transport.sharing import Shared
+    from portico.windows.sharing import Shared
 
     latest = serving
 
@@ -157,12 +157,24 @@ def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]"
         folder=control_folder(),
         # Not with the others: a name of its own is nobody else's.
         key=f"alone-{os.getpid()}" if alone else serving.key(),
+        detaches=not alone,
+        log=_owners_log,
         own=own,
         version=serving.version,
         account=lambda: now().account(),
         wants={"expose": serving.expose},
         drain_s=drain_s,
     )
+
+
+def _owners_log() -> str:
+    """The file for what an owner writes to stderr."""
+    from portico.catalog.disk import make_private
+    from portico.config.paths import log_file
+
+    folder = os.path.dirname(log_file())
+    make_private(folder)
+    return os.path.join(folder, "owner.log")
 
 
 class _Door:

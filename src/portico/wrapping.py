@@ -22,7 +22,7 @@ from portico.upstream.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
     from portico.catalog.history import History
-    from portico.transport.control import Control, Order
+    from portico.windows.control import Control, Order
 
 _CONTROL_AFTER_S = 0.2
 """The first client has its first answers by then, and nothing to wait for."""
@@ -120,7 +120,7 @@ class Wrapped:
         deeds = {"status": status, "refresh": refresh}
         try:
             # Here, because where too many files are open a module cannot be opened either.
-            from portico.transport.control import Control
+            from portico.windows.control import Control
 
             self._control = Control(os.path.join(state_folder(), "control"), deeds)
             await self._control.open()

@@ -13,9 +13,9 @@ import pytest
 
 from portico import __version__
 from portico.model.errors import TargetError
-from portico.transport.visit import Owner
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
+from portico.windows.visit import Owner
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.support.running import WAIT_S
 from tests.wrap.standing import until

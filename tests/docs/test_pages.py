@@ -13,13 +13,13 @@ from portico.model import errors
 from portico.model.methods import KNOWN
 from portico.observe.exposition import STATES, Figures
 from portico.observe.metrics import Metrics
-from portico.transport.attach import MOST_GUESTS
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
 from portico.upstream.web import Site
+from portico.windows.guests import MOST_GUESTS
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

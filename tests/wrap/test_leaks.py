@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from portico.transport.control import ask
+from portico.windows.control import ask
 from tests.rigs.running import ledger
 from tests.support.running import WAIT_S, Child
 from tests.wrap.crowd import Served, Speaker, speaking

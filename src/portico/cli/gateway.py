@@ -56,7 +56,7 @@ def _running(path: str, error: ConfigError) -> "Address":
     from portico import __version__
     from portico.cli.running import owners
     from portico.config.read import read
-    from portico.transport.visit import Owner
+    from portico.windows.visit import Owner
 
     folder, found = owners(os.path.abspath(path))
     if not found:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
-from portico.transport.control import ask, names
+from portico.windows.control import ask, names
 
 _STATUS_S = 5.0
 _PASSING = ("age_s", "connections", "held", "lists")
@@ -111,7 +111,7 @@ def serves(told: dict[str, Any], path: str) -> bool:
 def owners(config: str) -> tuple[str, list[str]]:
     """Where control sockets are, and which lead to a gateway of this config, of any account."""
     from portico.gateway.asked import key_of
-    from portico.transport.ownership import owners_of
+    from portico.windows.ownership import owners_of
 
     folder = control_folder()
     told = [

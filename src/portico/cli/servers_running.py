@@ -16,7 +16,7 @@ from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
-from portico.transport.control import ask as ask_socket
+from portico.windows.control import ask as ask_socket
 
 _REFRESH_S = 90.0
 

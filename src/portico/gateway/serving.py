@@ -55,6 +55,7 @@ class Served:
                 f"a server of {serving.config.path} leads back to it; remove that one"
             )
         self._serving = serving
+        self._hearers: list[Callable[[str], None]] = []
         self.url = ""
         """Where clients find it, if it serves HTTP."""
         self.metrics = Metrics()
@@ -111,6 +112,10 @@ class Served:
     def when_moved(self, act: Callable[[], None]) -> None:
         """Have this done whenever doors may lead elsewhere."""
         self._moved.append(act)
+
+    def when_told(self, say: Callable[[str], None]) -> None:
+        """Have everything that the operator is told passed to this, too."""
+        self._hearers.append(say)
 
     @property
     def deeds(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
@@ -179,6 +184,8 @@ class Served:
         """Tell the operator, now and in the log."""
         report(words)
         self.journal.event(words)
+        for say in self._hearers:
+            say(words)
 
     async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
         house = self.house

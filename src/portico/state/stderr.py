@@ -75,3 +75,5 @@ class Stderr:
 
 
 STDERR = Stderr()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=STDERR.__init__)  # type: ignore[misc]  # it has no thread

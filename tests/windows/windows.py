@@ -12,7 +12,7 @@ from tests.support.running import Piped, initialize_params
 from tests.support.shared import ROOT
 from tests.wrap.standing import until
 
-SCRIPT = ROOT / "tests" / "transport" / "servers" / "window.py"
+SCRIPT = ROOT / "tests" / "windows" / "servers" / "window.py"
 NOTE = "note://one"
 
 

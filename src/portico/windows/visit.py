@@ -8,10 +8,10 @@ import asyncio
 from msgspec import Struct
 
 from portico.protocol.lines import LineReader, one_line
-from portico.transport.attach import Attached, Unfit, attach
-from portico.transport.control import names
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
+from portico.windows.control import names
+from portico.windows.joining import Attached, Unfit, attach
 
 _ATTACH_S = 5.0
 _SEEK_S = 5.0
@@ -49,7 +49,6 @@ class Visit(Wire):
         self._room.set()
         self._writer: PipeWriter | None = None
         self._failure: Failure | None = None
-        self._is_leaving = False
 
     async def open(self, receiver: Receiver) -> None:
         """Be let in."""
@@ -58,7 +57,6 @@ class Visit(Wire):
         if not isinstance(found, Attached):
             why = "has ended just now" if found is None else f"cannot be asked: {found.why}"
             raise self._failed(why, "start").error()
-        self._parting = found.parting
         descriptor = found.socket.detach()
         self._writer = PipeWriter(descriptor)
         self._reader = PipeReader(descriptor, self._take, self._ended)
@@ -72,8 +70,6 @@ class Visit(Wire):
         await self._room.wait()
         if self._failure is not None:
             raise self._failure.error()
-        if self._is_leaving and message.id:  # it was promised no more requests, only answers
-            raise Failure(server=self._owner.name, why="is about to end", kind="closed").error()
         assert self._writer is not None
         self._writer.write((one_line(made(message.data)), b"\n"))
 
@@ -101,16 +97,8 @@ class Visit(Wire):
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
                 self._receiver.spoiled(self._lines.ends, why)
-            elif line == self._parting:
-                self._part()
-            else:
+            elif not line.startswith(b"#"):  # else it is for people
                 self._receiver.received(line)
-
-    def _part(self) -> None:
-        """The owner leaves: it need not wait for us to say that there is no more."""
-        if self._writer is not None and not self._is_leaving:
-            self._is_leaving = True
-            self._writer.write((self._parting, b"\n"))
 
     def _ended(self) -> None:
         if self._failure is None and self._writer is not None:

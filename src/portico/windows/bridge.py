@@ -1,4 +1,4 @@
-"""Carries a client's lines to whoever owns the gateway now, and across when that one ends.
+"""Carries a client's lines to the owner of the gateway, and on to the next when that one ends.
 
 Lines pass as they are. What the next owner must be told is noted on the way, and so is what the
 client still waits for: it gets exactly one answer, whatever happens to owners.
@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import deque
 
+import msgspec
 from msgspec import Raw
 
 from portico.model.errors import INTERNAL_ERROR
@@ -15,15 +16,18 @@ from portico.model.message import Response
 from portico.protocol.codec import Envelope, error_response, notification
 from portico.protocol.lines import LineReader
 from portico.state.background import Background
+from portico.state.report import report
 from portico.transport.connection import id_key, in_flight
-from portico.transport.crossing import Crossing, HouseCrossing
-from portico.transport.noted import (
+from portico.transport.pipes import PipeReader, Writer
+from portico.transport.stdio import too_long
+from portico.windows.crossing import Crossing
+from portico.windows.guests import SAY
+from portico.windows.noted import (
     ACKNOWLEDGED,
     CANCELLED,
     INITIALIZE,
     INITIALIZED,
     SET_LEVEL,
-    STAYS,
     SUBSCRIBE,
     Asked,
     Noted,
@@ -33,17 +37,17 @@ from portico.transport.noted import (
     read,
     salvaged,
 )
-from portico.transport.pipes import PipeReader, Writer
-from portico.transport.stdio import too_long
 
 _CLOSED = (
     "the gateway ended while this was under way, and another takes over; it may or may not have "
     "been done, so look before you ask again"
 )
+_OURS = b"#"
+"""How a line begins that is between us and the owner."""
 
 
 class Bridge:
-    """One client, and its way across."""
+    """One client, and its way to the owner."""
 
     def __init__(self, writer: Writer, stop: asyncio.Event, *, max_line: int) -> None:
         """The client is read from stdin; `stop` is set when it leaves."""
@@ -52,16 +56,15 @@ class Bridge:
         self._lines = LineReader(max_line)
         self._reader = PipeReader(0, self._received, stop.set)
         self._noted = Noted()
-        self._current: Crossing | None = None
-        self._open: set[Crossing] = set()
-        """The current one, one to be told what it must know, and those that only finish."""
+        self._crossing: Crossing | None = None
+        """To the owner of now; being told what it must know until it is settled."""
+        self._is_settled = False
         self._again: list[Asked] = []
         self._waiting: deque[bytes] = deque()
         self._is_slow = False
         self._closing = Background()
-        self._retired = asyncio.Event()
         self.adrift = asyncio.Event()
-        """Set while nobody takes new requests."""
+        """Set while there is no owner."""
         self.is_lost = False
         """True if the client reads no more."""
 
@@ -73,21 +76,17 @@ class Bridge:
 
     async def settle(self, crossing: Crossing) -> None:
         """Go this way from now on: tell the owner what the last one knew, then what waits."""
-        self._open.add(crossing)
+        self._crossing = crossing
+        self.adrift.clear()
         crossing.open()
         if self._is_slow:
             crossing.slow()
         await self._introduce(crossing)
         if crossing.is_over:
             return
-        if crossing.is_left:
-            self.ended(crossing)
-            return
-        self._current = crossing
-        self.adrift.clear()
+        self._is_settled = True
         self._catch_up(crossing)
         self.heed()
-        self._ease()
 
     @property
     def is_deaf(self) -> bool:
@@ -105,21 +104,18 @@ class Bridge:
 
     async def part(self, within_s: float) -> None:
         """The client leaves: have what it asked for finished, within the limit."""
-        if self.is_lost:
+        if self.is_lost or self._crossing is None:
             return
-        if self._current is not None:
-            self._current.send(self._current.parting)
+        self._crossing.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._open:
-                    self._retired.clear()
-                    await self._retired.wait()
+                await self.adrift.wait()
 
     async def close(self) -> None:
         """Leave nothing open, and nobody without an answer."""
         self._reader.close()
-        for crossing in tuple(self._open):
-            self.ended(crossing)
+        if self._crossing is not None:
+            self.ended()
         for asked in self._again:
             self._reply(_closed(asked.id))
         for envelope in (envelope for line in self._waiting for envelope in read(line)):
@@ -133,35 +129,42 @@ class Bridge:
     def pause(self) -> None:
         """The client reads slowly."""
         self._is_slow = True
-        for crossing in self._open:
-            crossing.slow()
+        if self._crossing is not None:
+            self._crossing.slow()
 
     def resume(self) -> None:
         """The client has caught up."""
         self._is_slow = False
-        for crossing in self._open:
-            crossing.quick()
+        if self._crossing is not None:
+            self._crossing.quick()
 
-    # What crossings say.
+    # What the owner says.
 
     def heed(self) -> None:
         """Read from the client if there is room for it, and only then."""
-        if self._current is None or self._current.full:
+        if self._crossing is None or not self._is_settled or self._crossing.full:
             self._reader.pause()
         else:
             self._reader.resume()
 
-    def from_owner(self, crossing: Crossing, line: bytes) -> None:
-        """Take a line for the client."""
-        if line == crossing.parting:
-            self._leave(crossing)
+    def from_owner(self, line: bytes) -> None:
+        """Take a line for the client, or for the person at it."""
+        if line.startswith(_OURS):
+            if line.startswith(SAY):
+                report(msgspec.json.decode(line[len(SAY) :], type=str))
             return
+        crossing = self._crossing
+        assert crossing is not None
         passes = [self._passes(crossing, envelope) for envelope in read(line)]
         if all(passes):
             self._say(line)
 
-    def ended(self, crossing: Crossing) -> None:
+    def ended(self) -> None:
         """Nothing more comes that way: whoever waits for it is told, or waits for the next."""
+        crossing, self._crossing = self._crossing, None
+        if crossing is None:
+            return
+        self._is_settled = False
         self._take_back(crossing)
         for asked in crossing.asked.values():
             if asked.line:
@@ -171,28 +174,7 @@ class Bridge:
         for id in crossing.questions.values():
             self._say(notification(CANCELLED, {"requestId": Raw(id)}))
         crossing.over()
-        self._open.discard(crossing)
-        self._retired.set()
         self._closing.start(crossing.close())
-        if crossing is self._current:
-            self._drift()
-        self._ease()
-
-    def _leave(self, crossing: Crossing) -> None:
-        """The owner leaves: it finishes what it has, and gets nothing new."""
-        crossing.is_left = True
-        if crossing is not self._current:
-            return
-        for key, asked in tuple(crossing.asked.items()):
-            if asked.method in STAYS:
-                del crossing.asked[key]
-                crossing.hush(key)
-                self._again.append(asked)
-        crossing.send(crossing.parting)
-        self._drift()
-
-    def _drift(self) -> None:
-        self._current = None
         self.adrift.set()
         self.heed()
 
@@ -201,7 +183,7 @@ class Bridge:
         unsent = []
         for line in crossing.unsent():
             keys = [id_key(bytes(envelope.id)) for envelope in read(line)]
-            if line != crossing.parting and not crossing.hushed.keys() & keys:
+            if not crossing.hushed.keys() & keys:
                 unsent.append(line)
                 for key in keys:
                     crossing.asked.pop(key, None)
@@ -237,17 +219,6 @@ class Bridge:
         for line in waiting:
             self._from_client(line)
 
-    def _ease(self) -> None:
-        """Once we are the owner and nothing of earlier ones is left, stand in nobody's way."""
-        crossing = self._current
-        if not isinstance(crossing, HouseCrossing) or len(self._open) > 1 or self._lines.pending:
-            return
-        if not crossing.hushed and not crossing.relisted:
-            # From here on, who is answered and who is not is for our own server to know.
-            crossing.asked.clear()
-            crossing.questions.clear()
-            self._reader.received = crossing.direct()
-
     # From the client.
 
     def _received(self, data: bytes) -> None:
@@ -256,54 +227,42 @@ class Bridge:
                 self._reply(too_long(self._lines, self._noted.version))
             elif line and not line.isspace():
                 self._from_client(line)
-        self._ease()
 
     def _from_client(self, line: bytes) -> None:
-        messages = read(line)
-        if len(messages) == 1 and self._is_elsewhere(messages[0], line):
-            return
-        crossing = self._current
-        if crossing is None:
+        if line.startswith(_OURS):
+            line = b" " + line  # which is no message either, and none of ours
+        crossing = self._crossing
+        if crossing is None or not self._is_settled:
             self._waiting.append(line)
             return
+        messages = read(line)
         if not messages:
-            messages, asked = [], salvaged(line)
+            asked = salvaged(line)
             if asked is not None:
                 crossing.asked[id_key(asked.id)] = asked
         is_batch = len(messages) > 1
         for envelope in messages:
-            if envelope.id and envelope.method:
-                if not is_batch and self._clashes(bytes(envelope.id)):
-                    return
-                asked = noted(envelope, b"" if is_batch else line)
-                crossing.asked[id_key(asked.id)] = asked
-            elif envelope.method == INITIALIZED:
-                self._noted.initialized = line
+            if not self._note(crossing, envelope, line, is_batch):
+                return
         crossing.send(line)
 
-    def _is_elsewhere(self, envelope: Envelope, line: bytes) -> bool:
-        """True of what belongs to a crossing that is not the current one, and was sent there."""
-        if not envelope.method:
-            key = id_key(bytes(envelope.id))
-            for crossing in self._open:
-                if crossing.questions.pop(key, None) is not None:
-                    crossing.send(line)
-                    break
-            return True  # who asked is gone, if it is not among them
-        if envelope.method == CANCELLED and not envelope.id:
-            key = id_key(cancelled_id(envelope))
-            for crossing in self._open:
-                if crossing.asked.pop(key, None) is not None:
-                    crossing.send(line)
-                    return True
-        return False
-
-    def _clashes(self, id: bytes) -> bool:
-        """Refuse an id that is in flight: the two answers could not be told apart."""
-        key = id_key(id)
-        if not any(key in crossing.asked for crossing in self._open):
-            return False
-        self._reply(in_flight(id))
+    def _note(self, crossing: Crossing, envelope: Envelope, line: bytes, is_batch: bool) -> bool:
+        """Note what a client says; False if it is not for the owner."""
+        id, method = bytes(envelope.id), envelope.method
+        if id and method:
+            key = id_key(id)
+            if not is_batch and key in crossing.asked:
+                # The two answers could not be told apart.
+                self._reply(in_flight(id))
+                return False
+            crossing.asked[key] = noted(envelope, b"" if is_batch else line)
+        elif not method:
+            # Who asked is gone, if it is not this one.
+            return crossing.questions.pop(id_key(id), None) is not None or is_batch
+        elif method == CANCELLED:
+            crossing.asked.pop(id_key(cancelled_id(envelope)), None)
+        elif method == INITIALIZED:
+            self._noted.initialized = line
         return True
 
     # To the client.
@@ -326,14 +285,9 @@ class Bridge:
                 hushed.set_result(envelope)
             return False
         asked = crossing.asked.pop(key, None)
-        if asked is not None and self._noted.answered(asked, envelope):
-            self._spread(crossing, asked)
+        if asked is not None:
+            self._noted.answered(asked, envelope)
         return True
-
-    def _spread(self, crossing: Crossing, asked: Asked) -> None:
-        """What an owner that leaves was still told, the next must know as well."""
-        if self._current is not None and crossing is not self._current:
-            self._current.tell(asked.method, asked.params)
 
     def _acknowledged(self, crossing: Crossing, envelope: Envelope) -> bool:
         """A listener hears once that it is one; later, that it may have missed something."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from portico.transport.bridge import Bridge
-from portico.transport.crossing import NO_ANSWER, Crossing
-from portico.transport.noted import Asked
 from portico.transport.pipes import FileWriter
-from portico.transport.sharing import _silent
+from portico.windows.bridge import Bridge
+from portico.windows.crossing import NO_ANSWER, Crossing
+from portico.windows.noted import Asked
+from portico.windows.sharing import _silent
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params
-from tests.transport.windows import NOTE, Street, Window
+from tests.windows.windows import NOTE, Street, Window
 
 ERAS = ("2025-11-25", "2026-07-28")
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from portico.transport.control import ask
+from portico.windows.control import ask
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT
-from tests.transport.windows import Street, Window
+from tests.windows.windows import Street, Window
 from tests.wrap.standing import until
 
 MEGABYTE = 1024 * 1024

@@ -7,16 +7,16 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.model.errors import PorticoError
-from portico.transport.attach import Wants
 from portico.transport.connection import Endpoint
-from portico.transport.control import Deed, Order, Stream
 from portico.transport.doorway import DoorwayLoop
-from portico.transport.sharing import SILENCE_S, Shared, serve_shared
+from portico.windows.control import Deed, Order, Stream
+from portico.windows.guests import Wants
+from portico.windows.sharing import SILENCE_S, Shared, serve_shared
 
 FOLDER, BOOK = sys.argv[1], sys.argv[2]
 NOTE = "note://one"
@@ -96,6 +96,9 @@ class House:
         """The same for all, and each is to want from the next what it wanted of the first."""
         enter(f"lets in {wants.get('first', 'nobody')}")
         return self._endpoint, {"first": os.getpid(), **wants}
+
+    def when_told(self, say: Callable[[str], None]) -> None:
+        """There is nothing to tell."""
 
     async def status(self, order: Order) -> dict[str, Any]:
         """What it holds of things that can leak."""

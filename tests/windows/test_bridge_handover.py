@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.messages import PREFIX
-from tests.transport.windows import NOTE, Street, Window, text_of
+from tests.windows.windows import NOTE, Street, Window, text_of
 
 ERAS = ("2025-11-25", "2026-07-28")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from portico.transport.control import ask, follow
-from portico.transport.ownership import Ownership, owner_of
+from portico.windows.control import ask, follow
+from portico.windows.ownership import Ownership, owner_of
 from tests.support.running import WAIT_S
-from tests.transport.windows import Street, Window
+from tests.windows.windows import Street, Window
 from tests.wrap.standing import until
 
 
@@ -242,7 +242,7 @@ def test_a_bridge_loads_none_of_the_gateway(street: Street) -> None:
     owner, bridge = street.opened(2)
     assert owner.pid != bridge.pid
     rooms = ("gateway", "upstream", "providers", "search", "server", "chain", "definitions")
-    check = "import sys, portico.transport.sharing; print(*sorted(sys.modules))"
+    check = "import sys, portico.windows.sharing; print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=WAIT_S
     ).stdout.split()

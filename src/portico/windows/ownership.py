@@ -10,7 +10,7 @@ import os
 from typing import Self
 
 from portico.catalog.disk import make_private
-from portico.transport.sockets import SUFFIX
+from portico.windows.sockets import SUFFIX
 
 _SERVE, _LOCK = "serve-", ".lock"
 _MAX_NAME = 100
@@ -48,6 +48,16 @@ class Ownership:
     def announce(self, name: str) -> None:
         """Say by which socket we can be reached; OSError if that cannot be written."""
         os.pwrite(self._fd, name.encode() + b"\n", 0)
+
+    @property
+    def fd(self) -> int:
+        """The file that is locked."""
+        return self._fd
+
+    def hand_over(self) -> None:
+        """Leave it to the process that was started with it."""
+        os.close(self._fd)
+        self._fd = -1
 
     def release(self) -> None:
         """Let others have it; nothing is left of it on disk."""

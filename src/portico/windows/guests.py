@@ -1,0 +1,236 @@
+"""The windows at an owner: each comes in through the control socket, or was there from the start.
+
+After the owner's answer a connection is MCP as on stdio, a message a line, and two lines more, which
+are no messages: `#last` from a window says that its client has sent all it will, `#say` from the
+owner has words for the person at the window.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from portico.model.errors import PorticoError
+from portico.protocol.codec import encode
+from portico.state.background import first_of
+from portico.transport.connection import Endpoint
+from portico.transport.pipes import PipeReader, PipeWriter
+from portico.transport.stdio import StdioServer
+from portico.windows.control import Door, Order
+
+ATTACH = "attach"
+LAST, SAY = b"#last", b"#say "
+MOST_GUESTS = 256
+_MOST_SAID = 20
+"""Of what was said before a window came."""
+
+Wants = Mapping[str, Any]
+"""How a client would like to be served."""
+Doorway = Callable[[Wants], tuple[Endpoint, Wants]]
+"""Who answers such a client, and what it is to want from the next owner, to be served the same."""
+
+
+class Guests:
+    """All windows of one owner, from the first to the last."""
+
+    def __init__(
+        self, version: str, account: Callable[[], str], *, max_line: int, drain_s: float
+    ) -> None:
+        """`version` and `account` are ours; a window of others goes its own way."""
+        self.version = version
+        self._account = account
+        self._doorway: Doorway | None = None
+        self.max_line = max_line
+        self.drain_s = drain_s
+        self._here: set[_Guest] = set()
+        self._said: deque[str] = deque(maxlen=_MOST_SAID)
+        self._leaving = False
+        self._changed = asyncio.Event()
+        self.door = Door(self._open)
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    def add(self, fd: int, order: Order) -> None:
+        """Serve a window that has its connection already, and waits for our answer."""
+        self._enter(_Guest(fd, order, self, greets=True))
+
+    def welcome(self, doorway: Doorway) -> None:
+        """Serve those who wait, and whoever comes."""
+        self._doorway = doorway
+        for guest in tuple(self._here):
+            guest.serve(doorway)
+
+    def say(self, words: str) -> None:
+        """Tell the people at all windows."""
+        self._said.append(words)
+        for guest in self._here:
+            guest.say(words)
+
+    async def alone(self, for_s: float) -> None:
+        """Wait until there has been no window for so long."""
+        while True:
+            self._changed.clear()
+            if self._here:
+                await self._changed.wait()
+                continue
+            try:
+                async with asyncio.timeout(for_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    async def leave(self) -> None:
+        """Let nobody in any more, and wait until what runs for those who are here is done."""
+        self._leaving = True
+        if self._here:
+            await asyncio.wait([asyncio.ensure_future(guest.finish()) for guest in self._here])
+
+    async def close(self) -> None:
+        """Hang up on whoever is left."""
+        self._leaving = True
+        while self._here:
+            await self._here.pop().end()
+
+    def _open(self, order: Order) -> tuple[dict[str, Any], Any]:
+        if len(self._here) >= MOST_GUESTS:
+            raise PorticoError(f"it has {MOST_GUESTS} clients already")
+        # Who does not say whose it is takes what is there: a command, never a window.
+        if "account" in order and order["account"] != self._account():
+            return {"other": True}, os.close
+
+        def take(fd: int) -> None:
+            if self._leaving:
+                os.close(fd)
+            else:
+                self._enter(_Guest(fd, order, self))
+
+        return self.answer(order, self._doorway), take
+
+    def answer(self, order: Order, doorway: Doorway | None) -> dict[str, Any]:
+        """What a window is told that is let in."""
+        wants = wants_of(order)
+        keeps = wants if doorway is None else doorway(wants)[1]
+        return {"version": self.version, "keeps": keeps}
+
+    def _enter(self, guest: "_Guest") -> None:
+        self._here.add(guest)
+        self._changed.set()
+        if self._doorway is not None:
+            guest.serve(self._doorway)
+
+    def gone(self, guest: "_Guest") -> None:
+        """This one is not here any more."""
+        self._here.discard(guest)
+        self._changed.set()
+
+    @property
+    def said(self) -> list[str]:
+        """The last things that people were told."""
+        return list(self._said)
+
+
+class _Guest:
+    """One window."""
+
+    _server: "_GuestServer"
+
+    def __init__(self, fd: int, order: Order, guests: Guests, *, greets: bool = False) -> None:
+        self._fd = fd
+        self._order = order
+        self._guests = guests
+        self._greets = greets
+        self._last = asyncio.Event()
+        self._over = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+
+    def serve(self, doorway: Doorway) -> None:
+        """Answer what it asks from now on; until then, it waits in the socket."""
+        endpoint, _ = doorway(wants_of(self._order))
+        self._writer = PipeWriter(self._fd)
+        max_line = self._guests.max_line
+        self._server = server = _GuestServer(endpoint, self._writer.write, max_line=max_line)
+        server.last = self._last
+        if turn := _turn(self._order):
+            server.connection.asker = f"portico.{turn}"
+        self._reader = PipeReader(self._fd, server.received, self._over.set)
+        self._writer.open(self, self._over.set)
+        if self._greets:
+            answer = {"ok": True, **self._guests.answer(self._order, doorway)}
+            self._writer.write((encode(answer), b"\n"))
+        for words in self._guests.said:
+            self.say(words)
+        self._reader.open()
+        self._work = asyncio.ensure_future(self._stay())
+
+    def say(self, words: str) -> None:
+        """Tell the person at the window."""
+        if self._work is not None or self._greets:
+            self._writer.write((SAY, encode(words), b"\n"))
+
+    def pause(self) -> None:
+        """Its client reads slowly: nothing more is taken from it, and handlers wait."""
+        self._server.pause()
+        self._reader.pause()
+
+    def resume(self) -> None:
+        """It has caught up."""
+        self._server.resume()
+        self._reader.resume()
+
+    async def finish(self) -> None:
+        """Take nothing more, answer what was asked, and hang up."""
+        if self._work is None:
+            await self.end()
+            return
+        self._reader.pause()
+        self._last.set()
+        await asyncio.wait((self._work,))
+
+    async def end(self) -> None:
+        """Hang up."""
+        if self._work is None:
+            os.close(self._fd)
+            self._guests.gone(self)
+            return
+        self._over.set()
+        await asyncio.wait((self._work,))
+
+    async def _stay(self) -> None:
+        """Serve until it has sent its last, then drain; or until it is gone, then cancel."""
+        try:
+            await first_of(self._last.wait(), self._over.wait())
+            if not self._over.is_set():
+                await first_of(self._server.drain(self._guests.drain_s), self._over.wait())
+        finally:
+            self._reader.close()
+            self._server.ended()
+            if self._over.is_set():
+                self._writer.drop()
+            await self._writer.close()
+            self._guests.gone(self)
+
+
+class _GuestServer(StdioServer):
+    """Serves a window's client, and hears that it has sent its last."""
+
+    last: asyncio.Event
+
+    def take_line(self, line: bytes | None) -> None:
+        """Take in one line."""
+        if line == LAST:
+            self.last.set()
+        else:
+            super().take_line(line)
+
+
+def wants_of(order: Order) -> Wants:
+    """How a client would like to be served."""
+    wants = order.get("wants")
+    return wants if isinstance(wants, dict) else {}
+
+
+def _turn(order: Order) -> int:
+    turn = order.get("turn")
+    return turn if isinstance(turn, int) else 0

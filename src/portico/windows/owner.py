@@ -1,0 +1,256 @@
+"""The owner of a gateway: a process of its own, for as long as a window or work needs it.
+
+The first window starts it by forking twice, so that it is nobody's descendant and outlives the
+window: clients end the whole process tree of a server that they stop.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from msgspec import Struct
+
+from portico.model.errors import PorticoError
+from portico.protocol.codec import encode
+from portico.state.background import first_of
+from portico.state.report import report as to_operator
+from portico.transport.connection import Endpoint
+from portico.transport.doorway import DoorwayLoop
+from portico.transport.pipes import DRAIN_S, stop_on_signals
+from portico.transport.stdio import MAX_LINE
+from portico.windows.control import Control, Deed, Order
+from portico.windows.guests import ATTACH, Guests, Wants
+from portico.windows.ownership import Ownership, is_known
+
+STOP = "stop"
+LINGER_S = 2.0
+"""How long an owner stays after its last window, in case that comes back."""
+SILENCE_S = 15.0
+_MOST_LOG = 1_000_000
+
+
+class House(Protocol):
+    """What an owner has and windows use: the gateway itself."""
+
+    def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
+        """Who answers a client that wants this, and what it is to want from the next owner."""
+        ...
+
+    @property
+    def deeds(self) -> Mapping[str, Deed]:
+        """What an operator may ask of it."""
+        ...
+
+    def when_told(self, say: Callable[[str], None]) -> None:
+        """Have everything that the operator is told passed to this, too."""
+        ...
+
+
+def _anybody() -> str:
+    return ""
+
+
+def _nowhere() -> str:
+    return os.devnull
+
+
+H_co = TypeVar("H_co", bound=House, covariant=True)
+
+
+class Shared(Struct, Generic[H_co], frozen=True):
+    """Which gateway, and how to be its owner."""
+
+    folder: str
+    """Where the control sockets are."""
+    key: str
+    """The name of the gateway among others: short, and safe in a file's name."""
+    own: Callable[[], AbstractAsyncContextManager[H_co]]
+    """Entered only by the owner, and left when it has served its last client."""
+    version: str
+    """Of this Portico: only the same ones share a gateway."""
+    account: Callable[[], str] = _anybody
+    """In whose name servers are called, as far as that is not in the key: only the same share."""
+    wants: Wants = {}
+    """How our own client would like to be served."""
+    max_line: int = MAX_LINE
+    drain_s: float = DRAIN_S
+    silence_s: float = SILENCE_S
+    """How long an owner may leave a client without an answer before it is asked whether it is still
+    there, and how long it may take to say so."""
+    detaches: bool = True
+    """Whether the owner is a process of its own; else each window serves by itself."""
+    log: Callable[[], str] = _nowhere
+    """The file for what such a process writes to stderr."""
+    report: Callable[[str], None] = to_operator
+
+
+def keys(shared: Shared[House]) -> tuple[str, ...]:
+    """By which names to look for the gateway: the first is for whoever comes first, and those
+    whose account is another have one of their own."""
+    key = f"{shared.key}-{shared.version}"
+    account = shared.account()
+    if not account:
+        return (key,)
+    own = f"{key}-{account}"
+    return (own, key) if is_known(shared.folder, own) else (key, own)
+
+
+@contextlib.asynccontextmanager
+async def hosting(
+    shared: Shared[H_co],
+    ownership: Ownership | None,
+    stop: asyncio.Event,
+    guests: Guests,
+    *,
+    speaks: bool = True,
+) -> AsyncGenerator[H_co, None]:
+    """Have the gateway, and let windows in if we own it. When `stop` is set nobody is let in any
+    more, and calls are finished. `speaks` passes on to them what the operator is told."""
+
+    async def end(order: Order) -> dict[str, Any]:
+        stop.set()
+        return {}
+
+    deeds: dict[str, Deed] = {} if ownership is None else {ATTACH: guests.door, STOP: end}
+    control = Control(shared.folder, deeds)
+
+    async def leave() -> None:
+        await stop.wait()
+        await let_go()
+        await guests.leave()
+
+    async def let_go() -> None:
+        if ownership is not None:
+            ownership.release()
+        await control.close()
+
+    try:
+        await _listen(shared, control, ownership)
+        async with shared.own() as house:
+            deeds.update(house.deeds)
+            if speaks:
+                house.when_told(guests.say)
+            guests.welcome(house.doorway)
+            leaving = asyncio.ensure_future(leave())
+            try:
+                yield house
+                stop.set()
+                await leaving
+            finally:
+                leaving.cancel()
+                await guests.close()
+    finally:
+        await let_go()
+        await guests.close()
+
+
+async def _listen(shared: Shared[House], control: Control, ownership: Ownership | None) -> None:
+    """Be there for operators and, if we own it, for windows."""
+    try:
+        await control.open()
+        if ownership is not None:
+            ownership.announce(control.name)
+    except OSError as error:
+        shared.report(f"nobody can reach this gateway: {error.strerror or error}")
+        if ownership is not None:
+            ownership.release()
+
+
+def guests_of(shared: Shared[House]) -> Guests:
+    """The windows of a gateway, of which there is none yet."""
+    return Guests(shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s)
+
+
+async def own_here(shared: Shared[House], fd: int, order: Order, stop: asyncio.Event) -> None:
+    """Have a gateway for one window, in its own process, until `stop` is set."""
+    guests = guests_of(shared)
+    guests.add(fd, order)
+    async with hosting(shared, None, stop, guests, speaks=False):
+        await stop.wait()
+
+
+def launch(shared: Shared[House], ownership: Ownership, order: Order) -> socket.socket:
+    """Start the owner, which has the lock from now on; our connection to it. OSError if no process
+    can be started."""
+    ours, theirs = socket.socketpair()
+    try:
+        child = os.fork()
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise
+    if child == 0:
+        _become(shared, ownership, theirs, order)
+    theirs.close()
+    ownership.hand_over()
+    os.waitpid(child, 0)
+    ours.setblocking(False)
+    return ours
+
+
+def _become(
+    shared: Shared[House], ownership: Ownership, first: socket.socket, order: Order
+) -> NoReturn:
+    """Be the owner, in a session of its own, and then nothing more."""
+    code = 1
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _detach(shared.log(), {ownership.fd, first.fileno()})
+        asyncio._set_running_loop(None)  # that of the window, which goes on there
+        with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+            runner.run(_own(shared, ownership, first, order))
+        code = 0
+    except BaseException:  # noqa: BLE001  (nobody else can tell)
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+async def _own(
+    shared: Shared[House], ownership: Ownership, first: socket.socket, order: Order
+) -> None:
+    """Serve until there has been no window for a while, or somebody wants us to end."""
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    guests = guests_of(shared)
+    guests.add(os.dup(first.fileno()), order)
+    try:
+        async with hosting(shared, ownership, stop, guests):
+            first.close()
+            await first_of(stop.wait(), guests.alone(LINGER_S))
+    except PorticoError as error:
+        with contextlib.suppress(OSError):
+            first.send(encode({"ok": False, "error": str(error)}) + b"\n")
+
+
+def _detach(log: str, keep: set[int]) -> None:
+    """Hold on to nothing of the window's: its client waits for the end of its streams."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    null = os.open(os.devnull, os.O_RDWR)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    try:
+        errors = os.open(log, flags, 0o600)
+        if os.fstat(errors).st_size > _MOST_LOG:
+            os.ftruncate(errors, 0)
+    except OSError:
+        errors = null
+    for fd, to in ((null, 0), (null, 1), (errors, 2)):
+        os.dup2(fd, to)
+    for fd in map(
+        int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")
+    ):
+        if fd > 2 and fd not in keep:
+            with contextlib.suppress(OSError):
+                os.close(fd)

@@ -1,0 +1,243 @@
+"""A window: one client on stdin and stdout, at the gateway that all windows share.
+
+The first window starts the gateway's owner; each window is a bridge to it. When the owner ends, the
+windows start another; their clients notice nothing but the calls that were under way. Where there
+can be no owner, a window has the gateway in its own process.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
+
+from portico.model.errors import PorticoError
+from portico.state.background import first_of
+from portico.transport.pipes import stop_on_signals, take_stdout, writer_to
+from portico.windows.bridge import Bridge
+from portico.windows.crossing import Crossing
+from portico.windows.guests import Wants
+from portico.windows.joining import Attached, Unfit, attach, greeted
+from portico.windows.noted import PING
+from portico.windows.owner import (
+    SILENCE_S,
+    H_co,
+    House,
+    Shared,
+    guests_of,
+    hosting,
+    keys,
+    launch,
+    own_here,
+)
+from portico.windows.ownership import Ownership, owner_of
+
+__all__ = ["SILENCE_S", "Shared", "hosted", "serve_shared"]
+
+_ATTACH_S = 5.0
+_SEEK_S = 10.0
+_START_S = 60.0
+"""How long an owner may take to be there; it loads the gateway, perhaps on a busy machine."""
+_SETTLE_S = 30.0
+_PAUSE_S = 0.01
+_MARGIN_S = 2.0
+_HASTE_S = 0.5
+_MOST_HASTY = 5
+
+Place = Attached | Unfit
+
+
+async def serve_shared(
+    shared: Shared[House], *, out: int | None = None, stop: asyncio.Event | None = None
+) -> bool:
+    """Serve one client on stdin and stdout until it leaves or SIGTERM comes; False if requests
+    could not be read, or answers not written.
+
+    `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
+    """
+    stop = stop or asyncio.Event()
+    window = _Window(shared, stop)
+    place = await window.place()
+    writer = writer_to(take_stdout() if out is None else out)
+    bridge = Bridge(writer, stop, max_line=shared.max_line)
+    let_go = stop_on_signals(stop)
+    bridge.open()
+    try:
+        await window.carry(bridge, place)
+        let_go()
+        await bridge.part(shared.drain_s + _MARGIN_S)
+    finally:
+        await bridge.close()
+        await window.close()
+    return not (bridge.is_deaf or writer.failed)
+
+
+@contextlib.asynccontextmanager
+async def hosted(shared: Shared[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
+    """Have a gateway whose own clients come otherwise; windows are let in as well, unless another
+    process has it already. When `stop` is set, they are sent away."""
+    ownership = None
+    try:
+        for key in keys(shared):
+            ownership = ownership or Ownership.taken(shared.folder, key)
+    except OSError as error:
+        shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
+    async with hosting(shared, ownership, stop, guests_of(shared)) as house:
+        yield house
+
+
+class _Window:
+    """Where a window finds the gateway, from one owner to the next."""
+
+    def __init__(self, shared: Shared[House], stop: asyncio.Event) -> None:
+        self._shared = shared
+        self._stop = stop
+        self._turn = 0
+        self._wants: Wants = shared.wants
+        self._here: asyncio.Task[None] | None = None
+        """The gateway in our own process."""
+        self._end_here = asyncio.Event()
+
+    async def place(self) -> Attached:
+        """A connection to the owner, which is started if there is none, or to ourselves."""
+        found: Place = Unfit("")
+        if self._shared.detaches and self._here is None:
+            found = await self._shared_place()
+        if isinstance(found, Unfit):
+            if found.why:
+                self._shared.report(
+                    f"cannot join the running gateway: {found.why}; "
+                    "starting separate servers for this client"
+                )
+            found = await self._own_place()
+        self._wants = found.keeps
+        return found
+
+    async def carry(self, bridge: Bridge, place: Attached) -> None:
+        """Go from owner to owner until the client leaves."""
+        loop = asyncio.get_running_loop()
+        hasty = 0
+        while True:
+            begun = loop.time()
+            crossing = Crossing(place, bridge, self._turn)
+            if await _settled(bridge, crossing):
+                silent = _silent(bridge, crossing, self._shared.silence_s)
+                await first_of(bridge.adrift.wait(), self._stop.wait(), silent)
+            if self._stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
+                return
+            self._turn += 1
+            # An owner may be so ill that it lets us in and no further.
+            hasty = hasty + 1 if loop.time() - begun < _HASTE_S else 0
+            await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
+            if hasty > _MOST_HASTY and self._here is None:
+                self._shared.report(
+                    "the running gateway hangs up again and again; "
+                    "starting separate servers for this client"
+                )
+                place = await self._own_place()
+            else:
+                place = await self.place()
+
+    async def close(self) -> None:
+        """End the gateway in our own process, if there is one."""
+        self._end_here.set()
+        if self._here is not None:
+            await self._here
+
+    @property
+    def _order(self) -> dict[str, object]:
+        return {"turn": self._turn, "account": self._shared.account(), "wants": self._wants}
+
+    async def _own_place(self) -> Attached:
+        """Have the gateway here; PorticoError if there can be none."""
+        if self._here is not None:
+            self._end_here.set()
+            await self._here
+        self._end_here = asyncio.Event()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        work = own_here(self._shared, theirs.detach(), self._order, self._end_here)
+        self._here = asyncio.ensure_future(work)
+        greeting = asyncio.ensure_future(greeted(ours, self._shared.version, _START_S))
+        await asyncio.wait({self._here, greeting}, return_when=asyncio.FIRST_COMPLETED)
+        if self._here.done():
+            greeting.cancel()
+            self._here.result()  # raises what it failed with
+        found = await greeting
+        if not isinstance(found, Attached):
+            raise PorticoError("the gateway does not start")
+        return found
+
+    async def _shared_place(self) -> Place:
+        """A connection to whoever owns the gateway, or why we are on our own."""
+        found: Place = Unfit("")
+        for key in keys(self._shared):
+            found = await self._place_by(key)
+            if not (isinstance(found, Unfit) and found.is_other):
+                break
+        return found
+
+    async def _place_by(self, key: str) -> Place:
+        shared = self._shared
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SEEK_S
+        while True:
+            try:
+                ownership = Ownership.taken(shared.folder, key)
+            except OSError as error:
+                return Unfit(f"{shared.folder} cannot be used: {error.strerror or error}")
+            if ownership is not None:
+                found = await self._launched(ownership)
+            else:
+                found = await self._joined(key)
+            if found is not None:
+                return found
+            if loop.time() > deadline:
+                return Unfit(f"no response within {_SEEK_S:g} s")
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _launched(self, ownership: Ownership) -> Place | None:
+        """Start the owner; None if it ended before it could answer."""
+        try:
+            door = launch(self._shared, ownership, self._order)
+        except OSError as error:
+            ownership.release()
+            return Unfit(f"no process can be started: {error.strerror or error}")
+        found = await greeted(door, self._shared.version, _START_S)
+        if isinstance(found, Unfit) and found.error:
+            raise PorticoError(found.error)
+        return found
+
+    async def _joined(self, key: str) -> Place | None:
+        """Go to the owner that there is; None if it is gone or cannot say yet."""
+        shared = self._shared
+        name = owner_of(shared.folder, key)
+        if not name:
+            return None
+        found = await attach(shared.folder, name, shared.version, _ATTACH_S, **self._order)
+        if isinstance(found, Unfit):
+            why = f"process {name.partition('.')[0]} has it, and {found.why}"
+            return Unfit(why, is_other=found.is_other)
+        return found
+
+
+async def _silent(bridge: Bridge, crossing: Crossing, after_s: float) -> None:
+    """Hang up on an owner that lives and answers nothing, as one that somebody has stopped."""
+    while not crossing.is_over:
+        await asyncio.sleep(after_s)
+        if not bridge.awaits(crossing):
+            continue
+        pong = crossing.tell(PING, b"")
+        await asyncio.wait((pong,), timeout=after_s)
+        if not pong.done() and bridge.awaits(crossing):
+            bridge.ended()
+
+
+async def _settled(bridge: Bridge, crossing: Crossing) -> bool:
+    """Go to this owner; False if it does not get so far."""
+    try:
+        async with asyncio.timeout(_SETTLE_S):
+            await bridge.settle(crossing)
+    except TimeoutError:
+        bridge.ended()
+        return False
+    return True
