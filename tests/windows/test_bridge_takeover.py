@@ -86,7 +86,8 @@ async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> Non
 
         def quick(self) -> None: ...
 
-    crossing = Lively(0)
+    ours, theirs = socket.socketpair()
+    crossing = Lively(Attached(ours, b"", {}), bridge, 0)
     crossing.asked[b"1"] = Asked(b"1")
     bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
     await asyncio.wait_for(_silent(bridge, crossing, 0.001), WAIT_S)
