@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),
     "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
     "status": ("portico.cli.status", "show how gateways fare, and each server behind them"),
+    "stop": ("portico.cli.stop", "end the gateway of a config, once its calls are done"),
     "logs": ("portico.cli.logs", "show what the gateway wrote down: calls, stderr, events"),
     "completion": ("portico.cli.completion", "print a script that completes words in your shell"),
     "version": ("portico.cli.version", "show the version of Portico"),

@@ -57,6 +57,7 @@ class Portico(Struct):
             str(self.told.get("config")),
             *url,
             counted(gateway.get("tools"), "tools"),
+            *([counted(self.told["windows"], "windows")] if self.told.get("windows") else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
             f"up {span(gateway.get('uptime_s'))}",
         ]

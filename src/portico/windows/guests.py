@@ -1,8 +1,8 @@
 """The windows at an owner: each comes in through the control socket, or was there from the start.
 
-After the owner's answer a connection is MCP as on stdio, a message a line. Two kinds of lines more are no
-messages: `#last` from a window says that its client has sent all it will, and `#say` from the owner has
-words for the person at the window.
+After the owner's answer a connection is MCP as on stdio, a message a line. Two more kinds of lines
+are no messages: `#last` from a window says that its client has sent all it will, `#say` from the
+owner has words for the person at the window.
 """
 
 import asyncio

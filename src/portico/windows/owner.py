@@ -29,7 +29,7 @@ from portico.windows.control import Control, Deed, Order
 from portico.windows.guests import ATTACH, Guests, Wants
 from portico.windows.ownership import Ownership, is_known
 
-STOP = "stop"
+STOP, STATUS = "stop", "status"
 LINGER_S = 2.0
 """How long an owner stays after its last window, in case that comes back."""
 SILENCE_S = 15.0
@@ -118,6 +118,11 @@ async def hosting(
         stop.set()
         return {}
 
+    async def status(order: Order) -> dict[str, Any]:
+        tell = house.deeds[STATUS]
+        assert callable(tell)
+        return {**await tell(order), "windows": len(guests)}
+
     deeds: dict[str, Deed] = {} if ownership is None else {ATTACH: guests.door, STOP: end}
     control = Control(shared.folder, deeds)
 
@@ -135,6 +140,8 @@ async def hosting(
         await _listen(shared, control, ownership)
         async with shared.own() as house:
             deeds.update(house.deeds)
+            if STATUS in house.deeds:
+                deeds[STATUS] = status
             if speaks:
                 house.when_told(guests.say)
             guests.welcome(house.doorway)

@@ -1,0 +1,65 @@
+"""`portico stop`: end the gateway of a config, once its calls are done."""
+
+import os
+import time
+
+from portico.cli.running import owners
+from portico.cli.usage import Parser
+from portico.config.paths import config_file
+from portico.model.errors import PorticoError
+from portico.windows.control import ask
+
+_ASK_S = 5.0
+_PAUSE_S = 0.05
+
+
+def main(argv: list[str]) -> int:
+    """Ask each owner to end, and wait until it has."""
+    options = _parser().parse_args(argv)
+    path = os.path.abspath(options.config or config_file())
+    folder, found = owners(path)
+    if not found:
+        print(f"no gateway runs for {path}")
+        return 0
+    until = time.monotonic() + options.within
+    for name in found:
+        process = name.partition(".")[0]
+        answer = ask(folder, name, "stop", _ASK_S)
+        if answer is not None and not answer["ok"]:
+            raise PorticoError(f"process {process} does not stop: {answer['error']}")
+        while ask(folder, name, "status", _ASK_S) is not None or _lives(int(process)):
+            if time.monotonic() > until:
+                raise PorticoError(
+                    f"process {process} still has calls after {options.within:g} s; "
+                    f"`kill {process}` ends them"
+                )
+            time.sleep(_PAUSE_S)
+        print(f"stopped process {process}")
+    return 0
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="portico stop",
+        description="End the gateway that the windows of a config share. Calls under way are "
+        "finished first. A window that is still open starts a new gateway with its next request.",
+    )
+    parser.add_config()
+    parser.add_argument(
+        "--within",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="how long to wait for its calls (default: 60)",
+    )
+    return parser
