@@ -99,8 +99,8 @@ class Control:
             peer = writer.get_extra_info("socket")
             if len(self._talks) <= _MOST_TALKS and self._server is not None and is_ours(peer):
                 await self._answer_all(reader, writer)
-        except (ConnectionError, TimeoutError):
-            pass  # the asker is gone, or has nothing to say
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass  # the asker is gone, or has nothing to say, or we end
         finally:
             self._talks.discard(talk)
             self._streams.discard(talk)
