@@ -30,7 +30,7 @@ from portico.windows.guests import ATTACH, Guests, Wants
 from portico.windows.ownership import Ownership, is_known
 
 STOP, STATUS = "stop", "status"
-LINGER_S = 2.0
+LINGER_S = 0.5
 """How long an owner stays after its last window, in case that comes back."""
 SILENCE_S = 15.0
 _MOST_LOG = 1_000_000
