@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from portico.windows.control import ask
 from tests.support.running import PLAIN, WAIT_S, Piped
 from tests.wrap.faults import Wrap, alive, descendants, portico_command, until
 
@@ -76,14 +77,28 @@ class Pipes(Piped):
         by: Sequence[str] = PLAIN,
     ) -> None:
         super().__init__(serve_command(home, config, *options, by=by), watched=watched)
+        self._control = home / "state" / "control"
 
     def __enter__(self) -> Self:
         return self
 
+    @property
+    def owner(self) -> int:
+        """The process that has the gateway; 0 if it is none of its own."""
+        owners = [int(path.stem) for path in self._control.glob("*.sock")]
+        return next((pid for pid in owners if pid != self.process.pid), 0)
+
     def __exit__(self, *about: object) -> None:
-        kin = descendants(self.process.pid)
+        kin = descendants(self.process.pid) | self._household()
         super().__exit__(*about)
         assert until(lambda: not alive(kin)), "it left processes behind"
+
+    def _household(self) -> set[int]:
+        """The owner and all it started, if this is its last window."""
+        owner = self.owner
+        told = ask(str(self._control), f"{owner}.sock", "status", WAIT_S) if owner else None
+        is_last = told is not None and told.get("windows") == 1
+        return {owner} | descendants(owner) if is_last else set()
 
     def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """The whole answer to the call of a tool."""

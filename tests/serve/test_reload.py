@@ -71,7 +71,7 @@ def running(place: Place, *options: str) -> Iterator[Pipes]:
 
 def pids(gateway: Pipes) -> set[int]:
     """The processes of its servers."""
-    kin = alive(descendants(gateway.process.pid))
+    kin = alive(descendants(gateway.owner))
     return {pid for pid in kin if "/rigs/" in Path(f"/proc/{pid}/cmdline").read_text()}
 
 

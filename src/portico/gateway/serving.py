@@ -113,6 +113,10 @@ class Served:
         """Have this done whenever doors may lead elsewhere."""
         self._moved.append(act)
 
+    def ask_again(self) -> None:
+        """Ask all servers again for what they offer, behind."""
+        self.house.ask_again()
+
     def when_told(self, say: Callable[[str], None]) -> None:
         """Have everything that the operator is told passed to this, too."""
         self._hearers.append(say)

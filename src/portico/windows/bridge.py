@@ -102,6 +102,11 @@ class Bridge:
         """True if the client waits for something that way, and reads what comes."""
         return bool(crossing.asked) and not self._is_slow
 
+    def ask_again(self) -> None:
+        """Have all servers asked again for what they offer."""
+        if self._crossing is not None:
+            self._crossing.ask_again()
+
     async def part(self, within_s: float) -> None:
         """The client leaves: have what it asked for finished, within the limit."""
         if self.is_lost or self._crossing is None:

@@ -6,7 +6,7 @@ from typing import Protocol
 from portico.protocol.codec import Envelope
 from portico.protocol.lines import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.windows.guests import LAST
+from portico.windows.guests import AGAIN, LAST
 from portico.windows.joining import Attached
 from portico.windows.noted import Asked, message
 
@@ -76,6 +76,10 @@ class Crossing:
     def finish(self) -> None:
         """Say that the client has sent its last."""
         self._writer.write((LAST, b"\n"))
+
+    def ask_again(self) -> None:
+        """Have all servers asked again for what they offer."""
+        self._writer.write((AGAIN, b"\n"))
 
     def unsent(self) -> list[bytes]:
         """The lines that were given to `send` and of which the owner has seen nothing."""

@@ -1,8 +1,8 @@
 """The windows at an owner: each comes in through the control socket, or was there from the start.
 
-After the owner's answer a connection is MCP as on stdio, a message a line. Two more kinds of lines
-are no messages: `#last` from a window says that its client has sent all it will, `#say` from the
-owner has words for the person at the window.
+After the owner's answer a connection is MCP as on stdio, a message a line. Some more lines
+are no messages: `#last` from a window says that its client has sent all it will, `#again` that all
+servers are to be asked again, and `#say` from the owner has words for the person at the window.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from portico.transport.stdio import StdioServer
 from portico.windows.control import Door, Order
 
 ATTACH = "attach"
-LAST, SAY = b"#last", b"#say "
+LAST, AGAIN, SAY = b"#last", b"#again", b"#say "
 MOST_GUESTS = 256
 _MOST_SAID = 20
 """Of what was said before a window came."""
@@ -47,6 +47,8 @@ class Guests:
         self._said: deque[str] = deque(maxlen=_MOST_SAID)
         self._leaving = False
         self._changed = asyncio.Event()
+        self.ask_again: Callable[[], None] = lambda: None
+        """Have all servers asked again for what they offer."""
         self.door = Door(self._open)
 
     def __len__(self) -> int:
@@ -151,7 +153,7 @@ class _Guest:
         self._writer = PipeWriter(self._fd)
         max_line = self._guests.max_line
         self._server = server = _GuestServer(endpoint, self._writer.write, max_line=max_line)
-        server.last = self._last
+        server.last, server.guests = self._last, self._guests
         if turn := _turn(self._order):
             server.connection.asker = f"portico.{turn}"
         self._reader = PipeReader(self._fd, server.received, self._over.set)
@@ -213,14 +215,17 @@ class _Guest:
 
 
 class _GuestServer(StdioServer):
-    """Serves a window's client, and hears that it has sent its last."""
+    """Serves a window's client, and hears what the window itself has to say."""
 
     last: asyncio.Event
+    guests: Guests
 
     def take_line(self, line: bytes | None) -> None:
         """Take in one line."""
         if line == LAST:
             self.last.set()
+        elif line == AGAIN:
+            self.guests.ask_again()
         else:
             super().take_line(line)
 

@@ -52,6 +52,10 @@ class House(Protocol):
         """Have everything that the operator is told passed to this, too."""
         ...
 
+    def ask_again(self) -> None:
+        """Ask all servers again for what they offer, behind."""
+        ...
+
 
 def _anybody() -> str:
     return ""
@@ -144,6 +148,7 @@ async def hosting(
                 deeds[STATUS] = status
             if speaks:
                 house.when_told(guests.say)
+            guests.ask_again = house.ask_again
             guests.welcome(house.doorway)
             leaving = asyncio.ensure_future(leave())
             try:

@@ -7,6 +7,7 @@ can be no owner, a window has the gateway in its own process.
 
 import asyncio
 import contextlib
+import signal
 import socket
 from collections.abc import AsyncGenerator
 
@@ -60,6 +61,7 @@ async def serve_shared(
     writer = writer_to(take_stdout() if out is None else out)
     bridge = Bridge(writer, stop, max_line=shared.max_line)
     let_go = stop_on_signals(stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.ask_again)
     bridge.open()
     try:
         await window.carry(bridge, place)

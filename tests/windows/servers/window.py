@@ -97,6 +97,9 @@ class House:
         enter(f"lets in {wants.get('first', 'nobody')}")
         return self._endpoint, {"first": os.getpid(), **wants}
 
+    def ask_again(self) -> None:
+        """There is nobody to ask."""
+
     def when_told(self, say: Callable[[str], None]) -> None:
         """There is nothing to tell."""
 
