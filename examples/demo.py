@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portico.transport.control import ask
-
 from portico.cli.render import counted
 from portico.config.paths import control_folder, state_dir
+from portico.windows.control import ask
 
 EXAMPLE = Path("examples/quickstart.py")
 FOLDER = Path(".run")

@@ -85,7 +85,7 @@ def test_a_gateway_that_runs_is_the_one_that_is_asked(folder: Path) -> None:
         assert portico(folder, "call", "maths__add", '{"a": 2}', *config).stdout == "3\n"
         ran = portico(folder, "status", "--json", *config)
         (status,) = json.loads(ran.stdout)
-    assert status["pid"] == window.process.pid
+    assert status["pid"] == window.owner
     assert window.process.returncode == 0
 
 

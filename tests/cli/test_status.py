@@ -86,7 +86,7 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
         gateway, alone = sorted(told(home), key=lambda one: "gateway" not in one)
         text = portico(home, "status").stdout
         only = told(home, "--config", str(config))
-    assert (gateway["running"], gateway["pid"]) == (True, window.process.pid)
+    assert (gateway["running"], gateway["pid"]) == (True, window.owner)
     assert gateway["config"] == str(config)
     maths, broken, switched_off = gateway["servers"]
     assert (maths["server"], maths["tools"], maths["error"]) == ("maths", 3, "")
@@ -96,8 +96,8 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
     assert switched_off == {"server": "off", "state": "disabled"}
     assert (gateway["url"], gateway["disabled"]) == ("", ["off"])
     assert [one["server"] for one in alone["servers"]] == ["wrapped"]
-    assert [one["pid"] for one in only] == [window.process.pid]
-    assert f"serve: process {window.process.pid}, {config}, 3 tools, exposes " in text
+    assert [one["pid"] for one in only] == [window.owner]
+    assert f"serve: process {window.owner}, {config}, 3 tools, 1 window, exposes " in text
     assert f"wrap: process {wrap.process.pid}\n" in text
     assert "cannot start" in text.partition("broken")[2].partition("\n")[0]
     assert text.partition("  off ")[2].split()[0] == "disabled"
@@ -152,7 +152,7 @@ def test_watching_prints_each_change_once_and_ends_well_on_ctrl_c(home: Path) ->
                 window.ready()
                 while not (seen := json.loads(watch.stdout.readline()))[0]["running"]:
                     pass
-                assert seen[0]["pid"] == window.process.pid
+                assert seen[0]["pid"] == window.owner
             while json.loads(watch.stdout.readline())[0]["running"]:
                 pass
             watch.send_signal(signal.SIGINT)

@@ -151,7 +151,9 @@ def test_one_that_was_killed_is_not_taken_for_one_that_runs(shells: Shells) -> N
     with window:
         window.ready()
         shells.set(None)
+        owner = window.owner
         os.kill(window.process.pid, signal.SIGKILL)
+        os.kill(owner, signal.SIGKILL)
         window.process.wait(WAIT_S)
         ran = portico(shells.folder, "call", "maths__key", "--config", shells.config)
         assert ran.returncode == 1
@@ -195,7 +197,7 @@ async def asked_on(client: Client) -> None:
         await client.call_tool("gateway_status", {})
 
 
-async def test_a_gateway_that_leaves_finishes_calls_and_takes_no_more(shells: Shells) -> None:
+async def test_a_gateway_that_leaves_finishes_calls_and_then_hangs_up(shells: Shells) -> None:
     with shells.gateway("ana") as gateway:
         control = shells.folder / "home" / "state" / "control"
         owner = Owner(str(control), f"{gateway.process.pid}.sock", __version__)
@@ -205,10 +207,10 @@ async def test_a_gateway_that_leaves_finishes_calls_and_takes_no_more(shells: Sh
             call = asyncio.create_task(client.call_tool("execute_tool", hold))
             await asyncio.to_thread(until, (shells.folder / "held").exists, "it is not called")
             gateway.process.terminate()
-            with pytest.raises(TargetError, match="the gateway is about to end"):
-                await asyncio.wait_for(asked_on(client), WAIT_S)
             (shells.folder / "go").touch()
             assert (await call)["content"] == [{"type": "text", "text": "gone"}]
+            with pytest.raises(TargetError, match="the gateway has ended"):
+                await asyncio.wait_for(asked_on(client), WAIT_S)
         gateway.process.wait(WAIT_S)
 
 
@@ -218,7 +220,7 @@ def test_a_call_ends_at_once_when_its_gateway_is_killed(shells: Shells) -> None:
         window.ready()
         shells.set(None)
         call = shells.holding()
-        window.process.kill()
+        os.kill(window.owner, signal.SIGKILL)
         _, err = call.communicate(timeout=WAIT_S)
     assert call.returncode == 1
     assert "the gateway has ended" in err

@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
 
+from portico.windows.control import ask
 from tests.support.running import WAIT_S, Child, Piped
 from tests.wrap.standing import children, until
 
@@ -135,9 +136,19 @@ class Window(Piped):
     def __init__(self, folder: Path, *options: str) -> None:
         super().__init__(_serving(folder, *options), watched=False)
         self._folder = folder
+        self.owner = 0
+        """The process that has the gateway, once it is ready."""
+
+    def _is_alone(self) -> bool:
+        told = ask(str(self._control), f"{self.owner}.sock", "status", WAIT_S)
+        return told is not None and told["windows"] == 1
+
+    @property
+    def _control(self) -> Path:
+        return self._folder / "home" / "state" / "control"
 
     def __exit__(self, *about: object) -> None:
-        kin = children(self.process.pid)
+        kin = [self.owner, *children(self.owner)] if self.owner and self._is_alone() else []
         super().__exit__(*about)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in kin), "it left a process")
 
@@ -151,6 +162,7 @@ class Window(Piped):
         """Shake hands, and wait until the server has said what it offers and we can be asked."""
         self.initialize()
         self.call("refresh_tools")
-        folder = self._folder / "home" / "state" / "control"
-        until(lambda: list(folder.glob("*.sock")), "it has no control socket")
+        until(lambda: list(self._control.glob("*.sock")), "it has no control socket")
+        (lock,) = self._control.glob("serve-*.lock")
+        self.owner = int(lock.read_text().partition(".")[0])
         return self

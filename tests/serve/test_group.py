@@ -29,7 +29,7 @@ def _words(path: Path) -> Path:
 
 def started(gateway: Pipes) -> str:
     """The command lines of all that it started."""
-    kin = (Path(f"/proc/{pid}/cmdline") for pid in descendants(gateway.process.pid))
+    kin = (Path(f"/proc/{pid}/cmdline") for pid in descendants(gateway.owner))
     return " ".join(path.read_text() for path in kin if path.exists())
 
 

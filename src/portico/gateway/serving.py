@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -27,6 +28,8 @@ from portico.process.family import MARK
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 
+_MOST_TOLD = 20
+"""Words that those are told who come later."""
 _DEEPEST = 8
 """So many gateways may be behind one another."""
 _FROM_START = {
@@ -56,6 +59,7 @@ class Served:
             )
         self._serving = serving
         self._hearers: list[Callable[[str], None]] = []
+        self._told: deque[str] = deque(maxlen=_MOST_TOLD)
         self.url = ""
         """Where clients find it, if it serves HTTP."""
         self.metrics = Metrics()
@@ -118,7 +122,10 @@ class Served:
         self.house.ask_again()
 
     def when_told(self, say: Callable[[str], None]) -> None:
-        """Have everything that the operator is told passed to this, too."""
+        """Have everything that the operator is told passed to this, too, what was told last
+        first."""
+        for words in self._told:
+            say(words)
         self._hearers.append(say)
 
     @property
@@ -188,6 +195,7 @@ class Served:
         """Tell the operator, now and in the log."""
         report(words)
         self.journal.event(words)
+        self._told.append(words)
         for say in self._hearers:
             say(words)
 

@@ -6,6 +6,7 @@ servers are to be asked again, and `#say` from the owner has words for the perso
 """
 
 import asyncio
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -182,11 +183,12 @@ class _Guest:
         self._reader.resume()
 
     async def finish(self) -> None:
-        """Take nothing more, answer what was asked, and hang up."""
+        """Answer what it asks as long as something is under way, then hang up."""
         if self._work is None:
             await self.end()
             return
-        self._reader.pause()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._server.connection.idle(), self._guests.drain_s)
         self._last.set()
         await asyncio.wait((self._work,))
 
