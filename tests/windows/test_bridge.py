@@ -16,7 +16,10 @@ import pytest
 from portico.windows.control import ask, follow
 from portico.windows.ownership import Ownership, owner_of
 from tests.support.running import WAIT_S
-from tests.windows.windows import Street, Window
+from tests.support.unprivileged import given, unprivileged
+from tests.windows.windows import GONE_S, Street, Window
+from tests.wrap.faults import alive, descendants
+from tests.wrap.faults import until as comes
 from tests.wrap.standing import until
 
 
@@ -28,13 +31,34 @@ def street(tmp_path: Path) -> Iterator[Street]:
 
 def test_five_clients_have_one_owner_and_leave_nothing(street: Street) -> None:
     windows = street.opened(5)
-    owner = windows[0].pid
+    (owner,) = street.said("owns")
     assert [window.owner() for window in windows] == [owner] * 5
-    assert street.said("owns") == [owner]
+    assert owner not in [window.pid for window in windows]
     assert [window.leave() for window in reversed(windows)] == [0] * 5
+    assert comes(lambda: not alive({owner}), GONE_S)
     assert street.left() == []
+    assert street.said("leaves") == [owner]
     assert sorted(street.said("ends")) == sorted(window.pid for window in windows)
     assert [window.stderr() for window in windows] == [""] * 5
+
+
+def test_an_owner_is_nobodys_descendant_and_holds_nothing_of_the_window(street: Street) -> None:
+    window = street.window()
+    owner = window.owner()
+    assert descendants(window.pid) == set()
+    assert os.getsid(owner) != os.getsid(window.pid)
+    assert os.getpgid(owner) != os.getpgid(window.pid)
+    pipes = {os.readlink(f"/proc/{window.pid}/fd/{number}") for number in (0, 1, 2)}
+    files = Path(f"/proc/{owner}/fd")
+    assert pipes.isdisjoint(os.readlink(file) for file in files.iterdir())
+    assert [os.readlink(files / number) for number in "01"] == ["/dev/null"] * 2
+    assert os.readlink(files / "2") == f"{street.book}.log"
+
+
+def test_an_owner_waits_a_moment_for_its_last_window_to_come_back(street: Street) -> None:
+    assert street.window().leave() == 0
+    back = street.window()
+    assert street.said("owns") == [back.owner()]
 
 
 def test_ids_of_different_clients_do_not_meet(street: Street) -> None:
@@ -58,26 +82,31 @@ def test_an_id_in_flight_is_refused_and_the_first_still_answered(street: Street)
 
 
 @pytest.mark.slow
-def test_of_two_that_start_at_once_one_is_the_owner(tmp_path: Path) -> None:
-    for number in range(20):
-        with Street(tmp_path / str(number)) as street, Window(street) as a, Window(street) as b:
-            for window in (a, b):
+@pytest.mark.parametrize(("many", "rounds"), [(2, 10), (10, 2)])
+def test_of_windows_that_start_at_once_one_starts_the_owner(
+    many: int, rounds: int, tmp_path: Path
+) -> None:
+    for number in range(rounds):
+        with Street(tmp_path / str(number)) as street:
+            windows = [street.opening() for _ in range(many)]
+            for window in windows:
                 window.greet()
-            assert a.owner() == b.owner()
+            assert {window.owner() for window in windows} == set(street.said("owns"))
             assert len(street.said("owns")) == 1
+            assert [window.stderr() for window in windows] == [""] * many
 
 
 @pytest.mark.parametrize("by_signal", [False, True])
 def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(
     by_signal: bool, street: Street
 ) -> None:
-    owner, bridge = street.opened(2)
+    other, bridge = street.opened(2)
     id = bridge.hold("one")
     if by_signal:
         bridge.process.send_signal(signal.SIGTERM)
     else:
         bridge._in.close()
-    owner.says("release", name="one")
+    other.says("release", name="one")
     assert "result" in bridge.answer_to(id)
     assert bridge.ended() == 0
 
@@ -92,11 +121,11 @@ def test_a_client_that_leaves_for_too_long_has_its_calls_cancelled(street: Stree
 
 
 def test_the_calls_of_a_bridge_that_is_killed_are_cancelled_at_once(street: Street) -> None:
-    owner, bridge = street.opened(2)
+    other, bridge = street.opened(2)
     bridge.hold("one")
     bridge.kill()
     street.told("drops one")
-    assert owner.says("echo", text="still here") == "still here"
+    assert other.says("echo", text="still here") == "still here"
 
 
 def test_a_call_taken_back_at_a_bridge_is_taken_back_at_the_owner(street: Street) -> None:
@@ -129,13 +158,21 @@ def test_bad_lines_are_answered_as_on_stdio(street: Street) -> None:
 
 
 def test_whoever_comes_while_the_owner_still_opens_its_house_waits_for_it(street: Street) -> None:
-    with Window(street, SLOW_S="1") as owner:
-        street.told("owns")
-        other = street.window()
-        assert other.owner() == owner.pid
+    first = street.opening(SLOW_S="1")
+    street.told("owns")
+    other = street.window()
+    first.greet()
+    assert street.said("owns") == [other.owner()]
 
 
 # When there is no sharing.
+
+
+def says_once(window: Window, why: str) -> None:
+    """See that the person was told once that the window serves by itself, and why."""
+    words = f"portico: cannot join the running gateway: {why}"
+    window.words(words)
+    assert window.stderr().count("starting separate servers for this client") == 1
 
 
 def test_a_folder_that_cannot_be_used_means_serving_alone(street: Street) -> None:
@@ -144,46 +181,100 @@ def test_a_folder_that_cannot_be_used_means_serving_alone(street: Street) -> Non
     windows = street.opened(2)
     assert [window.owner() for window in windows] == [window.pid for window in windows]
     for window in windows:
-        assert "the gateway is not shared" in window.stderr()
+        says_once(window, f"{street.folder} cannot be used: ")
         assert window.leave() == 0
     street.folder.unlink()
 
 
-def test_an_owner_of_another_version_is_left_alone(street: Street) -> None:
-    street.window()
-    other = street.window(VERSION="2")
-    assert other.owner() == other.pid
-    assert "it is Portico 1, and this is 2" in other.stderr()
+@pytest.mark.parametrize("whose", ["the window", "its child"])
+def test_where_no_process_can_be_started_a_window_serves_by_itself(
+    whose: str, street: Street
+) -> None:
+    windows = [street.window(NO_FORKS_OF=whose) for _ in range(2)]
+    assert [window.owner() for window in windows] == [window.pid for window in windows]
+    for window in windows:
+        says_once(window, "no process can be started: Resource temporarily unavailable")
+        assert len(window.stderr().splitlines()) == 1
+    assert [name for name in street.left() if name.endswith(".lock")] == []
+
+
+def test_who_may_start_no_process_by_its_limits_serves_by_itself(street: Street) -> None:
+    given(street.folder.parent)
+    window = street.window(by=unprivileged("prlimit", "--nproc=0"))
+    assert window.owner() == window.pid
+    says_once(window, "no process can be started: Resource temporarily unavailable")
+    assert window.leave() == 0
+
+
+def test_a_window_that_wants_to_be_alone_has_the_gateway_in_its_process(street: Street) -> None:
+    first, alone = street.window(), street.window(ALONE="1")
+    assert alone.owner() == alone.pid
+    assert first.owner() != alone.pid
+    assert alone.stderr() == ""
+    assert alone.leave() == 0
+    assert street.said("leaves") == [alone.pid]
+
+
+# Gateways of their own.
+
+
+def test_a_window_of_another_version_starts_its_own_owner_and_the_old_one_stays(
+    street: Street,
+) -> None:
+    old, older = street.opened(2)
+    before = old.owner()
+    new, newer = (street.window(VERSION="2") for _ in range(2))
+    assert new.owner() == newer.owner() != before
+    assert old.leave() == 0
+    late = street.window()
+    assert late.owner() == older.owner() == before
+    for window in (older, late):
+        assert window.leave() == 0
+    assert comes(lambda: not alive({before}), GONE_S)
+    assert new.owner() == newer.owner() == street.owner()
+    assert [window.stderr() for window in (old, new)] == ["", ""]
+
+
+def test_another_gateway_has_another_owner(street: Street) -> None:
+    one, other, again = street.window(), street.window(KEY="shed"), street.window(KEY="shed")
+    assert one.owner() != other.owner() == again.owner()
+    assert len(street.owners()) == 2
 
 
 @pytest.mark.slow
 def test_another_account_has_a_gateway_of_its_own_that_its_like_share(street: Street) -> None:
     ana = street.window(ACCOUNT="ana")
     ben, again = street.window(ACCOUNT="ben"), street.window(ACCOUNT="ben")
-    assert ana.owner() == ana.pid
-    assert ben.owner() == again.owner() == ben.pid
+    anas, bens = ana.owner(), ben.owner()
+    assert anas != bens == again.owner()
+    assert street.said("owns") == [anas, bens]
     # Its place is free now, and those who have one already do not part because of it.
     ana.leave()
+    assert comes(lambda: not alive({anas}), GONE_S)
     late = street.window(ACCOUNT="ben")
-    ben.kill()
-    assert late.owner() == again.owner()
+    assert late.owner() == bens
+    os.kill(bens, signal.SIGKILL)
+    assert late.owner() == again.owner() == ben.owner() != bens
 
 
-def test_an_owner_that_does_not_answer_is_left_alone(street: Street) -> None:
-    owner = street.window()
-    owner.process.send_signal(signal.SIGSTOP)
+@pytest.mark.slow
+def test_a_window_does_not_wait_for_an_owner_that_hangs(street: Street) -> None:
+    street.window()
+    owner = street.owner()
+    street.signal(signal.SIGSTOP)
     try:
         other = street.window()
         assert other.owner() == other.pid
-        assert f"process {owner.pid} has it, and it did not answer" in other.stderr()
+        says_once(other, f"process {owner} has it, and no response within 5 s")
+        assert other.leave() == 0
     finally:
-        owner.process.send_signal(signal.SIGCONT)
+        os.kill(owner, signal.SIGCONT)
 
 
 @pytest.mark.slow
 def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
     street.folder.mkdir(parents=True)
-    lock = Ownership.taken(str(street.folder), "house")
+    lock = Ownership.taken(str(street.folder), "house-1")
     assert lock is not None
     here = os.getcwd()
     with socket.socket(socket.AF_UNIX) as ill:
@@ -195,7 +286,7 @@ def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
         threading.Thread(target=hang_up, args=(ill,), daemon=True).start()
         window = street.window()
         assert window.owner() == window.pid
-        assert "hangs up again and again" in window.stderr()
+        assert "the running gateway hangs up again and again" in window.stderr()
         ill.shutdown(socket.SHUT_RDWR)
     lock.release()
 
@@ -207,7 +298,7 @@ def hang_up(ill: socket.socket) -> None:
             talk, _ = ill.accept()
             with talk:
                 talk.recv(1000)
-                talk.sendall(b'{"ok":true,"version":"1","parting":"bye"}\n')
+                talk.sendall(b'{"ok":true,"version":"1"}\n')
 
 
 @pytest.mark.parametrize("stale", [b"", b"1.sock\n", b"../1.sock\n", b"\xff" * 9000, b"1.so"])
@@ -215,11 +306,11 @@ def test_what_a_lock_file_says_is_not_believed_without_its_lock(
     stale: bytes, street: Street
 ) -> None:
     street.folder.mkdir(parents=True)
-    lock = street.folder / "serve-house.lock"
+    lock = street.folder / "serve-house-1.lock"
     lock.write_bytes(stale)
-    owner, other = street.opened(2)
-    assert other.owner() == owner.pid
-    assert owner_of(str(street.folder), "house") == f"{owner.pid}.sock"
+    one, other = street.opened(2)
+    assert street.said("owns") == [one.owner()] == [other.owner()]
+    assert owner_of(str(street.folder), "house-1") == f"{street.owner()}.sock"
 
 
 def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
@@ -235,12 +326,23 @@ def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
     assert os.listdir(folder) == []
 
 
-# What a bridge is.
+# What the operator is told.
 
 
-def test_a_bridge_loads_none_of_the_gateway(street: Street) -> None:
-    owner, bridge = street.opened(2)
-    assert owner.pid != bridge.pid
+def test_what_the_gateway_says_is_heard_at_every_window(street: Street) -> None:
+    one, two = street.opened(2)
+    one.says("tell", words="the milk is off")
+    late = street.window()
+    for window in (one, two, late):
+        window.words("portico: the milk is off\n")
+    two.says("echo", text="")
+    assert two.stderr().count("milk") == 1
+
+
+# What a window is.
+
+
+def test_a_window_loads_none_of_the_gateway() -> None:
     rooms = ("gateway", "upstream", "providers", "search", "server", "chain", "definitions")
     check = "import sys, portico.windows.sharing; print(*sorted(sys.modules))"
     loaded = subprocess.run(
@@ -253,11 +355,11 @@ def test_a_bridge_loads_none_of_the_gateway(street: Street) -> None:
 # The socket by which bridges come in.
 
 
-def reached(street: Street, owner: Window) -> socket.socket:
+def reached(street: Street) -> socket.socket:
     talk = socket.socket(socket.AF_UNIX)
     talk.settimeout(WAIT_S)
     os.chdir(street.folder)
-    talk.connect(f"{owner.pid}.sock")
+    talk.connect(f"{street.owner()}.sock")
     return talk
 
 
@@ -271,30 +373,30 @@ def _here() -> Iterator[None]:
 @pytest.mark.usefixtures("_here")
 @pytest.mark.parametrize("garbage", [b"\x00\xff\n" * 100, b"{" * 5000 + b"\n", b"x" * 200_000])
 def test_garbage_at_the_door_hurts_nobody(garbage: bytes, street: Street) -> None:
-    owner, bridge = street.opened(2)
-    with reached(street, owner) as talk:
+    windows = street.opened(2)
+    with reached(street) as talk:
         talk.sendall(garbage)
         assert b'"ok":false' in talk.recv(1000)
-    with reached(street, owner) as talk:
+    with reached(street) as talk:
         talk.sendall(b'{"do":"attach","turn":"first"}\n')
         assert json.loads(talk.recv(1000))["ok"] is True
         talk.sendall(garbage)
-    assert bridge.says("echo", text="on") == "on"
-    assert owner.says("echo", text="on") == "on"
-    assert (owner.stderr(), bridge.stderr()) == ("", "")
+    assert [window.says("echo", text="on") for window in windows] == ["on"] * 2
+    assert [window.stderr() for window in windows] == [""] * 2
+    assert street.log() == ""
 
 
 def test_an_order_brings_what_it_needs_with_it(street: Street) -> None:
-    owner = street.window()
-    folder, name = str(street.folder), f"{owner.pid}.sock"
+    street.window()
+    folder, name = str(street.folder), f"{street.owner()}.sock"
     told = ask(folder, name, "status", WAIT_S, server="github")
     assert told is not None
     assert (told["ok"], told["order"]) == (True, {"do": "status", "server": "github"})
 
 
 def test_a_stream_is_followed_to_its_end_or_left_before(street: Street) -> None:
-    owner = street.window()
-    folder, name = str(street.folder), f"{owner.pid}.sock"
+    street.window()
+    folder, name = str(street.folder), f"{street.owner()}.sock"
     assert list(follow(folder, name, "count", WAIT_S, to=2)) == [
         {"number": 0},
         {"number": 1},

@@ -1,6 +1,7 @@
 """Real windows of one client, each with a process of its own at the same gateway."""
 
 import contextlib
+import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -10,10 +11,14 @@ from typing import Any, Self
 from tests.support.messages import modern_meta
 from tests.support.running import Piped, initialize_params
 from tests.support.shared import ROOT
+from tests.wrap.faults import alive
+from tests.wrap.faults import until as comes
 from tests.wrap.standing import until
 
 SCRIPT = ROOT / "tests" / "windows" / "servers" / "window.py"
 NOTE = "note://one"
+GONE_S = 8.0
+"""How long an owner may stay after its last window: the promise is 2 s."""
 
 
 class Street:
@@ -30,20 +35,62 @@ class Street:
 
     def __exit__(self, *about: Any) -> None:
         self._stack.__exit__(*about)
+        left_over = self._left_over()
         for window in self._windows:
             window.heard_out()
+        assert not left_over, f"owners outlived their windows: {left_over}"
         assert [name for name in self.left() if name.endswith(".new")] == []
 
-    def window(self, era: str = "2025-11-25", **env: str) -> "Window":
+    def _left_over(self) -> set[int]:
+        """The owners that are still there when they should not be; they are ended."""
+        comes(lambda: not alive(self.owners()), GONE_S)
+        left = alive(self.owners())
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return left
+
+    def window(
+        self, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
+    ) -> "Window":
         """One more window, its client introduced and served."""
-        window = self._stack.enter_context(Window(self, era, **env))
-        self._windows.append(window)
+        window = self.opening(era, by=by, **env)
         window.greet()
         return window
 
+    def opening(
+        self, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
+    ) -> "Window":
+        """One more window, which is being started; `by` is a command that runs it."""
+        window = self._stack.enter_context(Window(self, era, by=by, **env))
+        self._windows.append(window)
+        return window
+
     def opened(self, many: int, **env: str) -> "list[Window]":
-        """Several windows, one after another: the first is the owner."""
+        """Several windows, one after another: the first starts the owner."""
         return [self.window(**env) for _ in range(many)]
+
+    def owners(self) -> set[int]:
+        """All that ever had the gateway."""
+        return set(self.said("owns"))
+
+    def owner(self) -> int:
+        """The last that had the gateway."""
+        return self.said("owns")[-1]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the owner."""
+        os.kill(self.owner(), number)
+
+    def kill(self) -> int:
+        """End the owner as nothing can prepare for; which it was."""
+        owner = self.owner()
+        os.kill(owner, signal.SIGKILL)
+        return owner
+
+    def release(self) -> None:
+        """Let all calls go that the owner holds, without a call."""
+        self.signal(signal.SIGUSR1)
 
     def said(self, words: str) -> list[int]:
         """The processes in whose name the book has this, in its order."""
@@ -56,6 +103,11 @@ class Street:
         """Wait until the book has this."""
         until(lambda: self.said(words), f"nobody {words}")
 
+    def log(self) -> str:
+        """What owners have written to their stderr."""
+        log = Path(f"{self.book}.log")
+        return log.read_text() if log.exists() else ""
+
     def left(self) -> list[str]:
         """The files that are still there."""
         return sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
@@ -64,11 +116,13 @@ class Street:
 class Window(Piped):
     """One client, at whatever serves it now."""
 
-    def __init__(self, street: Street, era: str = "2025-11-25", **env: str) -> None:
+    def __init__(
+        self, street: Street, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
+    ) -> None:
         settings = [f"{name}={value}" for name, value in env.items()]
         home = f"PORTICO_HOME={street.folder.parent / 'home'}"
         script = [sys.executable, str(SCRIPT), str(street.folder), str(street.book)]
-        self.command = ["env", home, *settings, *script]
+        self.command = [*(by or ()), "env", home, *settings, *script]
         self._answered: list[Any] = []
         super().__init__(self.command)
         self.street = street
@@ -109,8 +163,12 @@ class Window(Piped):
         return text_of(self.answer_to(self.call(tool, **arguments)))
 
     def owner(self) -> int:
-        """Who serves it now."""
+        """The process that serves it now."""
         return int(self.says("who"))
+
+    def words(self, which: str) -> None:
+        """Wait until the person at it has been told this."""
+        until(lambda: which in self.stderr(), f"{which!r} is not in {self.stderr()!r}")
 
     def hold(self, name: str) -> int:
         """Begin a call that runs until it is released; its id."""
@@ -129,10 +187,6 @@ class Window(Piped):
             if message.get("method") == method:
                 return message
             self._aside.append(message)
-
-    def release(self) -> None:
-        """Let all calls go that it holds, without a call: who leaves takes none any more."""
-        self.process.send_signal(signal.SIGUSR1)
 
     def leave(self) -> int:
         """Close its input, as a client does that ends; its exit code."""

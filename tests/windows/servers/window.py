@@ -4,6 +4,7 @@ What happens in the house is written to a book there, a line each.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -72,6 +73,12 @@ class House:
             return "murmured"
 
         @server.tool
+        async def tell(words: str) -> str:
+            for say in self._hearers:
+                say(words)
+            return "told"
+
+        @server.tool
         async def pour(size: int) -> str:
             return "x" * size
 
@@ -89,6 +96,7 @@ class House:
                 event.set()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
+        self._hearers: list[Callable[[str], None]] = []
         self._endpoint = server.endpoint()
         self.deeds: dict[str, Deed] = {"status": self.status, "count": Stream(self.count)}
 
@@ -101,7 +109,8 @@ class House:
         """There is nobody to ask."""
 
     def when_told(self, say: Callable[[str], None]) -> None:
-        """There is nothing to tell."""
+        """Have what `tell` is called with passed to this."""
+        self._hearers.append(say)
 
     async def status(self, order: Order) -> dict[str, Any]:
         """What it holds of things that can leak."""
@@ -119,6 +128,18 @@ class House:
             enter("stops counting")
 
 
+def forbid_forks(whose: str) -> None:
+    """Have all forks of the window fail, or all of the processes that it starts."""
+    fork, window = os.fork, os.getpid()
+
+    def fork_or_not() -> int:
+        if (os.getpid() == window) == (whose == "the window"):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    os.fork = fork_or_not
+
+
 @asynccontextmanager
 async def own() -> AsyncGenerator[House, None]:
     """Have the house."""
@@ -134,16 +155,20 @@ async def own() -> AsyncGenerator[House, None]:
 
 async def main() -> None:
     """Serve until the client leaves, and see what is left over."""
+    if whose := os.environ.get("NO_FORKS_OF"):
+        forbid_forks(whose)
     version = os.environ.get("VERSION", "1")
     drain_s = float(os.environ.get("DRAIN_S", "30"))
     account = os.environ.get("ACCOUNT", "")
     shared = Shared(
         FOLDER,
-        "house",
+        os.environ.get("KEY", "house"),
         own,
         version,
         account=lambda: account,
         drain_s=drain_s,
+        detaches="ALONE" not in os.environ,
+        log=lambda: f"{BOOK}.log",
         silence_s=float(os.environ.get("SILENCE_S", SILENCE_S)),
     )
     await serve_shared(shared)
