@@ -162,14 +162,14 @@ class _Guest:
         if self._greets:
             answer = {"ok": True, **self._guests.answer(self._order, doorway)}
             self._writer.write((encode(answer), b"\n"))
+        self._work = asyncio.ensure_future(self._stay())
         for words in self._guests.said:
             self.say(words)
         self._reader.open()
-        self._work = asyncio.ensure_future(self._stay())
 
     def say(self, words: str) -> None:
         """Tell the person at the window."""
-        if self._work is not None or self._greets:
+        if self._work is not None:
             self._writer.write((SAY, encode(words), b"\n"))
 
     def pause(self) -> None:
