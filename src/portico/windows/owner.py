@@ -201,8 +201,11 @@ def launch(shared: Shared[House], ownership: Ownership, order: Order) -> socket.
     if child == 0:
         _become(shared, ownership, theirs, order)
     theirs.close()
+    failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if failed > 0:
+        ours.close()
+        raise OSError(failed, os.strerror(failed))
     ownership.hand_over()
-    os.waitpid(child, 0)
     ours.setblocking(False)
     return ours
 
@@ -213,9 +216,7 @@ def _become(
     """Be the owner, in a session of its own, and then nothing more."""
     code = 1
     try:
-        os.setsid()
-        if os.fork():
-            os._exit(0)
+        _disown()
         _detach(shared.log(), {ownership.fd, first.fileno()})
         asyncio._set_running_loop(None)  # that of the window, which goes on there
         with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
@@ -226,6 +227,17 @@ def _become(
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _disown() -> None:
+    """Go on as nobody's child; the child exits with the error's number if that cannot be."""
+    os.setsid()
+    try:
+        grandchild = os.fork()
+    except OSError as error:
+        os._exit(error.errno or 1)
+    if grandchild:
+        os._exit(0)
 
 
 async def _own(
