@@ -1,5 +1,6 @@
-"""The owner leaves in good order: what runs is finished, what is new goes to the next."""
+"""Windows close or are killed, and owners stop in order: no call under way is hurt."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.messages import PREFIX
-from tests.windows.windows import NOTE, Street, Window, text_of
+from tests.windows.windows import GONE_S, NOTE, Street, Window, text_of
+from tests.wrap.faults import alive
+from tests.wrap.faults import until as comes
 
 ERAS = ("2025-11-25", "2026-07-28")
 
@@ -20,7 +23,12 @@ def terminated(window: Window) -> None:
     window.process.send_signal(signal.SIGTERM)
 
 
-LEAVES = pytest.mark.parametrize("leaves", [closes, terminated])
+def killed(window: Window) -> None:
+    window.process.kill()
+
+
+LEAVES = pytest.mark.parametrize("leaves", [closes, terminated, killed])
+ORDERS = pytest.mark.parametrize("by_signal", [False, True])
 
 
 @pytest.fixture
@@ -29,75 +37,165 @@ def street(tmp_path: Path) -> Iterator[Street]:
         yield street
 
 
-def moved(window: Window, owner: Window) -> None:
-    """Wait until somebody else serves it."""
-    while window.owner() == owner.pid:
-        pass
+def stopped(street: Street, by_signal: bool) -> int:
+    """Have the owner end in order; which it was."""
+    if not by_signal:
+        return street.stop()
+    street.signal(signal.SIGTERM)
+    return street.owner()
+
+
+# The window that started the gateway leaves.
 
 
 @LEAVES
 @pytest.mark.parametrize("era", ERAS)
-def test_running_calls_are_finished_by_the_old_and_new_ones_done_by_the_next(
+def test_calls_of_others_complete_when_the_first_window_leaves(
     leaves: Callable[[Window], None], era: str, street: Street
 ) -> None:
-    owner, one, two = (street.window(era) for _ in range(3))
-    held = [owner.hold("own"), one.hold("one"), two.hold("two")]
-    leaves(owner)
-    for window in (one, two):
-        moved(window, owner)
-    assert one.owner() == two.owner()
-    assert owner.process.poll() is None, "it waits for what it runs"
-    owner.release()
-    for window, name, id in zip((owner, one, two), ("own", "one", "two"), held, strict=True):
+    first, one, two = (street.window(era) for _ in range(3))
+    held = [one.hold("one"), two.hold("two")]
+    owner = one.owner()
+    leaves(first)
+    first.process.wait()
+    street.release()
+    for window, name, id in zip((one, two), ("one", "two"), held, strict=True):
         assert text_of(window.answer_to(id)) == f"held {name}"
-    assert owner.ended() == 0
-    assert one.says("echo", text="on") == "on"
-    assert street.said("owns") == [owner.pid, one.owner()]
+    assert [one.owner(), two.owner()] == [owner] * 2
+    assert street.said("owns") == [owner]
 
 
 @LEAVES
-def test_a_question_of_the_old_owner_is_still_answered_there(
+def test_a_question_is_answered_when_the_first_window_leaves(
     leaves: Callable[[Window], None], street: Street
 ) -> None:
-    owner, bridge = street.opened(2)
-    id = bridge.call("ask")
-    question = bridge.next("elicitation/create")
-    leaves(owner)
-    moved(bridge, owner)
-    bridge.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
-    assert text_of(bridge.answer_to(id)) == "decline"
-    assert owner.ended() == 0
-    assert bridge.owner() == bridge.pid
+    first, other = street.opened(2)
+    id = other.call("ask")
+    question = other.next("elicitation/create")
+    leaves(first)
+    first.process.wait()
+    other.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+    assert text_of(other.answer_to(id)) == "decline"
 
 
 @LEAVES
-def test_no_request_of_many_is_lost_or_answered_twice(
+def test_no_request_of_many_is_lost_when_the_first_window_leaves(
     leaves: Callable[[Window], None], street: Street
 ) -> None:
-    owner, one, two = street.opened(3)
+    first, one, two = street.opened(3)
     ids: dict[Window, list[int]] = {one: [], two: []}
     for number in range(300):
         for window in (one, two):
             ids[window].append(window.call("echo", text=str(number)))
         if number == 150:
-            leaves(owner)
+            leaves(first)
+    for window, asked in ids.items():
+        for number, id in enumerate(asked):
+            assert text_of(window.answer_to(id)) == str(number)
+        assert window.received_before() == []
+
+
+@pytest.mark.slow
+def test_windows_come_and_go_and_nothing_is_left(street: Street) -> None:
+    windows = street.opened(3)
+    (owner,) = street.said("owns")
+    for _ in range(5):
+        windows.append(street.window())
+        assert windows.pop(0).leave() == 0
+        assert {window.owner() for window in windows} == {owner}
+    for window in windows:
+        assert window.leave() == 0
+    assert comes(lambda: not alive({owner}), GONE_S)
+    assert street.left() == []
+    assert len(street.said("ends")) == 8
+    assert street.said("owns") == street.said("leaves") == [owner]
+
+
+# The owner stops in order.
+
+
+@ORDERS
+@pytest.mark.parametrize("era", ERAS)
+def test_an_owner_that_stops_finishes_its_calls_and_the_next_does_later_ones(
+    by_signal: bool, era: str, street: Street
+) -> None:
+    one, two = street.window(era), street.window(era)
+    held = [one.hold("one"), two.hold("two")]
+    old = stopped(street, by_signal)
+    late = [window.call("who") for window in (one, two)]
+    os.kill(old, signal.SIGUSR1)
+    for window, name, id in zip((one, two), ("one", "two"), held, strict=True):
+        assert text_of(window.answer_to(id)) == f"held {name}"
+    did = [int(text_of(window.answer_to(id))) for window, id in zip((one, two), late, strict=True)]
+    new = one.owner()
+    assert new == two.owner() != old
+    assert set(did) <= {old, new}
+    assert street.said("owns") == [old, new]
+    assert comes(lambda: not alive({old}), GONE_S)
+    assert street.said("leaves") == [old]
+
+
+def test_who_comes_while_an_owner_stops_has_the_next(street: Street) -> None:
+    one = street.window()
+    held = one.hold("one")
+    old = street.stop()
+    late = street.window()
+    new = late.owner()
+    assert new != old
+    os.kill(old, signal.SIGUSR1)
+    assert text_of(one.answer_to(held)) == "held one"
+    assert one.owner() == new
+
+
+@ORDERS
+def test_a_question_of_an_owner_that_stops_is_still_answered_there(
+    by_signal: bool, street: Street
+) -> None:
+    window = street.window()
+    id = window.call("ask")
+    question = window.next("elicitation/create")
+    old = stopped(street, by_signal)
+    window.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+    assert text_of(window.answer_to(id)) == "decline"
+    assert window.owner() != old
+
+
+def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
+    window = street.window()
+    params = {"requestId": window.hold("one")}
+    old = street.stop()
+    window.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    street.told("drops one")
+    assert window.owner() != old
+
+
+@ORDERS
+def test_no_request_of_many_is_lost_or_answered_twice(by_signal: bool, street: Street) -> None:
+    windows = street.opened(2)
+    ids: dict[Window, list[int]] = {window: [] for window in windows}
+    for number in range(300):
+        for window in windows:
+            ids[window].append(window.call("echo", text=str(number)))
+        if number == 150:
+            old = stopped(street, by_signal)
     for window, asked in ids.items():
         for number, id in enumerate(asked):
             assert text_of(window.answer_to(id)) == str(number)
         assert [m for m in window.received_before() if "id" in m] == []
-    assert owner.ended() == 0
-    assert one.owner() == two.owner() != owner.pid
+    (new,) = {window.owner() for window in windows}
+    assert new != old
 
 
 def test_listeners_and_subscriptions_go_on_at_the_next(street: Street) -> None:
-    owner, legacy, modern = street.window(), street.window(), street.window(ERAS[1])
+    legacy, modern = street.window(), street.window(ERAS[1])
     assert "result" in legacy.ask("resources/subscribe", {"uri": NOTE})
     wanted = {"resourceSubscriptions": [NOTE]}
     id = modern.begin("subscriptions/listen", {"notifications": wanted})
     modern.next("notifications/subscriptions/acknowledged")
-    assert owner.leave() == 0
+    old = street.stop()
+    assert comes(lambda: not alive({old}), GONE_S)
     # What changes before a listener has come over is not made up for: it must be there first.
-    assert modern.owner() == legacy.owner() != owner.pid
+    assert modern.owner() == legacy.owner() != old
     legacy.says("change")
     assert legacy.next("notifications/resources/updated")["params"]["uri"] == NOTE
     heard = modern.next("notifications/resources/updated")
@@ -105,25 +203,11 @@ def test_listeners_and_subscriptions_go_on_at_the_next(street: Street) -> None:
     assert [message for message in modern.received_before() if "id" in message] == []
 
 
-def test_calls_that_outlast_the_drain_are_answered_by_the_bridge(street: Street) -> None:
-    owner, bridge = street.window(DRAIN_S="0.2"), street.window(DRAIN_S="0.2")
-    id = bridge.hold("one")
-    assert owner.leave() == 0
+def test_calls_that_outlast_the_drain_are_answered_by_the_window(street: Street) -> None:
+    window = street.window(DRAIN_S="0.2")
+    id = window.hold("one")
+    old = street.stop()
     street.told("drops one")
-    assert bridge.answer_to(id)["error"]["data"] == {"kind": "closed"}
-    assert bridge.owner() == bridge.pid
-    assert owner.stderr() == ""
-
-
-@pytest.mark.slow
-def test_windows_come_and_go_and_nothing_is_left(street: Street) -> None:
-    windows = street.opened(3)
-    for _ in range(5):
-        windows.append(street.window())
-        assert windows.pop(0).leave() == 0
-        assert len({window.owner() for window in windows}) == 1
-    for window in windows:
-        assert window.leave() == 0
-    assert street.left() == []
-    assert len(street.said("ends")) == 8
-    assert len(street.said("owns")) == len(street.said("leaves"))
+    assert window.answer_to(id)["error"]["data"] == {"kind": "closed"}
+    assert window.owner() != old
+    assert window.stderr() == ""

@@ -1,8 +1,10 @@
-"""The owner is killed: one of the others takes over, and every call has one answer."""
+"""The owner is killed: the windows start another, and every call has one answer."""
 
 import asyncio
+import os
 import signal
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,15 @@ import pytest
 from portico.transport.pipes import FileWriter
 from portico.windows.bridge import Bridge
 from portico.windows.crossing import NO_ANSWER, Crossing
+from portico.windows.joining import Attached
 from portico.windows.noted import Asked
 from portico.windows.sharing import _silent
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params
-from tests.windows.windows import NOTE, Street, Window
+from tests.support.soak import times
+from tests.windows.windows import GONE_S, NOTE, Street, Window, text_of
+from tests.wrap.faults import alive
+from tests.wrap.faults import until as comes
 
 ERAS = ("2025-11-25", "2026-07-28")
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
@@ -39,14 +45,12 @@ def listen(window: Window) -> int:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_calls_under_way_fail_once_and_later_ones_do_not(era: str, street: Street) -> None:
-    owner = street.window(era)
     others = [street.window(era) for _ in range(3)]
     held = [window.hold(f"of {window.pid}") for window in others]
-    owner.kill()
+    old = street.kill()
     assert all(is_closed(w.answer_to(id)) for w, id in zip(others, held, strict=True))
     (new,) = {window.owner() for window in others}
-    assert new in [window.pid for window in others]
-    assert street.said("owns") == [owner.pid, new]
+    assert street.said("owns") == [old, new]
     again = [window.hold(f"again of {window.pid}") for window in others]
     for window, id in zip(others, again, strict=True):
         window.says("release", name=f"again of {window.pid}")
@@ -54,20 +58,24 @@ def test_calls_under_way_fail_once_and_later_ones_do_not(era: str, street: Stree
 
 
 @pytest.mark.slow
-def test_an_owner_that_was_stopped_leaves_nobody_without_an_answer(street: Street) -> None:
-    owner = street.window()
-    other = street.window(SILENCE_S="1")
-    held = other.hold("something")
-    owner.process.send_signal(signal.SIGSTOP)
+def test_windows_abandon_an_owner_that_hangs_and_serve_by_themselves(street: Street) -> None:
+    windows = [street.window(SILENCE_S="1") for _ in range(2)]
+    held = [window.hold(f"of {window.pid}") for window in windows]
+    owner = street.owner()
+    street.signal(signal.SIGSTOP)
     try:
-        listed = other.begin("tools/list")
-        assert is_closed(other.answer_to(held))
-        assert "result" in other.answer_to(listed)
-        assert other.owner() == other.pid
-        assert f"process {owner.pid} has it, and it did not answer" in other.stderr()
+        listed = [window.begin("tools/list") for window in windows]
+        for window, call, asked in zip(windows, held, listed, strict=True):
+            assert is_closed(window.answer_to(call))
+            assert "result" in window.answer_to(asked)
+            assert window.owner() == window.pid
+            why = f"process {owner} has it, and no response within 5 s"
+            assert f"cannot join the running gateway: {why}" in window.stderr()
+            assert window.stderr().count("starting separate servers") == 1
     finally:
-        owner.process.send_signal(signal.SIGCONT)
-    street.told("drops something")
+        os.kill(owner, signal.SIGCONT)
+    for window in windows:
+        street.told(f"drops of {window.pid}")
 
 
 async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> None:
@@ -86,18 +94,20 @@ async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> Non
 
         def quick(self) -> None: ...
 
+    bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
     ours, theirs = socket.socketpair()
     crossing = Lively(Attached(ours, b"", {}), bridge, 0)
     crossing.asked[b"1"] = Asked(b"1")
-    bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
     await asyncio.wait_for(_silent(bridge, crossing, 0.001), WAIT_S)
     assert crossing.pings == 5
     assert not bridge.adrift.is_set()
+    await crossing.close()
+    theirs.close()
 
 
 def test_what_is_asked_while_nobody_owns_it_is_answered_by_the_next(street: Street) -> None:
-    owner, one, two = street.opened(3)
-    owner.kill()
+    one, two = street.opened(2)
+    street.kill()
     ids = [[window.call("echo", text=str(n)) for n in range(50)] for window in (one, two)]
     for window, asked in zip((one, two), ids, strict=True):
         for number, id in enumerate(asked):
@@ -111,13 +121,13 @@ def test_what_is_asked_while_nobody_owns_it_is_answered_by_the_next(street: Stre
 
 
 def test_a_legacy_session_goes_on_with_its_level_and_its_subscriptions(street: Street) -> None:
-    owner, one, two = street.opened(3)
+    one, two = street.opened(2)
     for window in (one, two):
         assert "result" in window.ask("logging/setLevel", {"level": "debug"})
         assert "result" in window.ask("resources/subscribe", {"uri": NOTE})
     assert "result" in two.ask("resources/unsubscribe", {"uri": NOTE})
     one.received_before()
-    owner.kill()
+    street.kill()
     assert one.owner() == two.owner()
     for window in (one, two):
         for method in LISTS:
@@ -133,11 +143,11 @@ def test_a_legacy_session_goes_on_with_its_level_and_its_subscriptions(street: S
 
 
 def test_a_modern_listener_goes_on_and_hears_what_it_may_have_missed(street: Street) -> None:
-    owner, one, two = (street.window(ERAS[1]) for _ in range(3))
+    one, two = (street.window(ERAS[1]) for _ in range(2))
     ids = [listen(window) for window in (one, two)]
     for window in (one, two):
         window.next("notifications/subscriptions/acknowledged")
-    owner.kill()
+    street.kill()
     for window, id in zip((one, two), ids, strict=True):
         missed = window.next("notifications/tools/list_changed")
         assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
@@ -149,10 +159,10 @@ def test_a_modern_listener_goes_on_and_hears_what_it_may_have_missed(street: Str
 
 
 def test_a_question_of_a_dead_owner_is_taken_back_and_its_answer_dropped(street: Street) -> None:
-    owner, bridge = street.opened(2)
+    bridge = street.window()
     id = bridge.call("ask")
     old = bridge.next("elicitation/create")
-    owner.kill()
+    street.kill()
     assert is_closed(bridge.answer_to(id))
     taken_back = bridge.next("notifications/cancelled")
     assert taken_back["params"]["requestId"] == old["id"]
@@ -166,73 +176,89 @@ def test_a_question_of_a_dead_owner_is_taken_back_and_its_answer_dropped(street:
 
 
 @pytest.mark.slow
-def test_a_chain_of_takeovers_until_one_is_left(street: Street) -> None:
-    windows = [street.window(ERAS[number % 2]) for number in range(5)]
+@pytest.mark.soak
+def test_owners_are_killed_again_and_again(
+    street: Street, record_property: Callable[[str, object], None]
+) -> None:
+    rounds = times(5, 50)
+    windows = [street.window(ERAS[number % 2]) for number in range(4)]
     listening = [(w, listen(w)) for w in windows if w.is_modern]
     for window, _ in listening:
         window.next("notifications/subscriptions/acknowledged")
-    while len(windows) > 1:
+    for _ in range(rounds):
         (now,) = {window.owner() for window in windows}
-        dying = next(window for window in windows if window.pid == now)
-        windows.remove(dying)
         held = [(window, window.hold(f"{now} of {window.pid}")) for window in windows]
-        dying.kill()
+        assert street.kill() == now
+        late = [(window, window.call("echo", text="late")) for window in windows]
         assert all(is_closed(window.answer_to(id)) for window, id in held)
-        listening = [(window, id) for window, id in listening if window in windows]
+        for window, id in late:
+            answer = window.answer_to(id)
+            assert is_closed(answer) if "error" in answer else text_of(answer) == "late"
         for window, id in listening:
             missed = window.next("notifications/tools/list_changed")
             assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
-    (last,) = windows
-    assert last.owner() == last.pid
-    assert last.leave() == 0
+        assert [window.says("echo", text="on") for window in windows] == ["on"] * 4
+    assert len(street.said("owns")) == rounds + 1
+    assert [window.leave() for window in windows] == [0] * 4
+    assert comes(lambda: not alive(street.owners()), GONE_S)
     assert street.left() == []
-    assert street.said("ends") == [last.pid]
+    assert [window.stderr() for window in windows] == [""] * 4
+    record_property("soak", f"{rounds} owners killed, {rounds * 4} calls failed once, 0 left")
 
 
 def test_a_client_wants_from_each_owner_what_the_first_one_gave_it(street: Street) -> None:
-    first, second, third = street.opened(3)
-    first.kill()
-    owner = second.owner()
-    assert third.owner() == owner
-    assert owner in street.said(f"lets in {first.pid}")
-    taker, other = (second, third) if owner == second.pid else (third, second)
-    taker.kill()
-    assert other.owner() == other.pid
-    assert other.pid in street.said(f"lets in {first.pid}")
+    one, two = street.opened(2)
+    first = street.kill()
+    second = one.owner()
+    assert two.owner() == second
+    assert street.kill() == second
+    third = one.owner()
+    assert two.owner() == third
+    for owner in (second, third):
+        assert owner in street.said(f"lets in {first}")
 
 
 def test_what_may_be_asked_twice_is_asked_again(street: Street) -> None:
-    owner = street.window()
-    with Window(street) as bridge:
-        assert "result" in bridge.ask("ping")  # it is there, and nobody has shaken hands
-        owner.process.send_signal(signal.SIGSTOP)
-        shaken = bridge.start("initialize", initialize_params(ERAS[0]))
-        listed = bridge.begin("tools/list")
-        owner.kill()
-        assert "result" in bridge.answer_to(shaken)
-        assert "result" in bridge.answer_to(listed)
-        assert bridge.owner() == bridge.pid
+    bridge = street.opening()
+    assert "result" in bridge.ask("ping")  # it is there, and nobody has shaken hands
+    street.signal(signal.SIGSTOP)
+    shaken = bridge.start("initialize", initialize_params(ERAS[0]))
+    listed = bridge.begin("tools/list")
+    old = street.kill()
+    assert "result" in bridge.answer_to(shaken)
+    assert "result" in bridge.answer_to(listed)
+    assert bridge.owner() != old
 
 
 def test_what_the_dead_owner_never_read_goes_to_the_next(street: Street) -> None:
-    owner, bridge = street.opened(2)
-    owner.process.send_signal(signal.SIGSTOP)
+    bridge = street.window()
+    street.signal(signal.SIGSTOP)
     # More than the socket between them holds: the last ones have not left the bridge.
     ids = [bridge.call("echo", text="x" * 100_000) for _ in range(8)]
-    owner.kill()
+    street.kill()
     answers = [bridge.answer_to(id) for id in ids]
     assert is_closed(answers[0])
     assert "result" in answers[-1]
 
 
-def test_who_cannot_take_over_says_why_and_leaves_nobody_without_an_answer(street: Street) -> None:
-    owner, bridge = street.window(), street.window(FAILS="1")
+def test_who_cannot_start_an_owner_says_why_and_leaves_nobody_without_an_answer(
+    street: Street,
+) -> None:
+    first, bridge = street.window(), street.window(FAILS="1")
     held = bridge.hold("one")
-    owner.process.send_signal(signal.SIGSTOP)
+    assert first.leave() == 0
+    street.signal(signal.SIGSTOP)
     listed = bridge.begin("tools/list")
-    owner.kill()
+    street.kill()
     assert is_closed(bridge.answer_to(held))
     assert is_closed(bridge.answer_to(listed))
     assert bridge.ended() == 1
     assert bridge.stderr() == "portico: the config is gone\n"
     assert [name for name in street.left() if name.endswith(".lock")] == []
+
+
+def test_an_owner_that_cannot_begin_ends_the_windows_that_wait_for_it(street: Street) -> None:
+    windows = [street.opening(FAILS="1") for _ in range(3)]
+    assert [window.ended() for window in windows] == [1] * 3
+    assert [window.stderr() for window in windows] == ["portico: the config is gone\n"] * 3
+    assert street.left() == []

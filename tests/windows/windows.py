@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from portico.windows.control import ask
 from tests.support.messages import modern_meta
-from tests.support.running import Piped, initialize_params
+from tests.support.running import WAIT_S, Piped, initialize_params
 from tests.support.shared import ROOT
 from tests.wrap.faults import alive
 from tests.wrap.faults import until as comes
@@ -66,9 +67,15 @@ class Street:
         self._windows.append(window)
         return window
 
-    def opened(self, many: int, **env: str) -> "list[Window]":
+    def opened(self, many: int) -> "list[Window]":
         """Several windows, one after another: the first starts the owner."""
-        return [self.window(**env) for _ in range(many)]
+        return [self.window() for _ in range(many)]
+
+    def stop(self) -> int:
+        """Have the owner end in order; which it was."""
+        owner = self.owner()
+        assert ask(str(self.folder), f"{owner}.sock", "stop", WAIT_S) == {"ok": True}
+        return owner
 
     def owners(self) -> set[int]:
         """All that ever had the gateway."""
@@ -85,7 +92,7 @@ class Street:
     def kill(self) -> int:
         """End the owner as nothing can prepare for; which it was."""
         owner = self.owner()
-        os.kill(owner, signal.SIGKILL)
+        ended(owner)
         return owner
 
     def release(self) -> None:
@@ -213,6 +220,12 @@ class Window(Piped):
         """End it as nothing can prepare for."""
         self.process.kill()
         self.process.wait()
+
+
+def ended(pid: int) -> None:
+    """Kill a process that is not our child, and wait for its end."""
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive({pid}), "it lives on")
 
 
 def text_of(answer: dict[str, Any]) -> str:
