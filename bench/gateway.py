@@ -98,7 +98,11 @@ class Fleet:
         self._config.write_text("\n".join(entries), encoding="utf-8")
 
     def contender(self, name: str, *options: str, asked: Asked = Asked.LEGACY) -> Contender:
-        """`portico serve` over stdio."""
+        """`portico serve` over stdio: the gateway itself, without a window before it."""
+        return self.window(name, "--alone", *options, asked=asked)
+
+    def window(self, name: str, *options: str, asked: Asked = Asked.LEGACY) -> Contender:
+        """The same as clients start it."""
         return self.program(name, (PYTHON, "-m", "portico", "serve"), *options, asked=asked)
 
     def program(

@@ -65,6 +65,8 @@ class Process:
     def __init__(
         self, argv: Sequence[str], workspace: Workspace, tools: int, *, pipes: bool = False
     ) -> None:
+        self._control = workspace.home / "state" / "control"
+        self._has_owner = "serve" in argv and not {"--alone", "--http"} & set(argv)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed in stop)
         self.popen = subprocess.Popen(
             argv,
@@ -101,7 +103,7 @@ class Process:
         return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
 
     def everyone(self) -> list[int]:
-        """The process and all that descend from it."""
+        """The process and all that descend from it, and so for the owner of a window's gateway."""
         return Process._tree(self)
 
     def complaint(self) -> str:
@@ -124,11 +126,16 @@ class Process:
         self._log.close()
 
     def _tree(self) -> list[int]:
-        pids = [self.popen.pid]
+        pids = [self.popen.pid, *self._owner()]
         for pid in pids:  # grows while it is walked
             for task in Path(f"/proc/{pid}/task").glob("*/children"):
                 pids += map(int, task.read_text(encoding="ascii").split())
         return pids
+
+    def _owner(self) -> list[int]:
+        """The process that has the gateway, which no window descends from."""
+        found = [int(path.stem) for path in self._control.glob("*.sock")] if self._has_owner else []
+        return [pid for pid in found if Path(f"/proc/{pid}").exists()]
 
 
 def _clock(pid: int) -> float:
