@@ -21,12 +21,13 @@ from portico.transport.connection import id_key, in_flight
 from portico.transport.pipes import PipeReader, Writer
 from portico.transport.stdio import too_long
 from portico.windows.crossing import Crossing
-from portico.windows.guests import SAY
+from portico.windows.guests import LEAVE, SAY
 from portico.windows.noted import (
     ACKNOWLEDGED,
     CANCELLED,
     INITIALIZE,
     INITIALIZED,
+    LISTEN,
     SET_LEVEL,
     SUBSCRIBE,
     Asked,
@@ -44,6 +45,8 @@ _CLOSED = (
 )
 _OURS = b"#"
 """How a line begins that is between us and the owner."""
+_MOST_WAITING = 1000
+"""Lines that are read from the client for the next owner while this one finishes."""
 
 
 class Bridge:
@@ -82,7 +85,7 @@ class Bridge:
         if self._is_slow:
             crossing.slow()
         await self._introduce(crossing)
-        if crossing.is_over:
+        if crossing.is_over or crossing.leaves:
             return
         self._is_settled = True
         self._catch_up(crossing)
@@ -147,19 +150,23 @@ class Bridge:
 
     def heed(self) -> None:
         """Read from the client if there is room for it, and only then."""
-        if self._crossing is None or not self._is_settled or self._crossing.full:
+        is_full = self._crossing is None or self._crossing.full
+        if is_full or not self._is_settled or len(self._waiting) > _MOST_WAITING:
             self._reader.pause()
         else:
             self._reader.resume()
 
     def from_owner(self, line: bytes) -> None:
         """Take a line for the client, or for the person at it."""
+        crossing = self._crossing
+        assert crossing is not None
         if line.startswith(_OURS):
             if line.startswith(SAY):
                 report(msgspec.json.decode(line[len(SAY) :], type=str))
+            elif line == LEAVE:
+                crossing.leaves = True
+                crossing.finish()
             return
-        crossing = self._crossing
-        assert crossing is not None
         passes = [self._passes(crossing, envelope) for envelope in read(line)]
         if all(passes):
             self._say(line)
@@ -241,6 +248,10 @@ class Bridge:
             self._waiting.append(line)
             return
         messages = read(line)
+        if crossing.leaves and not all(_is_under_way(crossing, one) for one in messages):
+            self._waiting.append(line)
+            self.heed()
+            return
         if not messages:
             asked = salvaged(line)
             if asked is not None:
@@ -290,6 +301,9 @@ class Bridge:
                 hushed.set_result(envelope)
             return False
         asked = crossing.asked.pop(key, None)
+        if asked is not None and asked.method == LISTEN and crossing.leaves:
+            crossing.asked[key] = asked  # it goes on at the next owner
+            return False
         if asked is not None:
             self._noted.answered(asked, envelope)
         return True
@@ -316,6 +330,13 @@ class Bridge:
 
     def _say(self, line: bytes) -> None:
         self._writer.write((line, b"\n"))
+
+
+def _is_under_way(crossing: Crossing, envelope: Envelope) -> bool:
+    """True of an answer, and of the cancellation of a request that was sent this way."""
+    if envelope.method == CANCELLED:
+        return id_key(cancelled_id(envelope)) in crossing.asked
+    return not envelope.method
 
 
 def _closed(id: bytes) -> Response:

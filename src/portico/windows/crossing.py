@@ -47,6 +47,8 @@ class Crossing:
         self.relisted: set[bytes] = set()
         """Listeners whose client has heard already that they are listeners."""
         self.is_over = False
+        self.leaves = False
+        """True once the owner takes no more requests."""
         self._own = 0
         self._shore = shore
         self._lines = LineReader(_MAX_ANSWER)
@@ -74,7 +76,7 @@ class Crossing:
             self._in_hand.append((begin, line))
 
     def finish(self) -> None:
-        """Say that the client has sent its last."""
+        """Say that no more requests come."""
         self._writer.write((LAST, b"\n"))
 
     def ask_again(self) -> None:

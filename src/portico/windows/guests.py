@@ -1,12 +1,12 @@
 """The windows at an owner: each comes in through the control socket, or was there from the start.
 
-After the owner's answer a connection is MCP as on stdio, a message a line. Some more lines
-are no messages: `#last` from a window says that its client has sent all it will, `#again` that all
-servers are to be asked again, and `#say` from the owner has words for the person at the window.
+After the owner's answer a connection is MCP as on stdio, a message a line. Some more lines are no
+messages: `#last` from a window says that it sends no more requests, `#again` that all servers are
+to be asked again. `#say` from the owner has words for the person at the window, and `#leave` asks
+the window for its `#last`.
 """
 
 import asyncio
-import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,8 +21,10 @@ from portico.transport.stdio import StdioServer
 from portico.windows.control import Door, Order
 
 ATTACH = "attach"
-LAST, AGAIN, SAY = b"#last", b"#again", b"#say "
+LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
 MOST_GUESTS = 256
+_LAST_S = 5.0
+"""How long a window may take to answer `#leave`."""
 _MOST_SAID = 20
 """Of what was said before a window came."""
 
@@ -183,12 +185,16 @@ class _Guest:
         self._reader.resume()
 
     async def finish(self) -> None:
-        """Answer what it asks as long as something is under way, then hang up."""
+        """Answer what was asked, and hang up; what comes after `#last` is for the next owner."""
         if self._work is None:
             await self.end()
             return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._server.connection.idle(), self._guests.drain_s)
+        self._writer.write((LEAVE, b"\n"))
+        await asyncio.wait(
+            (asyncio.ensure_future(self._last.wait()), self._work),
+            timeout=_LAST_S,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         self._last.set()
         await asyncio.wait((self._work,))
 

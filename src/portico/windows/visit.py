@@ -11,6 +11,7 @@ from portico.protocol.lines import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 from portico.windows.control import names
+from portico.windows.guests import LAST, LEAVE
 from portico.windows.joining import Attached, Unfit, attach
 
 _ATTACH_S = 5.0
@@ -97,6 +98,8 @@ class Visit(Wire):
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
                 self._receiver.spoiled(self._lines.ends, why)
+            elif line == LEAVE and self._writer is not None:
+                self._writer.write((LAST, b"\n"))
             elif not line.startswith(b"#"):  # else it is for people
                 self._receiver.received(line)
 
