@@ -45,6 +45,13 @@ def stopped(street: Street, by_signal: bool) -> int:
     return street.owner()
 
 
+def moved(window: Window, old: int) -> int:
+    """Wait until another owner than this one serves the window; which it is."""
+    while (owner := window.owner()) == old:
+        pass
+    return owner
+
+
 # The window that started the gateway leaves.
 
 
@@ -127,8 +134,8 @@ def test_an_owner_that_stops_finishes_its_calls_and_the_next_does_later_ones(
     for window, name, id in zip((one, two), ("one", "two"), held, strict=True):
         assert text_of(window.answer_to(id)) == f"held {name}"
     did = [int(text_of(window.answer_to(id))) for window, id in zip((one, two), late, strict=True)]
-    new = one.owner()
-    assert new == two.owner() != old
+    new = moved(one, old)
+    assert moved(two, old) == new
     assert set(did) <= {old, new}
     assert street.said("owns") == [old, new]
     assert comes(lambda: not alive({old}), GONE_S)
@@ -144,7 +151,7 @@ def test_who_comes_while_an_owner_stops_has_the_next(street: Street) -> None:
     assert new != old
     os.kill(old, signal.SIGUSR1)
     assert text_of(one.answer_to(held)) == "held one"
-    assert one.owner() == new
+    assert moved(one, old) == new
 
 
 @ORDERS
@@ -157,7 +164,7 @@ def test_a_question_of_an_owner_that_stops_is_still_answered_there(
     old = stopped(street, by_signal)
     window.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
     assert text_of(window.answer_to(id)) == "decline"
-    assert window.owner() != old
+    moved(window, old)
 
 
 def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
@@ -166,7 +173,7 @@ def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
     old = street.stop()
     window.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
     street.told("drops one")
-    assert window.owner() != old
+    moved(window, old)
 
 
 @ORDERS
@@ -182,8 +189,7 @@ def test_no_request_of_many_is_lost_or_answered_twice(by_signal: bool, street: S
         for number, id in enumerate(asked):
             assert text_of(window.answer_to(id)) == str(number)
         assert [m for m in window.received_before() if "id" in m] == []
-    (new,) = {window.owner() for window in windows}
-    assert new != old
+    assert len({moved(window, old) for window in windows}) == 1
 
 
 def test_listeners_and_subscriptions_go_on_at_the_next(street: Street) -> None:
@@ -209,5 +215,5 @@ def test_calls_that_outlast_the_drain_are_answered_by_the_window(street: Street)
     old = street.stop()
     street.told("drops one")
     assert window.answer_to(id)["error"]["data"] == {"kind": "closed"}
-    assert window.owner() != old
+    moved(window, old)
     assert window.stderr() == ""
