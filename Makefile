@@ -68,7 +68,7 @@ unit: .venv/.stamp ## the fast tests only
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
 test: setup check ## everything: checks, unit tests and the slow suites
-	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish)
+	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.

@@ -1,23 +1,33 @@
-"""Five windows of a client have one gateway and one set of servers, also when the first ends."""
+"""Real windows of a client have one gateway and one set of servers, whichever of them ends."""
 
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.support.running import Child, Piped
-from tests.support.shared import ROOT
+from tests.support.running import WAIT_S, Child, Piped, initialize_params
+from tests.support.shared import ROOT, unavailable
+from tests.support.soak import times
+from tests.wrap.faults import alive, descendants
+from tests.wrap.faults import until as comes
 from tests.wrap.standing import until
 
 pytestmark = pytest.mark.slow
 
 SERVER = ROOT / "tests" / "serve" / "servers" / "counting.py"
 SERVERS = ("one", "two")
+TOOLS = 3 * len(SERVERS)
+HOLD = {"name": "one__hold", "arguments": {}}
+GONE_S = 8.0
+"""How long anything may stay after the last window: the promise is 2 s."""
 
 
 class Windows:
@@ -34,20 +44,51 @@ class Windows:
         args = f'["{SERVER}", "{self.books[name]}"]'
         return f'[servers.{name}]\ncommand = "{sys.executable}"\nargs = {args}\n'
 
-    def open(self, *options: str, **env: str) -> Piped:
-        """One more window, its client introduced."""
+    def open(self, *options: str, by: Sequence[str] = (), **env: str) -> Piped:
+        """One more window, its client introduced; `by` is a command that runs it."""
+        window = self.start(*options, by=by, **env)
+        window.initialize()
+        return window
+
+    def start(self, *options: str, by: Sequence[str] = (), **env: str) -> Piped:
+        """One more window, in a process group of its own as clients start it."""
         variables = [f"{key}={value}" for key, value in env.items()]
         portico = [sys.executable, "-m", "portico", "serve", "--config", str(self.config)]
         expose = () if "--expose" in options else ("--expose", "all")
         command = ["env", f"PORTICO_HOME={self.home}", *variables, *portico, *expose]
-        window = self.stack.enter_context(Piped([*command, *options]))
-        window.initialize()
-        return window
+        window = Piped(["setsid", "--wait", *by, *command, *options])
+        return self.stack.enter_context(window)
 
     def starts(self, name: str) -> list[int]:
         """The processes of a server, in the order they were started."""
         book = self.books[name]
         return [int(line) for line in book.read_text().split()] if book.exists() else []
+
+    def processes(self) -> set[int]:
+        """All processes of this gateway that live: windows, owners and servers."""
+        found = set()
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if folder.name.isdigit():
+                    words = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                    if str(self.home.parent).encode() in words:
+                        found.add(int(folder.name))
+        return alive(found)
+
+    def owners(self) -> set[int]:
+        """The processes that have a gateway: theirs is the word in a lock."""
+        locks = (self.home / "state" / "control").glob("serve-*.lock")
+        said = [lock.read_text().partition(".")[0] for lock in locks]
+        return alive({int(pid) for pid in said if pid})
+
+    def owner(self) -> int:
+        """The only one of them."""
+        (pid,) = self.owners()
+        return pid
+
+    def log(self, name: str) -> str:
+        """What is in a log of the gateway's."""
+        return (self.home / "state" / "logs" / name).read_text()
 
 
 @pytest.fixture
@@ -55,11 +96,12 @@ def windows(tmp_path: Path) -> Iterator[Windows]:
     made = Windows(tmp_path)
     with made.stack:
         yield made
-    deadline = time.monotonic() + 8  # the promise is 2 s
-    pids = [pid for name in SERVERS for pid in made.starts(name)]
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline, "a server outlived its gateway"
-        time.sleep(0.05)
+    comes(lambda: not made.processes(), GONE_S)
+    left = made.processes()
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, "a process outlived the last window"
 
 
 def who(window: Piped, name: str = "one") -> int:
@@ -71,7 +113,7 @@ def who(window: Piped, name: str = "one") -> int:
 def known(window: Piped) -> None:
     """Wait until the window's gateway knows its servers."""
     deadline = time.monotonic() + 30
-    while len(window.ask("tools/list")["result"]["tools"]) < 4:
+    while len(window.ask("tools/list")["result"]["tools"]) < TOOLS:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -85,23 +127,152 @@ def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:
         assert len(windows.starts(name)) == 1
 
 
-def test_when_the_first_is_killed_the_others_go_on(windows: Windows) -> None:
-    opened = [windows.open() for _ in range(5)]
+def closed(window: Piped) -> None:
+    """As a client ends that is told to."""
+    window._in.close()
+    window.process.wait(WAIT_S)
+
+
+def killed_with_all_it_started(window: Piped) -> None:
+    """As a client's process group and all that descends from it are ended."""
+    tree = {window.process.pid, *descendants(window.process.pid)}
+    for pid in tree:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(pid) != os.getpgid(0):
+                os.killpg(os.getpgid(pid), signal.SIGKILL)
+    for pid in alive(tree):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    window.process.wait(WAIT_S)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("ended", [closed, killed_with_all_it_started])
+def test_a_long_call_outlives_the_window_that_started_the_gateway(
+    ended: Callable[[Piped], None],
+    windows: Windows,
+    record_property: Callable[[str, object], None],
+) -> None:
+    first, other = windows.open(), windows.open()
+    known(other)
+    owner, server = windows.owner(), who(other)
+    seconds = times(2, 20)
+    long = {"name": "one__work", "arguments": {"seconds": seconds}}
+    id = other.start("tools/call", long)
+    who(other)  # the call is under way
+    ended(first)
+    answer = other.answer_to(id)
+    assert answer["result"]["content"][0]["text"] == f"worked {seconds} s"
+    assert (windows.owner(), who(other)) == (owner, server)
+    assert other.stderr() == ""
+    closed(other)
+    assert comes(lambda: not windows.processes(), 4 * 5), windows.processes()
+    record_property("soak", f"a call of {seconds} s completed, 0 processes left")
+
+
+@pytest.mark.soak
+def test_owners_that_are_killed_leave_no_call_without_an_answer_and_no_orphan(
+    windows: Windows, record_property: Callable[[str, object], None]
+) -> None:
+    opened = [windows.open() for _ in range(2)]
+    rounds = times(5, 50)
+    failed = 0
+    for _ in range(rounds):
+        for window in opened:
+            known(window)
+        held = [window.start("tools/call", HOLD) for window in opened]
+        old, servers = windows.owner(), {who(opened[0]), who(opened[1], "two")}
+        os.kill(old, signal.SIGKILL)
+        for window, id in zip(opened, held, strict=True):
+            assert window.answer_to(id)["error"]["data"]["kind"] == "closed"
+            failed += 1
+            assert [m for m in window.received_before() if "id" in m] == []
+        for window in opened:
+            known(window)
+        assert len({who(window) for window in opened}) == 1
+        assert windows.owner() != old
+        assert comes(lambda: not alive({old, *servers}), GONE_S), "an orphan"  # noqa: B023
+    assert [window.stderr() for window in opened] == ["", ""]
+    record_property("soak", f"{rounds} owners killed, {failed} calls failed once, 0 orphans")
+
+
+def test_ten_windows_at_once_have_one_owner(windows: Windows) -> None:
+    opened = [windows.start() for _ in range(10)]
+    ids = [window.start("initialize", initialize_params("2025-11-25")) for window in opened]
+    for window, id in zip(opened, ids, strict=True):
+        assert "result" in window.answer_to(id)
+        window.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    known(opened[-1])
+    assert len({who(window) for window in opened}) == 1
+    assert [len(windows.starts(name)) for name in SERVERS] == [1, 1]
+    assert len(windows.owners()) == 1
+    assert [window.stderr() for window in opened] == [""] * 10
+
+
+# Sandboxes.
+
+
+def sandbox(*options: str) -> list[str]:
+    """A sandbox that ends all it has started with its first process."""
+    if shutil.which("bwrap") is None:
+        unavailable("bwrap, of bubblewrap, is not there")
+    command = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--die-with-parent"]
+    command += ["--unshare-pid", *options, "--"]
+    probe = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        unavailable(f"no sandbox can be made here: {probe.stderr}")
+    return command
+
+
+def test_in_a_sandbox_with_a_read_only_state_folder_each_window_serves_by_itself(
+    windows: Windows,
+) -> None:
+    (windows.home / "state").mkdir(parents=True)
+    state = str(windows.home / "state")
+    opened = [windows.open(by=sandbox("--ro-bind", state, state)) for _ in range(2)]
     for window in opened:
         known(window)
-    first, *others = opened
-    before = who(first)
-    held = others[0].start("tools/call", {"name": "one__hold", "arguments": {}})
-    who(others[0])
-    os.kill(first.process.pid, signal.SIGKILL)
-    lost = others[0].answer_to(held)
-    assert lost["error"]["data"]["kind"] == "closed"
-    for window in others:
-        known(window)
-    after = {who(window) for window in others}
-    assert len(after) == 1
-    assert before not in after
+    assert [len(windows.starts(name)) for name in SERVERS] == [2, 2]
+    for window in opened:
+        assert window.stderr().count("cannot join the running gateway: ") == 1
+        assert window.stderr().count("starting separate servers for this client") == 1
+
+
+def test_a_gateway_that_ends_with_a_sandbox_is_started_again_by_the_next_window(
+    windows: Windows,
+) -> None:
+    inside, outside = windows.open(by=sandbox()), windows.open()
+    known(outside)
+    before = windows.processes() & descendants(inside.process.pid)
+    assert len(before) >= 4, "a window, an owner and two servers"
+    assert len(windows.starts("one")) == 1
+    held = outside.start("tools/call", HOLD)
+    who(outside)
+    killed_with_all_it_started(inside)
+    assert outside.answer_to(held)["error"]["data"]["kind"] == "closed"
+    known(outside)
+    who(outside)
     assert len(windows.starts("one")) == 2
+    assert comes(lambda: not alive(before), GONE_S)
+    assert outside.stderr() == ""
+
+
+# What the operator is told.
+
+
+def test_what_the_gateway_reports_is_read_at_every_window_and_in_the_log(windows: Windows) -> None:
+    opened = [windows.open() for _ in range(2)]
+    known(opened[1])
+    windows.config.write_text("[servers.one]\ncommand = 1\n")
+    words = "portico: config not reloaded; keeping the previous one:"
+    for window in opened:
+        assert comes(lambda: words in window.stderr()), window.stderr()  # noqa: B023
+    assert words in windows.log("owner.log")
+    assert who(opened[0]) == who(opened[1])
+    assert [window.stderr().count(words) for window in opened] == [1, 1]
+
+
+# Gateways of their own.
 
 
 def test_a_window_alone_has_servers_of_its_own(windows: Windows) -> None:
@@ -109,6 +280,19 @@ def test_a_window_alone_has_servers_of_its_own(windows: Windows) -> None:
     known(shared)
     known(alone)
     assert who(shared) != who(alone)
+    assert len(windows.owners()) == 1
+
+
+def test_another_config_is_another_gateway(windows: Windows) -> None:
+    one = windows.open()
+    text = windows.config.read_text()
+    windows.config = windows.config.with_name("other.toml")
+    windows.config.write_text(text)
+    other, again = windows.open(), windows.open()
+    for window in (one, other):
+        known(window)
+    assert who(one) != who(other) == who(again)
+    assert len(windows.owners()) == 2
 
 
 def test_another_account_in_the_environment_is_another_gateway(windows: Windows) -> None:
@@ -118,6 +302,9 @@ def test_another_account_in_the_environment_is_another_gateway(windows: Windows)
     known(ana)
     known(ben)
     assert who(ana, "two") != who(ben, "two")
+    again = windows.open(ACCOUNT="ben")
+    assert who(again, "two") == who(ben, "two")
+    assert len(windows.owners()) == 2
 
 
 def test_a_variable_that_the_config_takes_only_now_parts_no_windows(windows: Windows) -> None:
@@ -146,13 +333,13 @@ def test_each_window_is_shown_what_it_asked_for_from_one_set_of_servers(windows:
     assert len(windows.starts("one")) == 1
 
 
-def test_what_was_decided_for_a_window_stays_when_another_takes_over(windows: Windows) -> None:
+def test_what_was_decided_for_a_window_stays_with_the_next_owner(windows: Windows) -> None:
     first, second = (windows.open("--expose", "auto") for _ in range(2))
     learnt = windows.open()
     known(learnt)
     assert names(first) == names(second) == META  # nothing was known at the start
-    first.process.kill()
-    assert names(second) == META
+    os.kill(windows.owner(), signal.SIGKILL)
+    assert names(first) == names(second) == META
     assert META & names(learnt) == set()
     # Who comes now finds a gateway that knew how few tools there are.
     assert names(windows.open("--expose", "auto")) == names(learnt)

@@ -56,9 +56,10 @@ def test_an_owner_is_nobodys_descendant_and_holds_nothing_of_the_window(street: 
 
 
 def test_an_owner_waits_a_moment_for_its_last_window_to_come_back(street: Street) -> None:
-    assert street.window().leave() == 0
+    assert street.window(LINGER_S="60").leave() == 0
     back = street.window()
     assert street.said("owns") == [back.owner()]
+    street.stop()
 
 
 def test_ids_of_different_clients_do_not_meet(street: Street) -> None:

@@ -21,6 +21,13 @@ async def who() -> str:
 
 
 @server.tool
+async def work(seconds: float) -> str:
+    """Take so long."""
+    await asyncio.sleep(seconds)
+    return f"worked {seconds:g} s"
+
+
+@server.tool
 async def hold() -> str:
     """Never answer."""
     await asyncio.Event().wait()

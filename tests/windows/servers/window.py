@@ -15,6 +15,7 @@ from typing import Any
 from portico.model.errors import PorticoError
 from portico.transport.connection import Endpoint
 from portico.transport.doorway import DoorwayLoop
+from portico.windows import owner
 from portico.windows.control import Deed, Order, Stream
 from portico.windows.guests import Wants
 from portico.windows.sharing import SILENCE_S, Shared, serve_shared
@@ -157,6 +158,7 @@ async def main() -> None:
     """Serve until the client leaves, and see what is left over."""
     if whose := os.environ.get("NO_FORKS_OF"):
         forbid_forks(whose)
+    owner.LINGER_S = float(os.environ.get("LINGER_S", owner.LINGER_S))
     version = os.environ.get("VERSION", "1")
     drain_s = float(os.environ.get("DRAIN_S", "30"))
     account = os.environ.get("ACCOUNT", "")
