@@ -207,6 +207,17 @@ def test_owners_are_killed_again_and_again(
     record_property("soak", f"{rounds} owners killed, {rounds * 4} calls failed once, 0 left")
 
 
+@pytest.mark.slow
+def test_owners_that_answer_are_not_given_up_however_soon_they_die(street: Street) -> None:
+    windows = street.opened(2)
+    for _ in range(10):
+        (now,) = {window.owner() for window in windows}
+        assert street.kill() == now
+    assert len({window.owner() for window in windows}) == 1
+    assert len(street.said("owns")) == 11
+    assert [window.stderr() for window in windows] == ["", ""]
+
+
 def test_a_client_wants_from_each_owner_what_the_first_one_gave_it(street: Street) -> None:
     one, two = street.opened(2)
     first = street.kill()

@@ -305,6 +305,7 @@ class Bridge:
             crossing.asked[key] = asked  # it goes on at the next owner
             return False
         if asked is not None:
+            crossing.has_answered = True
             self._noted.answered(asked, envelope)
         return True
 

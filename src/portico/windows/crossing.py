@@ -47,6 +47,8 @@ class Crossing:
         self.relisted: set[bytes] = set()
         """Listeners whose client has heard already that they are listeners."""
         self.is_over = False
+        self.has_answered = False
+        """True once the client has had an answer from there."""
         self.leaves = False
         """True once the owner takes no more requests."""
         self._own = 0

@@ -128,7 +128,8 @@ class _Window:
                 return
             self._turn += 1
             # An owner may be so ill that it lets us in and no further.
-            hasty = hasty + 1 if loop.time() - begun < _HASTE_S else 0
+            is_hasty = loop.time() - begun < _HASTE_S and not crossing.has_answered
+            hasty = hasty + 1 if is_hasty else 0
             await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
             if hasty > _MOST_HASTY and self._here is None:
                 self._shared.report(
