@@ -257,6 +257,22 @@ def test_a_gateway_that_ends_with_a_sandbox_is_started_again_by_the_next_window(
     assert outside.stderr() == ""
 
 
+def test_gateways_in_sandboxes_are_told_apart_though_their_process_numbers_are_the_same(
+    windows: Windows,
+) -> None:
+    mine = windows.config
+    one = windows.open(by=sandbox())
+    windows.config = mine.with_name("other.toml")
+    windows.config.write_text(mine.read_text().replace("servers.one", "servers.three"))
+    other = windows.open(by=sandbox())
+    for window in (one, other):
+        known(window)
+    windows.config = mine
+    late = windows.open()
+    known(late)
+    assert names(late) == names(one) != names(other)
+
+
 # What the operator is told.
 
 

@@ -30,6 +30,8 @@ _MAX_ANSWER = 16 * 1024 * 1024
 _MOST_TALKS = 16
 _MOST_STREAMS = 64
 _IDLE_S = 30.0
+_SPAN = 10_000_000
+"""Added to the number of a process in a sandbox when one in another sandbox has the same."""
 
 
 class Stream(Struct, frozen=True):
@@ -68,6 +70,10 @@ class Control:
         """Listen from now on; OSError if that is not possible here."""
         make_private(self._folder)
         clear_away(self._folder)
+        taken, number = names(self._folder), os.getpid()
+        while f"{number}{SUFFIX}" in taken:
+            number += _SPAN
+        self.name = f"{number}{SUFFIX}"
         listener = listening(self._folder, self.name)
         try:
             self._server = await asyncio.start_unix_server(
