@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 
 from portico.model.errors import PorticoError
 from portico.state.background import first_of
-from portico.transport.pipes import stop_on_signals, take_stdout, writer_to
+from portico.transport.pipes import serve_stdio, stop_on_signals, take_stdout, writer_to
 from portico.windows.bridge import Bridge
 from portico.windows.crossing import Crossing
 from portico.windows.guests import Wants
@@ -56,6 +56,8 @@ async def serve_shared(
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
     stop = stop or asyncio.Event()
+    if not shared.detaches:
+        return await _serve_alone(shared, out, stop)
     window = _Window(shared, stop)
     place = await window.place()
     writer = writer_to(take_stdout() if out is None else out)
@@ -71,6 +73,15 @@ async def serve_shared(
         await bridge.close()
         await window.close()
     return not (bridge.is_deaf or writer.failed)
+
+
+async def _serve_alone(shared: Shared[House], out: int | None, stop: asyncio.Event) -> bool:
+    """Have the gateway here, and nobody between it and the client."""
+    async with hosting(shared, None, stop, guests_of(shared), speaks=False) as house:
+        endpoint, _ = house.doorway(shared.wants)
+        return await serve_stdio(
+            endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
+        )
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +113,7 @@ class _Window:
     async def place(self) -> Attached:
         """A connection to the owner, which is started if there is none, or to ourselves."""
         found: Place = Unfit("")
-        if self._shared.detaches and self._here is None:
+        if self._here is None:
             found = await self._shared_place()
         if isinstance(found, Unfit):
             if found.why:
