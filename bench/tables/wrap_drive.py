@@ -27,7 +27,7 @@ class OwnProcess(Process):
     """A running proxy: everything it started is its own, but not the upstream."""
 
     def __init__(self, running: Process) -> None:
-        self.popen, self._log = running.popen, running._log
+        self.__dict__ |= running.__dict__
 
     def memory(self) -> Memory:
         """As `Process` has it; of one that has ended there is none."""
