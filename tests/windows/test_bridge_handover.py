@@ -176,6 +176,19 @@ def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
     moved(window, old)
 
 
+def test_a_client_that_leaves_while_the_owner_stops_has_its_last_call_done(street: Street) -> None:
+    window = street.window()
+    held = window.hold("one")
+    old = street.stop()
+    new = street.window().owner()  # by now the first window has heard that the old one stops
+    late = window.call("who")
+    window._in.close()
+    os.kill(old, signal.SIGUSR1)
+    assert text_of(window.answer_to(held)) == "held one"
+    assert text_of(window.answer_to(late)) == str(new)
+    assert window.ended() == 0
+
+
 @ORDERS
 def test_no_request_of_many_is_lost_or_answered_twice(by_signal: bool, street: Street) -> None:
     windows = street.opened(2)

@@ -135,6 +135,8 @@ class _Window:
             if await _settled(bridge, crossing):
                 silent = _silent(bridge, crossing, self._shared.silence_s)
                 await first_of(bridge.adrift.wait(), self._stop.wait(), silent)
+            if self._stop.is_set() and not bridge.is_idle:  # something waits for the next owner
+                await bridge.part(self._shared.drain_s + _MARGIN_S)
             if self._stop.is_set() and (bridge.is_idle or not bridge.adrift.is_set()):
                 return
             self._turn += 1
