@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from portico import __version__
-from portico.model.errors import TargetError
+from portico.model.errors import McpError
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
 from portico.windows.visit import Owner
@@ -197,7 +197,7 @@ async def asked_on(client: Client) -> None:
         await client.call_tool("gateway_status", {})
 
 
-async def test_a_gateway_that_leaves_finishes_calls_and_then_hangs_up(shells: Shells) -> None:
+async def test_a_gateway_that_leaves_finishes_calls_and_takes_no_more(shells: Shells) -> None:
     with shells.gateway("ana") as gateway:
         control = shells.folder / "home" / "state" / "control"
         owner = Owner(str(control), f"{gateway.process.pid}.sock", __version__)
@@ -207,10 +207,10 @@ async def test_a_gateway_that_leaves_finishes_calls_and_then_hangs_up(shells: Sh
             call = asyncio.create_task(client.call_tool("execute_tool", hold))
             await asyncio.to_thread(until, (shells.folder / "held").exists, "it is not called")
             gateway.process.terminate()
+            with pytest.raises(McpError, match="the server is shutting down"):
+                await asyncio.wait_for(asked_on(client), WAIT_S)
             (shells.folder / "go").touch()
             assert (await call)["content"] == [{"type": "text", "text": "gone"}]
-            with pytest.raises(TargetError, match="the gateway has ended"):
-                await asyncio.wait_for(asked_on(client), WAIT_S)
         gateway.process.wait(WAIT_S)
 
 
