@@ -17,7 +17,7 @@ from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.upstream.wire import Address
+from portico.wires.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.disk import Store

@@ -10,9 +10,9 @@ from portico.auth.token import door_token
 from portico.cli.target import add_options, address_of, limits_of
 from portico.config.paths import state_dir
 from portico.model.errors import TargetError
-from portico.upstream.child import Command
-from portico.upstream.http import Url
-from portico.upstream.wire import Address
+from portico.wires.child import Command
+from portico.wires.http import Url
+from portico.wires.wire import Address
 
 
 def address(*argv: str) -> Address:

@@ -18,8 +18,8 @@ from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
-from portico.upstream.web import Site
 from portico.windows.guests import MOST_GUESTS
+from portico.wires.web import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -189,6 +189,16 @@ def test_every_room_and_make_target_is_explained() -> None:
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     wanted = [*rooms, *(f"make {target}" for target in targets)]
     assert [name for name in wanted if f"| `{name}` |" not in text] == []
+
+
+def test_no_room_is_too_large_to_know() -> None:
+    source = ROOT / "src" / "portico"
+    sizes = {
+        room.name: sum(len(file.read_text().splitlines()) for file in room.rglob("*.py"))
+        for room in source.iterdir()
+        if room.is_dir()
+    }
+    assert {name: size for name, size in sizes.items() if size > 5_500} == {}
 
 
 def test_the_rooms_stand_in_the_order_in_which_they_may_import() -> None:

@@ -26,9 +26,9 @@ from portico.protocol.lines import one_line
 from portico.search import Hit, ToolIndex
 from portico.transport.stdio import StdioServer
 from portico.upstream.line import Line
-from portico.upstream.memory import InMemory, Write
 from portico.upstream.upstream import Upstream
-from portico.upstream.wire import Address, Outgoing, Receiver, made
+from portico.wires.memory import InMemory, Write
+from portico.wires.wire import Address, Outgoing, Receiver, made
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 _META = {

@@ -13,7 +13,7 @@ from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import Server as Entry
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
-from portico.upstream.memory import InMemory
+from portico.wires.memory import InMemory
 from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
 from tests.support.patience import until
 

@@ -15,7 +15,7 @@ import pytest
 from portico.http1 import dial, trust
 from portico.http1.trouble import Unfit, Unreachable
 from portico.http1.weburl import Origin
-from portico.upstream.web import Site, Web
+from portico.wires.web import Site, Web
 from tests.support.shared import unavailable
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import (

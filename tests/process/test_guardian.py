@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from portico.process.guardian import GUARDIAN
-from portico.upstream.child import Command
+from portico.wires.child import Command
 
 GONE_S = 8.0
 """Four times as long as it may take, for a busy machine."""
@@ -41,7 +41,7 @@ else:
 
 DRIVER = """
 import asyncio, json, os, signal, sys
-from portico.upstream.child import Command
+from portico.wires.child import Command
 from portico.process.guardian import GUARDIAN
 
 async def main():

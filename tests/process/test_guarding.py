@@ -12,8 +12,8 @@ import pytest
 
 from portico.process.family import processes
 from portico.process.guardian import GUARDIAN
-from portico.upstream.child import Command
-from portico.upstream.wire import Outgoing
+from portico.wires.child import Command
+from portico.wires.wire import Outgoing
 from tests.process.test_guardian import (
     alive,
     drive,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream.child import ChildProcess, Command
 from portico.upstream.exchange import Exchange
-from portico.upstream.wire import Failure, Outgoing
+from portico.wires.child import ChildProcess, Command
+from portico.wires.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S
 
 MB = 1_000_000

@@ -17,8 +17,8 @@ import pytest
 from portico.model.errors import TargetError
 from portico.process import spawn
 from portico.process.guardian import GUARDIAN
-from portico.upstream.child import ChildProcess, Command
-from portico.upstream.wire import Outgoing
+from portico.wires.child import ChildProcess, Command
+from portico.wires.wire import Outgoing
 from tests.process.test_process import next_of, opened
 from tests.support.shared import unavailable
 from tests.support.unprivileged import unprivileged
@@ -30,7 +30,7 @@ CAT = Command(("cat",))
 CROWDED = """
 import asyncio, os, resource, sys
 from portico.model.errors import TargetError
-from portico.upstream.child import Command
+from portico.wires.child import Command
 from portico.process.guardian import GUARDIAN
 
 def limit(pid):
@@ -173,7 +173,7 @@ def test_without_processes_a_start_fails_and_says_why(when: str) -> None:
 async def test_without_a_guardian_servers_are_started_all_the_same() -> None:
     code = """
 import asyncio, sys
-from portico.upstream.child import Command
+from portico.wires.child import Command
 sys.executable = "/nowhere/python"
 
 async def main():

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.version import Version
-from portico.upstream.child import Command
-from portico.upstream.wire import Failure, Outgoing, Receiver, made
+from portico.wires.child import Command
+from portico.wires.wire import Failure, Outgoing, Receiver, made
 
 SERVERS = Path(__file__).parent / "servers"
 WAIT_S = 60.0

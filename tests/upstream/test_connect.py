@@ -10,7 +10,7 @@ from portico.model.version import Version
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
 from portico.upstream.opening import Limits
-from portico.upstream.wire import Failure
+from portico.wires.wire import Failure
 from tests.upstream.fakes import (
     LEGACY,
     MODERN,

@@ -10,7 +10,7 @@ import pytest
 from portico.model.errors import McpError, TargetError
 from portico.protocol.inbound import MAX_BATCH
 from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
-from portico.upstream.wire import Failure, Outgoing
+from portico.wires.wire import Failure, Outgoing
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 

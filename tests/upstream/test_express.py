@@ -14,7 +14,7 @@ from portico.model.version import Version
 from portico.upstream.express import Express
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.upstream.wire import Failure, Outgoing, made
+from portico.wires.wire import Failure, Outgoing, made
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, modern, result
 
 TOOL = {"name": "it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}

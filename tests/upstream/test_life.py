@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream.child import Command
 from portico.upstream.leg import Leg
 from portico.upstream.life import TABLE, Event, State, drawing
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker, Patience
 from portico.upstream.plan import Plan
-from portico.upstream.wire import Failure
+from portico.wires.child import Command
+from portico.wires.wire import Failure
 from tests.rigs.running import bad
 from tests.support.shared import ROOT
 

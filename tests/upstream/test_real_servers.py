@@ -12,11 +12,11 @@ import pytest
 
 from portico.model.errors import McpError, TargetError
 from portico.upstream.answers import Answers
-from portico.upstream.child import Command
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.upstream.http import Url
-from portico.upstream.wire import Address
+from portico.wires.child import Command
+from portico.wires.http import Url
+from portico.wires.wire import Address
 from tests.support import node
 from tests.upstream.fakes import SERVERS, WAIT_S
 

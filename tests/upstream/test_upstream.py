@@ -13,12 +13,12 @@ from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.protocol.listen import LISTEN
-from portico.upstream.child import Command
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.upstream.wire import Failure
+from portico.wires.child import Command
+from portico.wires.wire import Failure
 from tests.rigs.running import bad
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from portico.model.errors import McpError
 from portico.upstream.answers import Answers
-from portico.upstream.child import Command
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
+from portico.wires.child import Command
 from tests.upstream.conformance_client import SCENARIOS, accept_defaults, roots, sample
 
 

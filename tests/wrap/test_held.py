@@ -12,10 +12,10 @@ import pytest
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.transport.http import HttpApp
-from portico.upstream.child import Command
 from portico.upstream.held import _GATHER_S
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
+from portico.wires.child import Command
 from tests.rigs.running import bad
 from tests.support.messages import modern, modern_meta, request
 from tests.support.web import WAIT_S, Site, mirrored, serving

@@ -15,11 +15,11 @@ import pytest
 from portico.chain.endpoint import ChainEndpoint
 from portico.state.report import failed
 from portico.transport.http import HttpApp
-from portico.upstream.child import Command
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
+from portico.wires.child import Command
 from tests.rigs.running import bad
 from tests.support.messages import initialize, modern
 from tests.support.web import Site, serving, tool_call

@@ -23,7 +23,7 @@ from portico.model.session import LOG_LEVELS
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 
 class _Said(PorticoError):

@@ -14,7 +14,7 @@ from portico.cli.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 _MOST = 20
 """That the gateway describes at once."""

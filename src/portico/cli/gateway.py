@@ -16,7 +16,7 @@ from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 
 def add_options(parser: Parser) -> None:
@@ -36,7 +36,7 @@ def address_of(options: argparse.Namespace) -> "Address":
     """
     from portico.cli.running import owners
     from portico.config.read import read
-    from portico.upstream.child import Command
+    from portico.wires.child import Command
 
     path = options.config or config_file()
     try:

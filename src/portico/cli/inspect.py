@@ -16,7 +16,7 @@ from portico.cli.usage import Parser
 if TYPE_CHECKING:
     from portico.upstream.client import Client
     from portico.upstream.listing import Listing
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 _BYTES_PER_TOKEN = 4
 

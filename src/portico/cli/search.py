@@ -16,7 +16,7 @@ from portico.cli.words import whole
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 _VECTORS_S = 5.0
 """How long a person may wait for vectors: loading takes one, embedding thousands takes minutes."""

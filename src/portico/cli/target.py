@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from portico.upstream.answers import Answers
     from portico.upstream.client import Client, Log
     from portico.upstream.opening import Limits
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 _PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
 _COMPONENTS = (".py", ".json")
@@ -56,7 +56,7 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         return _url(target, options)
     if options.header or options.token or options.token_file is not None:
         parser.error("--header, --token and --token-file are for URLs; a command takes --env")
-    from portico.upstream.child import Command
+    from portico.wires.child import Command
 
     try:
         argv = _component(target)
@@ -145,7 +145,7 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
     from portico.auth.token import TokenError, given_token
-    from portico.upstream.http import Url
+    from portico.wires.http import Url
 
     token, spare = options.token, ""
     if options.token_file is not None:
@@ -163,7 +163,7 @@ def _spare_token(url: str) -> str:
     is for this machine alone; TokenError if it cannot be trusted."""
     from portico.auth.token import given_token, known_token
     from portico.config.paths import state_dir
-    from portico.upstream.web import is_loopback
+    from portico.wires.web import is_loopback
 
     if not is_loopback(url) and not url.startswith("https://"):
         return ""  # anybody on the way could read it

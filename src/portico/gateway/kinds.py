@@ -19,7 +19,7 @@ from portico.upstream.plan import Plan
 from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""

@@ -28,7 +28,7 @@ from portico.upstream.caller import Call, Caller
 from portico.upstream.leg import Leg
 from portico.upstream.questions import for_session, refused_question
 from portico.upstream.servererror import ServerError
-from portico.upstream.wire import Data
+from portico.wires.wire import Data
 
 MAX_ROUNDS = 10
 

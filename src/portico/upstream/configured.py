@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from portico.config.schema import Server
 
 if TYPE_CHECKING:
-    from portico.upstream.wire import Address
+    from portico.wires.wire import Address
 
 
 def address(server: Server, overheard: Callable[[str], None] | None = None) -> "Address":
@@ -17,7 +17,7 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
 
         return Unavailable(server.name, server.problem)
     if server.url:
-        from portico.upstream.http import Url
+        from portico.wires.http import Url
 
         return Url(
             server.url,
@@ -26,7 +26,7 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
             max_connections=server.max_connections,
         )
     from portico.process.environment import clean
-    from portico.upstream.child import Command
+    from portico.wires.child import Command
 
     return Command(
         (server.command, *server.args),

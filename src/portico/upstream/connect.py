@@ -6,7 +6,7 @@ from typing import Any
 from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.client import Client, Log
 from portico.upstream.opening import Hello, Limits, open_conversation
-from portico.upstream.wire import Address
+from portico.wires.wire import Address
 
 ANONYMOUS = {"name": "portico", "version": "0"}
 """Who we say we are, unless a caller says it better."""

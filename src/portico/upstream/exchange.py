@@ -17,7 +17,7 @@ from portico.state.background import Background
 from portico.state.freed import LARGE
 from portico.upstream.pending import FOREVER, Asked, Expected, Progress
 from portico.upstream.servererror import error_in, error_of
-from portico.upstream.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
+from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
 
 MAX_GARBAGE_LINES = 1000
 """Lines in a row that an upstream may write that are not messages."""

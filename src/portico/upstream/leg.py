@@ -27,7 +27,7 @@ from portico.upstream.exchange import Exchange
 from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
 from portico.upstream.questions import for_session, refused_question
 from portico.upstream.tasks import OpenTasks
-from portico.upstream.wire import NO_HEADERS, Address, Data
+from portico.wires.wire import NO_HEADERS, Address, Data
 
 _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 

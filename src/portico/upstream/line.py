@@ -16,7 +16,7 @@ from portico.upstream.news import keep_listening
 from portico.upstream.opening import LEGACY_FIRST
 from portico.upstream.patience import Breaker, Pause
 from portico.upstream.plan import Plan
-from portico.upstream.wire import Address, Failure
+from portico.wires.wire import Address, Failure
 
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")

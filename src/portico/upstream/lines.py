@@ -14,7 +14,7 @@ from portico.upstream.line import Line, Opened, shut_down
 from portico.upstream.opening import LEGACY_FIRST
 from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
-from portico.upstream.wire import Address
+from portico.wires.wire import Address
 
 MODERN, LEGACY = "modern", "legacy"
 

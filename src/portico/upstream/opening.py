@@ -21,7 +21,7 @@ from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, Notice, Serve
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.servererror import HttpError, told
-from portico.upstream.wire import Address, Wire
+from portico.wires.wire import Address, Wire
 
 LEGACY_FIRST = "legacy-first"
 """Besides `modern`, `legacy` and `auto`, which tries both: the same, the other way round."""

@@ -44,7 +44,7 @@ from portico.upstream.patience import Breaker
 from portico.upstream.plan import Plan
 from portico.upstream.questions import refused_question
 from portico.upstream.servererror import ServerError
-from portico.upstream.wire import Data
+from portico.wires.wire import Data
 
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""

@@ -7,7 +7,7 @@ from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.protocol.codec import Envelope, encode
 from portico.protocol.inbound import Malformed, read_message
 from portico.state.report import printable
-from portico.upstream.wire import Failure
+from portico.wires.wire import Failure
 
 _CLOSED_DOORS = (401, 403)
 """Statuses that speak for themselves, whatever the body adds."""

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from portico.model.errors import TargetError
-from portico.upstream.wire import Outgoing, Receiver, Wire
+from portico.wires.wire import Outgoing, Receiver, Wire
 
 
 class Unavailable(Struct, frozen=True):

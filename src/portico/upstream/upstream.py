@@ -29,7 +29,7 @@ from portico.upstream.plan import Plan
 from portico.upstream.relay import Relay
 from portico.upstream.servererror import ServerError
 from portico.upstream.views import Memory, View, Views
-from portico.upstream.wire import Address
+from portico.wires.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.history import History

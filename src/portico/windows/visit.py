@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from portico.protocol.lines import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 from portico.windows.control import names
 from portico.windows.guests import LAST, LEAVE
 from portico.windows.joining import Attached, Unfit, attach
+from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 _ATTACH_S = 5.0
 _SEEK_S = 5.0

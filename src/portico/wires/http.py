@@ -12,12 +12,12 @@ from portico.model.version import Version
 from portico.process.pace import Pace
 from portico.protocol.ladder import METHOD_HEADER
 from portico.protocol.listen import LISTEN
-from portico.upstream.http_sse import HttpSse
-from portico.upstream.listener import Listener, delay_s
-from portico.upstream.naming import ACCEPT, SESSION_HEADER, Naming
-from portico.upstream.sse import EventReader
-from portico.upstream.web import Broken, Site, Web, is_stream
-from portico.upstream.wire import Outgoing, Receiver
+from portico.wires.http_sse import HttpSse
+from portico.wires.listener import Listener, delay_s
+from portico.wires.naming import ACCEPT, SESSION_HEADER, Naming
+from portico.wires.sse import EventReader
+from portico.wires.web import Broken, Site, Web, is_stream
+from portico.wires.wire import Outgoing, Receiver
 
 _MAX_IDLE_RESUMES = 3
 _HEAR_S = 0.5

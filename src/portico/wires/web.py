@@ -14,9 +14,9 @@ from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Response
 from portico.http1.trouble import Trouble, Unfit
 from portico.http1.weburl import join, parse
-from portico.upstream.refusal import own_words
-from portico.upstream.sse import TooLong
-from portico.upstream.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
+from portico.wires.refusal import own_words
+from portico.wires.sse import TooLong
+from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0
 ACCEPT_S = 30.0

@@ -8,9 +8,9 @@ from portico.http1.weburl import join, parse
 from portico.model.version import Version
 from portico.process.pace import Pace
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.sse import Event, EventReader
-from portico.upstream.web import CONNECT_S, Broken, Site, Web, is_stream
-from portico.upstream.wire import Failure, Outgoing, Receiver, Wire
+from portico.wires.sse import Event, EventReader
+from portico.wires.web import CONNECT_S, Broken, Site, Web, is_stream
+from portico.wires.wire import Failure, Outgoing, Receiver, Wire
 
 
 class HttpSse(Wire):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.upstream.sse import Event, EventReader, TooLong
+from portico.wires.sse import Event, EventReader, TooLong
 
 STREAM = (
     b": a comment\n\n"

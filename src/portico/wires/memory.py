@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from portico.protocol.lines import one_line
-from portico.upstream.wire import Outgoing, Receiver, Wire, made
+from portico.wires.wire import Outgoing, Receiver, Wire, made
 
 Write = Callable[[tuple[bytes, ...]], None]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from portico.http1.response import Response
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.wire import Outgoing
+from portico.wires.wire import Outgoing
 
 SESSION_HEADER = "mcp-session-id"
 ACCEPT = {"accept": "application/json, text/event-stream"}

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from portico.http1.response import Response
-from portico.upstream.naming import Naming
-from portico.upstream.sse import EventReader
-from portico.upstream.web import Broken, Web, is_stream
+from portico.wires.naming import Naming
+from portico.wires.sse import EventReader
+from portico.wires.web import Broken, Web, is_stream
 
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0

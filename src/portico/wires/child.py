@@ -14,7 +14,7 @@ from portico.process.environment import DOOR_TOKEN, secrets
 from portico.process.overheard import Overheard
 from portico.process.ring import Ring
 from portico.protocol.lines import CR, LF, LineReader, one_line
-from portico.upstream.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
+from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 HIGH_WATER = 1024 * 1024
 """How much may wait for a child to read before those who send wait too."""
