@@ -34,10 +34,10 @@ from portico.transport.guard import (
     accepts_stream,
     answer_type,
 )
-from portico.transport.legacy import Legacy
+from portico.transport.legacy import SESSION_HEADER, Legacy
 from portico.transport.limits import Limits, Load
 from portico.transport.line import AsgiLine
-from portico.transport.posts import SESSION, Entry, Posts, missing_or_gone, not_acceptable
+from portico.transport.posts import Entry, Posts, missing_or_gone, not_acceptable
 from portico.transport.sse import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
@@ -221,9 +221,8 @@ class HttpApp:
         """GET and DELETE, which the modern era has not got."""
         text = head.get(VERSION_HEADER)
         version = None if text is None else BY_TEXT.get(text)
-        session = self._legacy.sessions.find(
-            head.get(SESSION, "").encode("ascii", "replace"), self._principal_of(scope)
-        )
+        id = head.raw.get(SESSION_HEADER, b"").strip(b" \t")
+        session = self._legacy.sessions.find(id, self._principal_of(scope))
         if version is not None and version.modern:
             await send_reply(send, _not_allowed(b"POST"))
         elif text is not None and version is None:

@@ -37,14 +37,14 @@ _OPEN, _RESULT = b'{"jsonrpc":"2.0","id":', b',"result":'
 class ModernCall:
     """One call under way, and the way back to its asker: the response to its own POST."""
 
-    def __init__(
-        self, line: Line, id: bytes, load: Load, pulse: Pulse, *, listens: bool = False
-    ) -> None:
+    listens = False
+    """True for `subscriptions/listen`, which counts as a stream."""
+
+    def __init__(self, line: Line, id: bytes, load: Load, pulse: Pulse) -> None:
         self._running: Running | None = None
         self._line = line
         self._id = id
         self._load = load
-        self._listens = listens
         self._slot = next(pulse.slots)
         self._slot.add(self)
         if pulse.timer is None:
@@ -136,7 +136,7 @@ class ModernCall:
         self._slot.discard(self)
         load = self._load
         load.tasks.discard(self)
-        if self._listens:
+        if self.listens:
             load.end_stream()
             return
         load.calls -= 1

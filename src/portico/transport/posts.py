@@ -15,7 +15,7 @@ from portico.model.methods import Kind
 from portico.model.types import Answer
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import Answer as ClientAnswer
-from portico.protocol.inbound import Refused, read
+from portico.protocol.inbound import Inbound, Refused, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
@@ -32,13 +32,13 @@ from portico.transport.sessions import HttpSession
 
 _STATIC = Kind.STATIC  # members of an enum are slow to look up
 LISTEN = "subscriptions/listen"
-SESSION = SESSION_HEADER.decode()
+_SESSION = SESSION_HEADER.decode()
 _BARE_400 = Reply(400)
 _GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
 _MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
 
 
-class Posted(Struct, frozen=True):
+class Posted(Struct, frozen=True, gc=False):
     """What a POST brings."""
 
     message: Request | ClientAnswer | list[Request | ClientAnswer | Refused]
@@ -57,33 +57,42 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
     """
     # What the session agreed on counts only for a body that does not say it is modern.
     message = read(body, None if session is None else session.version, head)
-    if isinstance(message, Refused):
-        return _refusal(message, session is None, head)
-    request = message if isinstance(message, Request) else None
-    asks = isinstance(message, list) if request is None else request.id
-    wanted = answer_type(head.raw.get(b"accept", b"")) if asks else JSON
+    if type(message) is not Request or not message.id:
+        return _admit_other(head, message, session)
+    wanted = answer_type(head.raw.get(b"accept", b""))
     if not wanted:
         return not_acceptable(JSON, EVENT_STREAM)
-    if request is not None and request.version.modern:
-        session = None
-    elif session is None and (request is None or request.method != "initialize"):
+    modern = message.version.modern
+    if session is None and not modern and message.method != "initialize":
         return missing_or_gone(head)  # to begin a session is allowed with a stale id, too
-    if request is None or not request.id:
-        return Posted(message, session)
     if draining:
-        return shutting_down(request.id)
+        return shutting_down(message.id)
+    if modern:
+        return Posted(message, None, message, wanted == EVENT_STREAM)
     if session is None:
-        call = request if request.version.modern else None
-    elif (clash := session.connection.clash(request)) is None:
-        call = request
-    else:
+        return Posted(message, None)
+    clash = session.connection.clash(message)
+    if clash is not None:
         return Reply(400, clash.encode(), (JSON_TYPE,))
-    return Posted(message, session, call, wanted == EVENT_STREAM)
+    return Posted(message, session, message, wanted == EVENT_STREAM)
+
+
+def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> Posted | Reply:
+    """What a POST brings that is not a request with an id, or its refusal."""
+    if isinstance(message, Refused):
+        return _refusal(message, session is None, head)
+    if isinstance(message, list) and not answer_type(head.raw.get(b"accept", b"")):
+        return not_acceptable(JSON, EVENT_STREAM)
+    if isinstance(message, Request) and message.version.modern:
+        return Posted(message, None)
+    if session is None and not (isinstance(message, Request) and message.method == "initialize"):
+        return missing_or_gone(head)
+    return Posted(message, session)
 
 
 def missing_or_gone(head: Head) -> Reply:
     """The refusal of what needs a session and has none."""
-    return _GONE if SESSION in head else _MISSING
+    return _GONE if _SESSION in head else _MISSING
 
 
 def not_acceptable(*types: bytes) -> Reply:
@@ -96,7 +105,7 @@ def _refusal(refused: Refused, lost: bool, head: Head) -> Reply:
     modern = refused.version.modern or (version is not None and version.modern)
     if refused.bare:
         return _BARE_400
-    if lost and SESSION in head and not modern and refused.response.code != PARSE_ERROR:
+    if lost and _SESSION in head and not modern and refused.response.code != PARSE_ERROR:
         return _GONE
     return Reply(400, refused.response.encode(), (JSON_TYPE,))
 
@@ -127,10 +136,10 @@ class Posts:
 
         Its refusal comes back, or what it brings if that is not a call.
         """
-        id = head.get(SESSION)
+        id = head.raw.get(SESSION_HEADER)
         session = None
         if id is not None:
-            session = self._legacy.sessions.find(id.encode("ascii", "replace"), principal)
+            session = self._legacy.sessions.find(id.strip(b" \t"), principal)
         posted = admit(head, body, session, self._load.draining)
         if isinstance(posted, Reply) or posted.call is None:
             return posted
@@ -143,7 +152,7 @@ class Posts:
         if request.meaning is not None and request.meaning.kind is _STATIC:
             answer = self._endpoint.handle(request, context)
             if type(answer) is Response and not (posted.streams and answer.result):
-                line.answer(_status(answer, session), answer.parts)
+                line.answer(200 if answer.result else _status(answer, session), answer.parts)
                 return None
         load = self._load
         call: ModernCall | SessionCall | None = None
@@ -175,7 +184,9 @@ class Posts:
     def _listen(self, request: Request, line: Line) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
-        return ModernCall(line, request.id, self._load, self._pulse, listens=True)
+        call = ModernCall(line, request.id, self._load, self._pulse)
+        call.listens = True
+        return call
 
 
 def _status(answer: Response, session: HttpSession | None) -> int:
