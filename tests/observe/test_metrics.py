@@ -9,15 +9,15 @@ import pytest
 from portico.model.message import Meta
 from portico.observe import metrics as module
 from portico.observe.exposition import STATES, Figures
-from portico.observe.journal import Call
+from portico.observe.journal import CallNote
 from portico.observe.metrics import Metrics
 from tests.gateway.observed import Gateway
 
 CALL, READ = "tools/call", "resources/read"
 
 
-def call(method: str, server: str, name: str, outcome: str, took_s: float) -> Call:
-    return Call(0.0, method, b"", 0, Meta(), None, server, name, outcome, took_s)
+def call(method: str, server: str, name: str, outcome: str, took_s: float) -> CallNote:
+    return CallNote(0.0, method, b"", 0, Meta(), None, server, name, outcome, took_s)
 
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -173,7 +173,7 @@ class Desk:
         return self.unknown_tool(request, context)
 
     def unknown_tool(self, request: Request, context: Context) -> Response:
-        """The answer to a call of what is no tool, as far as we know."""
+        """The answer to a call of an unknown tool."""
         if request.asked:
             return self._mistaken(request, context, self._unknown(request.name))
         context.target = ("", "")

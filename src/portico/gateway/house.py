@@ -66,7 +66,7 @@ class House:
     ) -> None:
         """`searcher` is made when it is first needed; `expose` overrules the config; `failed` tells
         the operator, `witness` is told of every call; `links` are in front of every doorway;
-        `local` are members that are no servers of the config."""
+        `local` are members of this process, beside the servers of the config."""
         self.config = config
         self._around = around
         self._finder = Finder(searcher)

@@ -182,7 +182,7 @@ def execute(request: Request) -> None:
     if not wanted.name:
         raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")
     if wanted.name in NAMES:
-        raise Mistake(f"{wanted.name} is no tool of a server: call it directly")
+        raise Mistake(f"{wanted.name} is not a tool of a server: call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
         raise Mistake("execute_tool: timeout_s must be more than 0")
@@ -217,7 +217,7 @@ def checked(request: Request, place: Place) -> Request:
 
 
 def _unreadable(name: str, error: Exception) -> Mistake:
-    return Mistake(f"{name[:200]}: its arguments are no JSON object: {error}")
+    return Mistake(f"{name[:200]}: its arguments are not a JSON object: {error}")
 
 
 def _read(given: bytes) -> _Wanted:

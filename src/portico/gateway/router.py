@@ -43,7 +43,7 @@ Witness = Callable[[Request, Context, str, str, Response | None, float], None]
 (None if it was cancelled) and how many seconds it took."""
 
 
-class House(Protocol):
+class Members(Protocol):
     """What the router knows of the gateway."""
 
     members: dict[str, Member]
@@ -54,7 +54,7 @@ class Router:
 
     name = "router"
 
-    def __init__(self, house: House, front: Front, desk: Desk, witness: Witness) -> None:
+    def __init__(self, house: Members, front: Front, desk: Desk, witness: Witness) -> None:
         self._house = house
         self._front = front
         self._desk = desk

@@ -64,7 +64,7 @@ class Offer(Struct, frozen=True):
     version: Version = MODERN[-1]
     """The protocol version that its definitions are written in."""
     introduction: bytes = b""
-    """A server's own result of `initialize` or `server/discover`; empty for what is no server."""
+    """A server's own result of `initialize` or `server/discover`; empty for other providers."""
     lists: Mapping[str, Listed] = {}
     """By kind (`tools`, `resources`, `templates`, `prompts`); what there is none of is missing."""
     taken: float = 0.0

@@ -39,7 +39,7 @@ _MOST_TEXT = 2_000
 _CLOSE_S = 0.5
 
 
-class Call(Struct, gc=False):
+class CallNote(Struct, gc=False):
     """A call as it is remembered until it is counted and written."""
 
     at: float
@@ -85,16 +85,16 @@ class Journal:
         report: Callable[[str], None],
         *,
         folder: str | None = None,
-        count: Callable[[Call], None] = lambda call: None,
+        count: Callable[[CallNote], None] = lambda call: None,
     ) -> None:
         """`report` is told, once, that the file cannot be written; `folder` is ours to make;
         `count` gets every call."""
         self._path = path
         self._count = count
-        self._uncounted: list[Call] = []
+        self._uncounted: list[CallNote] = []
         self._report = report
         self._folder = folder
-        self._notes: list[Call | _Stderr | _Event] = []
+        self._notes: list[CallNote | _Stderr | _Event] = []
         self._bytes = 0
         self._lost = 0
         self._failed = False
@@ -114,7 +114,7 @@ class Journal:
         """A call is over."""
         params = request.params
         size = len(params)
-        call = Call(
+        call = CallNote(
             time.time(),
             request.method,
             params if size <= _MOST_PARAMS else b"",
@@ -175,7 +175,7 @@ class Journal:
         self.count()  # the calls before it
         self._note(note)
 
-    def _note(self, note: Call | _Stderr | _Event, size: int = 0) -> None:
+    def _note(self, note: CallNote | _Stderr | _Event, size: int = 0) -> None:
         notes = self._notes
         if len(notes) >= _MOST_NOTES or self._bytes > _MOST_BYTES:
             self._lost += 1
@@ -217,7 +217,7 @@ class Journal:
         self._failed = False
         self._lost -= lost
         del self._notes[: len(batch)]
-        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, Call))
+        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, CallNote))
         return True
 
     def _append(self, path: str, data: bytes) -> None:
@@ -229,7 +229,7 @@ class Journal:
 def open_journal(
     path: str | None,
     report: Callable[[str], None],
-    count: Callable[[Call], None] = lambda call: None,
+    count: Callable[[CallNote], None] = lambda call: None,
 ) -> Journal:
     """The journal at this path; None for the usual place, `off` for nowhere."""
     if path is not None:
@@ -238,11 +238,11 @@ def open_journal(
     return Journal(usual, report, folder=os.path.dirname(usual), count=count)
 
 
-def _line(note: Call | _Stderr | _Event) -> bytes:
-    return _encoded(_told(note) if isinstance(note, Call) else note)
+def _line(note: CallNote | _Stderr | _Event) -> bytes:
+    return _encoded(_told(note) if isinstance(note, CallNote) else note)
 
 
-def _told(call: Call) -> _CallLine:
+def _told(call: CallNote) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:

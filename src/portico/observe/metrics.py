@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from portico.observe.journal import Call
+from portico.observe.journal import CallNote
 from portico.observe.link import CANCELLED, ERROR, OK, TOOL_ERROR
 
 CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -49,7 +49,7 @@ class Metrics:
         self.searches = Times(SEARCH_BUCKETS)
         self._known: dict[tuple[str, str], Series] = {}
 
-    def called(self, call: Call) -> None:
+    def called(self, call: CallNote) -> None:
         """A call is over. What is no tool's counts under its method: URIs are without end."""
         server, outcome, took_s = call.server, call.outcome, call.took_s
         tool = call.name if call.method == "tools/call" else call.method
