@@ -14,6 +14,7 @@ from portico.process.family import processes
 from portico.process.guardian import GUARDIAN
 from portico.wires.child import Command
 from portico.wires.wire import Outgoing
+from tests.process.test_child_process import next_of, opened, python
 from tests.process.test_guardian import (
     alive,
     drive,
@@ -25,7 +26,6 @@ from tests.process.test_guardian import (
     until_all_are_gone,
     until_all_live,
 )
-from tests.process.test_process import next_of, opened, python
 from tests.support.soak import times
 from tests.upstream.fakes import WAIT_S
 from tests.wrap.standing import until

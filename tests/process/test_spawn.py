@@ -19,7 +19,7 @@ from portico.process import spawn
 from portico.process.guardian import GUARDIAN
 from portico.wires.child import ChildProcess, Command
 from portico.wires.wire import Outgoing
-from tests.process.test_process import next_of, opened
+from tests.process.test_child_process import next_of, opened
 from tests.support.shared import unavailable
 from tests.support.unprivileged import unprivileged
 from tests.upstream.fakes import WAIT_S

@@ -12,7 +12,7 @@ import pytest
 from portico.process import family
 from portico.process.guardian import GUARDIAN
 from portico.wires.child import Command
-from tests.process.test_process import heard, opened, python
+from tests.process.test_child_process import heard, opened, python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left a group")
 

@@ -20,7 +20,7 @@ from tests.rigs.running import bad
 from tests.support.messages import modern, modern_meta, request
 from tests.support.web import WAIT_S, Site, mirrored, serving
 
-ODD = Path(__file__).parent / "servers" / "odd.py"
+ODD = Path(__file__).parents[1] / "wrap" / "servers" / "odd.py"
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 YES = {"action": "accept", "content": {"name": "Ada"}}
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from portico import Context, Server
 from portico.model.version import Version
 from portico.providers.forms import ClassForm
-from tests.server.test_rounds import ABLE, Client, legacy
+from tests.providers.test_rounds import ABLE, Client, legacy
 from tests.support.messages import modern, request, result
 
 
