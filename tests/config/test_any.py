@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from portico.config.edit import add_server, remove_server, set_enabled
 from portico.config.problems import MOST, ConfigError
 from portico.config.read import read
-from portico.config.tables import GATEWAY, RERANK, SEARCH, SERVER, TOP
+from portico.config.schema import SERVER, TOP, Gateway, Rerank, Search
+from portico.config.values import readers
 from tests.config.test_edit import JSON, TOML
 from tests.config.test_read import WHOLE
 
 in_one_folder = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-_keys = st.sampled_from([*SERVER, *GATEWAY, *SEARCH, *RERANK, *TOP, "mcpServers", "allow", "a b"])
+_tables = [key for table in (Gateway, Search, Rerank) for key in readers(table)]
+_keys = st.sampled_from([*SERVER, *_tables, *TOP, "mcpServers", "allow", "a b"])
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4),

@@ -10,8 +10,7 @@ import pytest
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.read import read
-from portico.config.schema import Config, Gateway, Search, Timeouts, ToolFilter
-from portico.config.tables import LIMITS
+from portico.config.schema import LIMITS, Config, Gateway, Search, Timeouts, ToolFilter
 from portico.transport.limits import Limits
 
 WHOLE = """

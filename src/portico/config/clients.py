@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.config.problems import Path, Report, word
-from portico.config.tables import SERVER
+from portico.config.schema import SERVER
 from portico.config.values import BAD, Reader, flag, number, pairs, read_table, text, texts
 
 _TYPES = {

@@ -8,8 +8,7 @@ from msgspec import Struct, field
 
 from portico.config.expand import Sources, Unresolved, is_elsewhere
 from portico.config.problems import Path, Problem, Report, word
-from portico.config.schema import Server, Timeouts, ToolFilter
-from portico.config.tables import SERVER
+from portico.config.schema import SERVER, Server, Timeouts, ToolFilter
 from portico.config.values import check_url, read_table
 
 # Compiled when there is a header, and not at every start.

@@ -4,16 +4,27 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from portico.config.document import Document, opened
 from portico.config.entry import read_server
 from portico.config.expand import Sources
 from portico.config.names import fits, fitted
 from portico.config.problems import MOST, ConfigError, Path, Problem, Report, word
-from portico.config.schema import Config, Gateway, Group, Rerank, Search, Server
+from portico.config.schema import (
+    KEYS_OF,
+    LATER,
+    TOP,
+    Config,
+    Gateway,
+    Group,
+    Rerank,
+    Search,
+    Server,
+)
 from portico.config.sections import Section, is_codex, left_out, names_in, sections
-from portico.config.tables import GATEWAY, GROUP, KEYS_OF, LATER, SEARCH, TOP
 from portico.config.trust import group_warning
-from portico.config.values import check_url, read_table
+from portico.config.values import check_url, read_table, readers
 
 
 def read(
@@ -113,11 +124,13 @@ class _Reading:
                 self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
             )
 
-    def _own(self, key: str, known: Mapping[str, Any]) -> dict[str, Any]:
-        return read_table(self._report, (key,), self._data[key], known) if key in self._data else {}
+    def _own(self, key: str, kind: type[Struct]) -> dict[str, Any]:
+        if key not in self._data:
+            return {}
+        return read_table(self._report, (key,), self._data[key], readers(kind))
 
     def _gateway(self, servers: Mapping[str, Server]) -> Gateway:
-        found = self._own("gateway", GATEWAY)
+        found = self._own("gateway", Gateway)
         for number, name in enumerate(found.get("pinned", ())):
             at: Path = ("gateway", "pinned", number)
             server, middle, tool = name.partition("__")
@@ -132,7 +145,7 @@ class _Reading:
         return Gateway(**found)
 
     def _search(self) -> Search:
-        found = self._own("search", SEARCH)
+        found = self._own("search", Search)
         if "model" in found:
             found["model"] = self._sources.path(found["model"])
         if "rerank" in found:
@@ -163,7 +176,7 @@ class _Reading:
             at: Path = ("groups", name)
             if not fits(name):
                 self._report.wrong(at, "a group cannot be called so", f"write {fitted(name)}")
-            found = read_table(self._report, at, entry, GROUP).get("servers", ())
+            found = read_table(self._report, at, entry, readers(Group)).get("servers", ())
             members = [one if one in servers else by_title.get(one, one) for one in found]
             for number, one in enumerate(members):
                 if one not in servers:

@@ -1,20 +1,55 @@
-"""What a config file says, checked: one frozen struct a table."""
+"""What a config file says: one frozen struct a table, and how each of its keys is read."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct, field
 
+from portico.config.values import (
+    Reader,
+    a_table,
+    address,
+    choice,
+    filled,
+    flag,
+    number,
+    pairs,
+    readers,
+    table,
+    text,
+    texts,
+    whole,
+)
+
 NAME_LIMIT = 40
 """A server's name is part of each of its tools' names, for which clients leave 64 characters."""
+
+# The names are those of `transport.limits.Limits`, which a test compares.
+_LIMITS = """
+    body_bytes body_s bodies_bytes unread_bytes connections half_open header_bytes header_count
+    header_s keep_alive_s stall_s quiet_s running streams sessions session_idle_s session_streams
+    notices replay_events replay_bytes session_replay_bytes all_replay_bytes retry_ms
+"""
+_MAY_BE_0 = {name for name in _LIMITS.split() if "replay" in name} | {"retry_ms"}
+LIMITS: dict[str, Reader] = {
+    name: number() if name.endswith("_s") else whole(0 if name in _MAY_BE_0 else 1)
+    for name in _LIMITS.split()
+}
+
+KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
+"""The providers of rerankers, and the variable that each one's key is in."""
+
+LATER = ("components", "profiles", "agents_defaults", "agents", "routing")
+"""Tables that are known, but that nothing uses yet."""
+TOP = ("gateway", "search", "servers", "groups", "mcp_servers", *LATER)
 
 
 class ToolFilter(Struct, frozen=True, kw_only=True):
     """Which tools of a server are offered, by shell patterns."""
 
-    allow: tuple[str, ...] = ()
+    allow: Annotated[tuple[str, ...], texts] = ()
     """None given allows all."""
-    deny: tuple[str, ...] = ()
+    deny: Annotated[tuple[str, ...], texts] = ()
 
     def allows(self, name: str) -> bool:
         """Whether this tool is offered; what is denied never is."""
@@ -30,10 +65,10 @@ class ToolFilter(Struct, frozen=True, kw_only=True):
 class Timeouts(Struct, frozen=True, kw_only=True):
     """How long things may take, in seconds."""
 
-    init: float = 30.0
-    list: float = 30.0
-    call: float = 120.0
-    idle: float = 300.0
+    init: Annotated[float, number()] = 30.0
+    list: Annotated[float, number()] = 30.0
+    call: Annotated[float, number()] = 120.0
+    idle: Annotated[float, number(or_none=True)] = 300.0
     """Stopped when it had nothing to do for so long; 0 never stops it."""
 
 
@@ -41,31 +76,31 @@ class Server(Struct, frozen=True, kw_only=True):
     """One upstream: a command to start, or a URL."""
 
     name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str | None = None
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    type: str = ""
+    command: Annotated[str, filled] = ""
+    args: Annotated[tuple[str, ...], texts] = ()
+    env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
+    cwd: Annotated[str | None, filled] = None
+    url: Annotated[str, filled] = ""
+    headers: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
+    type: Annotated[str, choice("stdio", "http", "sse")] = ""
     """`stdio`, `http` or `sse`; empty to find out."""
-    enabled: bool = True
-    title: str = ""
-    description: str = ""
-    tags: tuple[str, ...] = ()
-    tools: ToolFilter = ToolFilter()
-    timeouts: Timeouts = Timeouts()
-    instances: int = 1
-    sharing: str = "auto"
-    may_ask: bool = True
+    enabled: Annotated[bool, flag] = True
+    title: Annotated[str, text] = ""
+    description: Annotated[str, text] = ""
+    tags: Annotated[tuple[str, ...], texts] = ()
+    tools: Annotated[ToolFilter, table(readers(ToolFilter))] = ToolFilter()
+    timeouts: Annotated[Timeouts, table(readers(Timeouts))] = Timeouts()
+    instances: Annotated[int, whole(1, 1000)] = 1
+    sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
+    may_ask: Annotated[bool, flag] = True
     """Whether its questions (elicitation, sampling, roots) reach clients."""
-    era: str = "auto"
-    max_in_flight: int = 256
-    max_connections: int = 128
+    era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
+    max_in_flight: Annotated[int, whole(1)] = 256
+    max_connections: Annotated[int, whole(1)] = 128
     """To a URL, with a request under way."""
-    max_tools: int | None = None
+    max_tools: Annotated[int | None, whole(1, 100_000)] = None
     """Entries of each of its lists; None for what the gateway allows."""
-    auth: Mapping[str, Any] = field(default_factory=dict)
+    auth: Annotated[Mapping[str, Any], a_table] = field(default_factory=dict)
     problem: str = ""
     """Why it cannot be started: a value that cannot be had. Empty if it can."""
 
@@ -80,53 +115,53 @@ class Server(Struct, frozen=True, kw_only=True):
 class Gateway(Struct, frozen=True, kw_only=True):
     """The one endpoint in front of all servers."""
 
-    expose: str = "auto"
-    pinned: tuple[str, ...] = ()
+    expose: Annotated[str, choice("auto", "search", "all")] = "auto"
+    pinned: Annotated[tuple[str, ...], texts] = ()
     """Tools that are always listed, as `server__tool`."""
-    name_limit: int = 64
-    max_tools: int = 10_000
+    name_limit: Annotated[int, whole(32, 1024)] = 64
+    max_tools: Annotated[int, whole(1, 100_000)] = 10_000
     """Entries of each list of a server; the rest is reported and left out."""
-    http: str = ""
+    http: Annotated[str, address] = ""
     """`[HOST:]PORT`; empty for stdio."""
-    auth: str = "token"
-    log: str | None = None
+    auth: Annotated[str, choice("token", "none")] = "token"
+    log: Annotated[str | None, filled] = None
     """A file for one line a call, or `off`."""
-    cache_mb: int = 256
+    cache_mb: Annotated[int, whole(1, 1_000_000)] = 256
     """What stored catalogs and indexes may take together."""
-    drain: float = 30.0
-    drain_notice_s: float = 8.0
+    drain: Annotated[float, number(or_none=True)] = 30.0
+    drain_notice_s: Annotated[float, number(or_none=True)] = 8.0
     """How long to serve on as not ready before a drain, if something probes `/readyz`."""
-    watchdog_ms: int = 250
+    watchdog_ms: Annotated[int, whole(0, 3_600_000)] = 250
     """Report whose message kept all clients waiting for so long; 0 never does."""
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Annotated[Mapping[str, float], table(LIMITS)] = field(default_factory=dict)
     """Those of the HTTP edge that are set, by their names there."""
 
 
 class Rerank(Struct, frozen=True, kw_only=True):
     """A model elsewhere that puts the first hits in order."""
 
-    provider: str
-    model: str
-    url: str = ""
-    key_env: str
+    provider: Annotated[str, choice(*KEYS_OF)]
+    model: Annotated[str, filled]
+    url: Annotated[str, filled] = ""
+    key_env: Annotated[str, filled]
     """The variable that has the key."""
-    timeout_ms: int = 800
+    timeout_ms: Annotated[int, whole(1)] = 800
 
 
 class Search(Struct, frozen=True, kw_only=True):
     """How tools are found."""
 
-    default_limit: int = 5
-    vectors: bool = False
-    model: str = ""
+    default_limit: Annotated[int, whole(1, 50)] = 5
+    vectors: Annotated[bool, flag] = False
+    model: Annotated[str, filled] = ""
     """The folder of the model that makes vectors."""
-    rerank: Rerank | None = None
+    rerank: Annotated[Rerank | None, table(readers(Rerank))] = None
 
 
 class Group(Struct, frozen=True, kw_only=True):
     """Some of the servers, served together."""
 
-    servers: tuple[str, ...] = ()
+    servers: Annotated[tuple[str, ...], texts] = ()
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -156,3 +191,6 @@ class Config(Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("path", self.path), ("servers", list(self.servers))]
+
+
+SERVER = readers(Server)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from portico.config.problems import Path, Report, nearest, word
 
 BAD: Final = object()
@@ -156,6 +158,12 @@ def table(known: Mapping[str, Reader]) -> Reader:
         return read_table(report, at, value, known)
 
     return reader
+
+
+def readers(kind: type[Struct]) -> dict[str, Reader]:
+    """How each key of a table is read: the struct that it becomes says so with the key's type."""
+    hints = kind.__annotations__
+    return {key: hints[key].__metadata__[0] for key in hints if hasattr(hints[key], "__metadata__")}
 
 
 def read_table(

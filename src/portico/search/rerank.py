@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from portico.config.tables import KEYS_OF
+from portico.config.schema import KEYS_OF
 from portico.search.providers import PROVIDERS, Provider, names_in, question
 
 if TYPE_CHECKING:
