@@ -22,6 +22,7 @@ from portico.wires.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.disk import Store
     from portico.catalog.history import History
+    from portico.observe.journal import Journal
     from portico.windows.control import Control, Order
 
 _CONTROL_AFTER_S = 0.2
@@ -67,10 +68,11 @@ class Wrapped:
         )
         self.upstream.warms = wrapping.warm
         self.upstream.lost = self._lost if alone else None
-        log = None if wrapping.log is None else _log(wrapping.log, self.upstream.name)
+        self._log = None if wrapping.log is None else _open_log(wrapping.log)
         # What links decide on is what the server reads; without links, nothing is changed.
         links = (exactly, *wrapping.links) if wrapping.links else ()
-        self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, log)
+        observe = None if self._log is None else self._log.link(self.upstream.name)
+        self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, observe)
         self._control: Control | None = None
         self._behind: set[asyncio.Task[None]] = set()
 
@@ -95,6 +97,8 @@ class Wrapped:
             if self._control is not None:
                 await self._control.close()
             await self.upstream.close()
+            if self._log is not None:
+                self._log.close()
 
     def refresh(self) -> None:
         """Ask the upstream for all it offers, behind."""
@@ -141,12 +145,11 @@ class Wrapped:
         self.stop.set()
 
 
-def _log(path: str, server: str) -> Link:
-    from portico.observe.calllog import CallLog
-    from portico.observe.link import observing
+def _open_log(path: str) -> "Journal":
+    from portico.observe.journal import open_call_log
 
     try:
-        return observing(CallLog(path, server, report).over)
+        return open_call_log(path, report)
     except OSError as error:
         raise PorticoError(f"{path} cannot be written: {error.strerror or error}") from None
 

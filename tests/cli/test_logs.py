@@ -177,7 +177,7 @@ def test_it_follows_across_a_change_of_files_and_ends_well_on_ctrl_c(log: Path) 
         assert following.next() == "before"
         for number in range(count):
             line = json.dumps({**EVENT, "text": str(number)}).encode() + b"\n"
-            append_bounded(str(log), line, 300)
+            append_bounded(str(log), [line], 300)
             # A log is moved away every 10 MB: not more often than its readers look.
             assert following.next() == str(number)
         assert log.with_name("serve.log.1").exists()

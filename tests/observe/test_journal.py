@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +165,10 @@ async def test_huge_and_strange_things_make_short_whole_lines(tmp_path: Path) ->
     assert (tmp_path / "log").stat().st_size < 5_000
 
 
-async def test_a_full_file_becomes_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journals, "MAX_SIZE", 2_000)
+async def test_a_full_file_becomes_the_older_one(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for number in range(100):
-        journal = Journal(str(path), pytest.fail)
+        journal = Journal(str(path), pytest.fail, max_size=2_000)
         journal.event(f"event {number}")
         journal.close()
     older = tmp_path / "log.1"
@@ -188,7 +186,7 @@ for number in range(count):
     line = b'{"from":"%s","number":%d}\\n' % (name.encode(), number)
     while True:
         try:
-            append_bounded(path, line, 20_000)
+            append_bounded(path, [line], 20_000)
         except BlockingIOError:
             continue
         break
@@ -216,12 +214,12 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_used_again_when_
     said: list[str] = []
     path = tmp_path / "folder" / "log"
     journal = Journal(str(path), said.append)
-    tries: list[bytes] = []
+    tries: list[Sequence[bytes]] = []
     append = journal._append
 
-    def tried(path: str, data: bytes) -> None:
-        tries.append(data)
-        append(path, data)
+    def tried(path: str, lines: Sequence[bytes]) -> int:
+        tries.append(lines)
+        return append(path, lines)
 
     monkeypatch.setattr(journal, "_append", tried)
     note(journal, call({}))

@@ -1,4 +1,4 @@
-"""The gateway's log: a line a call, a line for each that a server writes to stderr.
+"""The log of a gateway or of `wrap`: a line for each call, and for each line of a server's stderr.
 
 A call only leaves a note in memory. Notes become lines in batches, a moment later.
 """
@@ -6,26 +6,28 @@ A call only leaves a note in memory. Notes become lines in batches, a moment lat
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from portico.catalog.disk import make_private
 from portico.config.paths import log_file
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
+from portico.model.types import Link
 from portico.observe import callwords
-from portico.observe.link import outcome
-from portico.observe.logfile import append_bounded
+from portico.observe.link import observing, outcome
+from portico.observe.logfile import append_bounded, check_writable
 
 OFF = "off"
-MAX_SIZE = 10_000_000
-"""Of the file; what is older is in the one beside it."""
+_MAX_SIZE = 10_000_000
+"""Of a gateway's file; what is older is in the one beside it."""
 _EVERY_S = 0.5
 _AGAIN_S = 5.0
 """After a failure."""
@@ -54,15 +56,21 @@ class CallNote(Struct, gc=False):
     took_s: float
 
 
-class _CallLine(Struct, tag_field="kind", tag="call"):
+class _CallLine(Struct):
+    """A line of `wrap`, which logs nothing but calls."""
+
     time: str
     client: str
     server: str
-    tool: str
     method: str
+    name: str
     outcome: str
     ms: float
     arguments: str
+
+
+class _GatewayCallLine(_CallLine, tag_field="kind", tag="call"):
+    name: str = field(name="tool")
 
 
 class _Stderr(Struct, tag_field="kind", tag="stderr"):
@@ -86,10 +94,14 @@ class Journal:
         *,
         folder: str | None = None,
         count: Callable[[CallNote], None] = lambda call: None,
+        call_line: type[_CallLine] = _GatewayCallLine,
+        max_size: int = _MAX_SIZE,
     ) -> None:
         """`report` is told, once, that the file cannot be written; `folder` is ours to make;
-        `count` gets every call."""
+        `count` gets every call; a file of `max_size` bytes is rotated."""
         self._path = path
+        self._call_line = call_line
+        self._max_size = max_size
         self._count = count
         self._uncounted: list[CallNote] = []
         self._report = report
@@ -131,6 +143,16 @@ class Journal:
             self._arm(_EVERY_S)
         elif len(self._uncounted) >= _BATCH:
             self.count()
+
+    def link(self, server: str) -> Link:
+        """Notes the calls of one server."""
+
+        def over(
+            request: Request, context: Context, response: Response | None, took_s: float
+        ) -> None:
+            self.called(request, context, server, request.uri or request.name, response, took_s)
+
+        return observing(over)
 
     def count(self) -> None:
         """Count the calls that are not counted yet, and have them written."""
@@ -199,13 +221,13 @@ class Journal:
         """Make lines of the oldest notes; False if they are still to be written."""
         assert self._path is not None
         batch = self._notes[:_BATCH]
-        lines = [_line(note) for note in batch]
+        lines = [self._line(note) for note in batch]
         lost = self._lost
         if lost:
             words = f"{lost} lines are missing here: there were too many, or nowhere to write to"
             lines.append(_encoded(_Event(callwords.stamp(time.time()), words)))
         try:
-            self._append(self._path, b"".join(lines))
+            written = self._append(self._path, lines)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -215,15 +237,21 @@ class Journal:
             self._failed = True
             return False
         self._failed = False
-        self._lost -= lost
-        del self._notes[: len(batch)]
-        self._bytes -= sum(len(note.params) for note in batch if isinstance(note, CallNote))
+        if written == len(lines):
+            self._lost -= lost
+        del self._notes[: min(written, len(batch))]
+        self._bytes -= sum(
+            len(note.params) for note in batch[:written] if isinstance(note, CallNote)
+        )
         return True
 
-    def _append(self, path: str, data: bytes) -> None:
+    def _append(self, path: str, lines: Sequence[bytes]) -> int:
         if self._folder is not None:
             make_private(self._folder)
-        append_bounded(path, data, MAX_SIZE)
+        return append_bounded(path, lines, self._max_size)
+
+    def _line(self, note: CallNote | _Stderr | _Event) -> bytes:
+        return _encoded(_told(note, self._call_line) if isinstance(note, CallNote) else note)
 
 
 def open_journal(
@@ -238,21 +266,23 @@ def open_journal(
     return Journal(usual, report, folder=os.path.dirname(usual), count=count)
 
 
-def _line(note: CallNote | _Stderr | _Event) -> bytes:
-    return _encoded(_told(note) if isinstance(note, CallNote) else note)
+def open_call_log(path: str, report: Callable[[str], None]) -> Journal:
+    """The log of `wrap`, which is never rotated; OSError if it cannot be opened."""
+    check_writable(path)
+    return Journal(path, report, call_line=_CallLine, max_size=sys.maxsize)
 
 
-def _told(call: CallNote) -> _CallLine:
+def _told(call: CallNote, line: type[_CallLine]) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
         shape = callwords.arguments(call.params)
-    return _CallLine(
+    return line(
         time=callwords.stamp(call.at),
         client=callwords.client(call.meta, call.session),
         server=call.server,
-        tool=callwords.plain(call.name)[: callwords.MOST_WORD],
         method=call.method,
+        name=callwords.plain(call.name)[: callwords.MOST_WORD],
         outcome=call.outcome,
         ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,
@@ -263,9 +293,8 @@ def _encoded(line: Any) -> bytes:
     try:
         return msgspec.json.encode(line) + b"\n"
     except UnicodeEncodeError:  # half a character, which only a program can write
-        fields = {**msgspec.structs.asdict(line), "kind": line.__struct_config__.tag}
-        whole = {key: _whole(value) for key, value in fields.items()}
-        return msgspec.json.encode(whole) + b"\n"
+        whole = {key: _whole(value) for key, value in msgspec.structs.asdict(line).items()}
+        return msgspec.json.encode(type(line)(**whole)) + b"\n"
 
 
 def _whole(value: Any) -> Any:

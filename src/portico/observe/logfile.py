@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import os
-from collections.abc import Generator
+import stat
+from collections.abc import Generator, Sequence
 
 _NEW = 0o600
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -11,28 +12,33 @@ _TRIES = 5
 """How often a file may be exchanged under our feet before that is somebody's doing."""
 
 
-def append(path: str, data: bytes) -> None:
-    """Add to a file, which is made for the user alone; OSError if that cannot be."""
-    with _opened(path) as handle:
-        os.write(handle, data)
+def check_writable(path: str) -> None:
+    """Open a file, which is made for the user alone; OSError if that cannot be."""
+    with _opened(path):
+        pass
 
 
-def append_bounded(path: str, data: bytes, limit: int) -> None:
-    """Add whole lines, all or none of them; a file that would grow past the limit becomes `.1`.
+def append_bounded(path: str, lines: Sequence[bytes], limit: int) -> int:
+    """Add whole lines, and return how many: all of them, or those that a pipe has room for.
 
-    OSError if it cannot be, BlockingIOError if another process is at it.
+    A file that would grow past the limit becomes `.1`. OSError if nothing can be written,
+    BlockingIOError if another process is at it.
     """
+    data = b"".join(lines)
     for _ in range(_TRIES):
         with _opened(path) as handle:
             _lock(handle)
             if not _is_at(handle, path):
                 continue  # another process has begun a new one
-            size = os.fstat(handle).st_size
+            now = os.fstat(handle)
+            if not stat.S_ISREG(now.st_mode):
+                return _write_each(handle, lines)
+            size = now.st_size
             if size and size + len(data) > limit:
                 os.replace(path, f"{path}.1")
                 continue
             _write_whole(handle, data, size)
-            return
+            return len(lines)
     raise OSError(errno.EAGAIN, "others keep replacing it")
 
 
@@ -77,3 +83,15 @@ def _write_whole(handle: int, data: bytes, size: int) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(handle, size)
         raise
+
+
+def _write_each(handle: int, lines: Sequence[bytes]) -> int:
+    """A pipe takes a short line whole or not at all, and gives nothing back."""
+    for count, line in enumerate(lines):
+        try:
+            os.write(handle, line)
+        except BlockingIOError:
+            if count:
+                return count
+            raise OSError(errno.ENOBUFS, "nobody reads from this pipe") from None
+    return len(lines)

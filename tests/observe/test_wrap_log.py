@@ -1,4 +1,4 @@
-"""The log of calls: a line each, with how it went and never with a value."""
+"""The log of `wrap`: a line for each call, with how it went and never with a value."""
 
 import asyncio
 import json
@@ -14,10 +14,12 @@ from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.types import Handler
 from portico.model.version import LATEST_LEGACY
-from portico.observe.calllog import CallLog
+from portico.observe import journal as journals
 from portico.observe.callwords import shape
-from portico.observe.link import observing
+from portico.observe.journal import Journal, open_call_log
 from tests.rigs.running import bad
+from tests.support.patience import until as eventually
+from tests.support.running import WAIT_S
 from tests.wrap.standing import Standing, until
 
 
@@ -26,17 +28,22 @@ def call(method: str = "tools/call", params: Any = None, **more: Any) -> Request
     return Request(method=method, id=b"1", params=raw, version=LATEST_LEGACY, **more)
 
 
-def door(path: str, response: Response, report: Callable[[str], None] = pytest.fail) -> Handler:
-    """A handler that answers everything the same way, with the log before it."""
+def door(
+    path: Path, response: Response, report: Callable[[str], None] = pytest.fail
+) -> tuple[Journal, Handler]:
+    """A log, and behind it a handler that answers everything the same way."""
 
     async def handle(request: Request, context: Context) -> Response:
         return response
 
-    return observing(CallLog(path, "upstream", report).over)(handle)
+    log = open_call_log(str(path), report)
+    return log, log.link("upstream")(handle)
 
 
 async def logged(path: Path, request: Request, response: Response) -> list[dict[str, Any]]:
-    assert await door(str(path), response)(request, Context()) is response
+    log, handle = door(path, response)
+    assert await handle(request, Context()) is response
+    log.close()
     return lines_of(path)
 
 
@@ -103,12 +110,13 @@ async def test_a_call_that_is_cancelled_is_told_too(tmp_path: Path) -> None:
         await asyncio.Event().wait()
         return OK
 
-    log = CallLog(str(tmp_path / "log"), "upstream", pytest.fail)
-    task = asyncio.ensure_future(observing(log.over)(never)(call(), Context()))
+    log = open_call_log(str(tmp_path / "log"), pytest.fail)
+    task = asyncio.ensure_future(log.link("upstream")(never)(call(), Context()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    log.close()
     assert json.loads((tmp_path / "log").read_text())["outcome"] == "cancelled"
 
 
@@ -121,11 +129,32 @@ async def test_the_file_is_the_users_alone_and_is_appended_to(tmp_path: Path) ->
 
 async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    log = door(str(path), OK, pytest.fail)
-    await log(call(), Context())
+    log, handle = door(path, OK)
+    await handle(call(name="one"), Context())
+    log.close()
     path.rename(tmp_path / "old")
-    await log(call(), Context())
-    assert len(path.read_text().splitlines()) == 1
+    await handle(call(name="two"), Context())
+    log.close()
+    assert [line["name"] for line in lines_of(path)] == ["two"]
+    assert [line["name"] for line in lines_of(tmp_path / "old")] == ["one"]
+
+
+async def test_a_line_appears_a_moment_later_without_a_close(tmp_path: Path) -> None:
+    _, handle = door(tmp_path / "log", OK)
+    await handle(call(), Context())
+    async with asyncio.timeout(WAIT_S):
+        await eventually(lambda: len(lines_of(tmp_path / "log")) == 1)
+
+
+async def test_the_file_is_never_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    os.truncate(path, 2 * journals._MAX_SIZE)
+    log, handle = door(path, OK)
+    await handle(call(), Context())
+    log.close()
+    assert os.listdir(tmp_path) == ["log"]
+    assert path.stat().st_size > 2 * journals._MAX_SIZE
 
 
 async def test_a_log_that_cannot_be_written_is_reported_once_and_hurts_no_call(
@@ -134,25 +163,35 @@ async def test_a_log_that_cannot_be_written_is_reported_once_and_hurts_no_call(
     said: list[str] = []
     folder = tmp_path / "folder"
     folder.mkdir()
-    log = door(str(folder / "log"), OK, said.append)
+    log, handle = door(folder / "log", OK, said.append)
     (folder / "log").unlink()
     folder.rmdir()
     for _ in range(3):
-        assert await log(call(), Context()) is OK
-    assert said == [f"{folder / 'log'} cannot be written: No such file or directory"]
+        assert await handle(call(), Context()) is OK
+        log.close()
+    why = "No such file or directory"
+    assert said == [f"the log {folder / 'log'} cannot be written: {why}; calls go on"]
     folder.mkdir()
-    await log(call(), Context())
-    assert (folder / "log").exists()
+    await handle(call(), Context())
+    log.close()
+    assert len(lines_of(folder / "log")) == 4
 
 
 async def test_a_pipe_that_nobody_reads_makes_nobody_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     said: list[str] = []
-    log = door(str(tmp_path / "pipe"), OK, said.append)
-    for _ in range(2000):
-        assert await log(call(), Context()) is OK
+    log, handle = door(tmp_path / "pipe", OK, said.append)
+    for number in range(2000):
+        assert await handle(call(name=f"{number}"), Context()) is OK
+    log.close()
     assert len(said) == 1
+    names: list[str] = []
+    while len(names) < 2000:  # a reader that comes late gets all of it, and each line once
+        lines = os.read(reader, 1 << 20).splitlines()
+        names += [json.loads(line)["name"] for line in lines]
+        log.close()
+    assert names == [f"{number}" for number in range(2000)]
     os.close(reader)
 
 
