@@ -7,7 +7,7 @@ import sys
 import time
 from importlib import import_module
 
-from bench import machine, report
+from bench import headline, machine, report
 from bench.awake import awake
 from bench.report import Budget, Section
 from bench.scale import FULL, QUICK
@@ -55,6 +55,7 @@ def _keep(name: str, heading: str, text: str, budgets: list[Budget]) -> None:
     if budgets:
         text = f"{text}\n{report.verdicts(budgets).markdown()}"
     report.keep(name, heading, text)
+    headline.redraw()
 
 
 def _parser() -> argparse.ArgumentParser:

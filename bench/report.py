@@ -8,25 +8,12 @@ from pathlib import Path
 from bench.workload import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
-_INTRO = """\
-# Performance
-
-`make bench` measures Portico beside its peers and beside floors (programs that do the least
-possible and check nothing), in interleaved rounds of one run; the figures are medians. CPU is
-user and system time of the contender alone. Compare ratios, not figures of different machines,
-and take anything below 1.5x for noise. `python -m bench --quick` is a smoke run that keeps
-nothing; `python -m bench http stdio` measures only these. Each part below is what the last run
-of it wrote.
-
-Lists over stdio are measured one at a time, which the budget counts, and with eight in flight. The
-Python SDK is measured as it comes, with sessions, which the budget counts, and in its fastest mode
-(stateless, JSON, modern), which would miss it: a fiftieth of that is less than bare uvicorn.
-"""
+FRONT = ROOT / "README.md"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a title."""
+    """Rows of text, under a title if it has one."""
 
     title: str
     columns: Sequence[str]
@@ -41,7 +28,8 @@ class Table:
             "| " + " | ".join([line[0].ljust(widths[0]), *_right(line, widths)]) + " |"
             for line in (lines[0], rule, *lines[1:])
         ]
-        return f"### {self.title}\n\n" + "\n".join(body) + "\n"
+        heading = f"### {self.title}\n\n" if self.title else ""
+        return heading + "\n".join(body) + "\n"
 
 
 def _right(line: list[str], widths: list[int]) -> list[str]:
@@ -114,13 +102,17 @@ def summary(budgets: Sequence[Budget]) -> str:
 
 def keep(name: str, heading: str, text: str, page: Path = PAGE) -> None:
     """Replace one part of the page with what was just measured."""
-    old = page.read_text(encoding="utf-8") if page.is_file() else _INTRO
+    put(name, f"## {heading}\n\n{text}", page)
+
+
+def put(name: str, text: str, page: Path) -> None:
+    """Replace what stands between the marks of this name, or add it at the end."""
+    old = page.read_text(encoding="utf-8")
     begin, end = f"<!-- begin bench {name} -->", f"<!-- end bench {name} -->"
-    part = f"{begin}\n## {heading}\n\n{text.strip()}\n{end}"
+    part = f"{begin}\n{text.strip()}\n{end}"
     place = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if place.search(old):
         new = place.sub(lambda _: part, old)
     else:
         new = f"{old.rstrip()}\n\n{part}\n"
-    page.parent.mkdir(exist_ok=True)
     page.write_text(new, encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bench import machine, report
+from bench import headline, machine, report
 from bench.dialogue import Task, tasks
 from bench.gateway import Fleet, GatewayPipe, spread
 from bench.machine import NODE
@@ -149,6 +149,7 @@ def main() -> int:
     text = f"{facts}\n\n{section.markdown()}\n{verdicts}"
     print(f"## {HEADING}\n\n{text}\n{report.summary(section.budgets)}")
     report.keep("tokens", HEADING, text)
+    headline.redraw()
     return 0
 
 

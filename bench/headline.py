@@ -1,0 +1,149 @@
+"""The head of the page: one table and one chart, drawn from the tables that the page keeps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import chart, report
+from bench.chart import Panel
+from bench.kept import Kept
+from bench.report import Table
+
+HEADING = "In short"
+PART = "headline"
+WITHOUT = "without it"
+CONTENDERS = ("Portico", WITHOUT, "mcp-compressor", "supergateway", "mcp-proxy", "FastMCP")
+_OVER_HTTP = {
+    "Portico": "Portico, modern era",
+    "mcp-compressor": "mcp-compressor (other lists)",
+    "supergateway": "supergateway, stateful",
+    "mcp-proxy": "mcp-proxy",
+    "FastMCP": "FastMCP, create_proxy",
+}
+_OVER_STDIO = {
+    **_OVER_HTTP,
+    "Portico": "Portico, stored catalog",
+    WITHOUT: "the upstream itself",
+    "supergateway": "supergateway, to HTTP",
+    "mcp-proxy": "mcp-proxy, to HTTP",
+}
+_START = "stdio to an upstream of 50 tools: start and memory"
+_LOAD = "HTTP to a stdio upstream of 50 tools, after load"
+_NOTES = """\
+- Smaller is better in every row. A dash: this benchmark does not measure it.
+- Tokens: real tool definitions, counted with gpt-tokenizer. With Portico a model reads five
+  meta-tools and the instructions; without it, every definition.
+- 20 servers: with Portico, from spawning `serve` to the first search result over 6,000 tools, with
+  catalog and index on disk. Without it, all 20 servers are started and asked at once; each takes
+  0.5 s to answer, one takes 1.5 s.
+- One server: from spawning the proxy to the first list of the 50 tools of a small Python server,
+  over stdio. supergateway and mcp-proxy bridge between stdio and HTTP, so their server is behind
+  HTTP.
+- A call, and memory: HTTP in front, the same server as a child process behind. The child is not
+  included.
+- mcp-compressor answers with a shorter list than that of the server.
+"""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row of the table: what was measured, and the figure of each contender."""
+
+    what: str
+    unit: str
+    figures: Mapping[str, float]
+
+    def cells(self) -> list[str]:
+        """The row of the table."""
+        figures = (self.figures.get(name) for name in CONTENDERS)
+        cells = ("-" if figure is None else f"{figure:,.0f}" for figure in figures)
+        return [f"{self.what}, {self.unit}", *cells]
+
+    def panel(self) -> Panel:
+        """The same as bars."""
+        bars = [(name, self.figures[name]) for name in CONTENDERS if name in self.figures]
+        return Panel(self.what, self.unit, bars)
+
+
+def redraw(page: Path = report.PAGE, front: Path = report.FRONT) -> None:
+    """Draw the head of the page, its chart and the front page's table again."""
+    kept = Kept(page.read_text(encoding="utf-8"))
+    measures = measured(kept)
+    picture = page.with_suffix(".svg")
+    picture.write_text(chart.svg([measure.panel() for measure in measures]), encoding="utf-8")
+    table = Table("", ("", *CONTENDERS), [measure.cells() for measure in measures])
+    drawn = f"![The same figures as bars]({picture.name})"
+    report.keep(PART, HEADING, f"{table.markdown()}\n{drawn}\n\n{_NOTES}\n{_verdict(kept)}", page)
+    report.put(PART, benefits(kept).markdown(), front)
+
+
+def benefits(kept: Kept) -> Table:
+    """The front page's table: what a user gains."""
+    rows = []
+    if tokens := _tokens(kept):
+        read = [f"{tokens[name]:,.0f} tokens" for name in (WITHOUT, "Portico")]
+        rows.append(["read by a model before its first question: 500 tools, 15 servers", *read])
+    if start := _gateway(kept):
+        took = [f"{start[name] / 1000:.1f} s" for name in (WITHOUT, "Portico")]
+        rows.append(["second start: 20 servers, to the first search result", *took])
+    if called := _beside(kept, _LOAD, "call CPU us", _OVER_HTTP):
+        ours = f"{called.pop('Portico'):,.0f} µs"
+        peers = sorted(called.items(), key=lambda item: -item[1])
+        theirs = ", ".join(f"{name} {figure:,.0f} µs" for name, figure in peers)
+        rows.append(["CPU time of a call through a proxy", theirs, ours])
+    return Table("", ("", "without Portico", "with Portico"), rows)
+
+
+def measured(kept: Kept) -> list[Measure]:
+    """All that the head of the page shows, as far as a run has kept it."""
+    started = _beside(kept, _START, "spawn to list ms", _OVER_STDIO)
+    called = _beside(kept, _LOAD, "call CPU us", _OVER_HTTP)
+    weighed = _beside(kept, _LOAD, "RSS MB", _OVER_HTTP)
+    measures = [
+        Measure("Read before the first question, 500 tools", "tokens", _tokens(kept)),
+        Measure("20 servers: start to the first answer", "ms", _gateway(kept)),
+        Measure("One server: start to the first list", "ms", started),
+        Measure("A call through a proxy, CPU time", "µs", called),
+        Measure("Memory of the proxy", "MB", weighed),
+    ]
+    return [measure for measure in measures if "Portico" in measure.figures]
+
+
+def _beside(kept: Kept, table: str, column: str, rows: Mapping[str, str]) -> dict[str, float]:
+    """A column of the proxies' tables."""
+    found = {name: kept.figure("wrap", table, row, column) for name, row in rows.items()}
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def _tokens(kept: Kept) -> dict[str, float]:
+    columns = ("all definitions", "meta-tools", "instructions")
+    read = [kept.figure("tokens", "Before anything is asked", "500", column) for column in columns]
+    return _pair(read[0], read[1:])
+
+
+def _gateway(kept: Kept) -> dict[str, float]:
+    stored = "20 servers and 6,000 tools"
+    listed = kept.figure("serve", f"Start, {stored}", "servers start meanwhile", "spawn to list ms")
+    found = kept.figure(
+        "serve", f"Memory and the first search, {stored}", "index stored", "first search ms"
+    )
+    refresh = "Refresh of 20 servers: 0.5 s each, one 1.5 s"
+    asked_s = kept.figure("serve", refresh, "started for it", "seconds")
+    return _pair(None if asked_s is None else asked_s * 1000, (listed, found))
+
+
+def _pair(without: float | None, parts: Sequence[float | None]) -> dict[str, float]:
+    """Both sides, or neither."""
+    known = [part for part in parts if part is not None]
+    if without is None or len(known) < len(parts):
+        return {}
+    return {"Portico": sum(known), WITHOUT: without}
+
+
+def _verdict(kept: Kept) -> str:
+    """How many budgets are met, and which are not."""
+    budgets = kept.budgets()
+    missed = [promise for promise, verdict in budgets.items() if verdict == "MISSED"]
+    met = sum(verdict == "met" for verdict in budgets.values())
+    line = f"{met} of {len(budgets)} [budgets](#how-it-is-measured) are met."
+    return f"{line} Missed: {'; '.join(missed)}." if missed else line

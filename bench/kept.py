@@ -1,0 +1,40 @@
+"""Figures of earlier runs, read back from the tables of the page that keeps them."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+Rows = Mapping[str, Mapping[str, str]]
+"""The cells of a table by row and column."""
+
+_PART = re.compile(r"<!-- begin bench (\w+) -->\n(.*?)<!-- end bench \1 -->", re.DOTALL)
+_TABLE = re.compile(r"^### (.*)\n\n((?:\|.*\n)+)", re.MULTILINE)
+_NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
+
+
+class Kept:
+    """Every table of a page, by the name of its part and its title."""
+
+    def __init__(self, page: str) -> None:
+        self._tables = {(part, title): rows for part, title, rows in _tables(page)}
+
+    def figure(self, part: str, title: str, row: str, column: str) -> float | None:
+        """One figure, or None where no run has kept it."""
+        cell = self._tables.get((part, title), {}).get(row, {}).get(column, "")
+        found = _NUMBER.match(cell)
+        return float(found[0].replace(",", "")) if found else None
+
+    def budgets(self) -> dict[str, str]:
+        """The verdict on every budget."""
+        kept = (rows for (_, title), rows in self._tables.items() if title == "Budgets")
+        return {promise: cells["verdict"] for rows in kept for promise, cells in rows.items()}
+
+
+def _tables(page: str) -> Iterator[tuple[str, str, Rows]]:
+    for part, text in _PART.findall(page):
+        for title, lines in _TABLE.findall(text):
+            columns, _, *rows = map(_cells, lines.splitlines())
+            yield part, title, {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
