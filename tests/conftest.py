@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import Clock, MovableLoop
 from tests.support.running import LINKED, PLAIN
 
 
@@ -32,11 +33,17 @@ def by(request: pytest.FixtureRequest) -> Sequence[str]:
     return words
 
 
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of the test's event loop, which the test can move."""
+    return Clock()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Wrap the coroutine test; pytest then calls what we leave in its place."""
     test = pyfuncitem.obj
-    loop = pyfuncitem.config.getoption("--loop")
+    loop = _loop_factory(pyfuncitem)
     # Under @given the test pytest sees is Hypothesis's own, and ours is inside it.
     given = getattr(test, "hypothesis", None)
     if given is not None and inspect.iscoroutinefunction(given.inner_test):
@@ -45,17 +52,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         pyfuncitem.obj = _on_a_fresh_loop(test, loop)
 
 
-def _on_a_fresh_loop(test: Callable[..., Any], loop: str) -> Callable[..., None]:
+def _on_a_fresh_loop(
+    test: Callable[..., Any], loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(test(*args, **kwargs))
 
     return run
 
 
-def _loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    if loop == "uvloop":
+def _loop_factory(test: pytest.Function) -> Callable[[], asyncio.AbstractEventLoop]:
+    if "clock" in test.fixturenames:
+        return MovableLoop
+    if test.config.getoption("--loop") == "uvloop":
         import uvloop
 
         return uvloop.new_event_loop

@@ -173,7 +173,6 @@ def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Pat
 
 
 def test_a_search_waits_for_vectors_and_says_why_there_are_none(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     config = str(prepared(tmp_path, "[search]\nvectors = true\n"))
     portico(tmp_path, "describe", "maths__add", "--config", config)
     ran = portico(tmp_path, "search", "plus", "--limit", "1", "--config", config)

@@ -84,6 +84,9 @@ class FakeWire:
     async def close(self) -> None:
         self.closed = True
 
+    def is_closed(self) -> bool:
+        return self.closed
+
     def methods(self) -> list[str]:
         """The methods sent, in order; an answer of ours is shown as `answer`."""
         return [message.get("method", "answer") for message in self.sent]

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 
 from portico.model.errors import McpError, TargetError
 from portico.protocol.inbound import MAX_BATCH
 from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
 from portico.wires.wire import Failure, Outgoing
+from tests.support.clock import Clock
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 
@@ -180,26 +182,22 @@ async def test_a_handshake_is_never_cancelled() -> None:
     assert wire.methods() == ["work"]
 
 
-async def test_progress_gives_a_call_more_time() -> None:
+async def test_progress_gives_a_call_more_time(clock: Clock) -> None:
     wire = FakeWire(lambda _: None)
     seen: list[float] = []
     call = asked(
         await opened(wire),
-        timeout=0.3,
+        timeout=60,
         progress=lambda raw: seen.append(json.loads(raw)["progress"]),
     )
     await wire.until("work")
-    loop = asyncio.get_running_loop()
-    beyond = loop.time() + 0.6
-    ticks = 0
-    while loop.time() < beyond:  # twice the limit, with a sign of life now and then
-        ticks += 1
+    for ticks in (1, 2, 3):  # beyond the limit, with a sign of life now and then
         params = {"progressToken": 1, "progress": ticks}
         wire.deliver({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-        await asyncio.wait({call}, timeout=0.05)
+        await clock.advance(50)
     wire.deliver(result({"id": 1}, "done"))
     assert await call == b'"done"'
-    assert seen == list(range(1, ticks + 1))
+    assert seen == [1, 2, 3]
 
 
 async def test_progress_of_somebody_else_changes_nothing() -> None:
@@ -358,12 +356,10 @@ async def test_broken_messages_count_by_bytes_whatever_comes_between() -> None:
     await until(lambda: wire.closed)
 
 
-async def test_stray_lines_between_messages_never_add_up() -> None:
+async def test_stray_lines_between_messages_never_add_up(clock: Clock) -> None:
     exchange = await opened(FakeWire(echo))
-    now = 0.0
-    exchange._now = lambda: now
     for _ in range(50):  # 25 MB, over 50 s
-        now += 1.0
+        await clock.advance(1)
         exchange.received(b"x" * 500_000)
         exchange.received(GOOD)
     assert not exchange.is_over()
@@ -391,7 +387,6 @@ async def test_a_closed_exchange_fails_who_still_waits() -> None:
 
 def test_a_limit_that_has_just_passed_harms_no_later_request_on_uvloop() -> None:
     """What uvloop's `call_at` gives for a time that has come does not know when it rings."""
-    uvloop = pytest.importorskip("uvloop")
 
     async def scene() -> list[str]:
         exchange = await opened(FakeWire(lambda _: None))
@@ -443,26 +438,27 @@ class Slow(FakeWire):
             raise
 
 
-async def test_an_answer_that_comes_before_all_is_sent_is_the_answer() -> None:
+async def test_an_answer_that_comes_before_all_is_sent_is_the_answer(clock: Clock) -> None:
     wire = Slow()
     exchange = await opened(wire)
     call = asked(exchange)
     wire.deliver(result(await wire.until("work"), "fine"))
     assert await call == b'"fine"'
     assert not wire.cut.is_set(), "the rest may be sent"
-    await asyncio.wait_for(wire.cut.wait(), WAIT_S)  # but not for ever
-    await until(lambda: not exchange._background)
+    await clock.advance(1)
+    assert wire.cut.is_set(), "but not for ever"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     await exchange.close()
 
 
-async def test_progress_gives_more_time_also_to_a_call_that_is_not_all_sent() -> None:
+async def test_progress_gives_more_time_also_to_a_call_that_is_not_all_sent(clock: Clock) -> None:
     wire = Slow()
     exchange = await opened(wire)
-    call = asked(exchange, timeout=1, progress=lambda _: None)
+    call = asked(exchange, timeout=60, progress=lambda _: None)
     message = await wire.until("work")
     params = {"progressToken": message["id"], "progress": 1}
     for _ in range(6):
-        await asyncio.sleep(0.25)
+        await clock.advance(50)
         wire.deliver({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
     wire.deliver(result(message, "late"))
     assert await call == b'"late"'

@@ -12,12 +12,14 @@ import pytest
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.transport.http import HttpApp
-from portico.upstream.held import _GATHER_S
+from portico.upstream.caller import Outbox
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
 from portico.wires.child import Command
 from tests.rigs.running import bad
+from tests.support.clock import Clock
 from tests.support.messages import modern, modern_meta, request
+from tests.support.patience import until
 from tests.support.web import WAIT_S, Site, mirrored, serving
 
 ODD = Path(__file__).parents[1] / "wrap" / "servers" / "odd.py"
@@ -54,9 +56,7 @@ class Doorway:
 
     async def none_held(self) -> None:
         """Wait until no call is held, nor under way."""
-        async with asyncio.timeout(WAIT_S):
-            while self.held or any(line["busy"] for line in self._lines()):  # noqa: ASYNC110  (it shows only from outside)
-                await asyncio.sleep(0.01)
+        await until(lambda: not self.held and not any(line["busy"] for line in self._lines()))
 
     def _lines(self) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = self.upstream.status()["connections"]
@@ -135,9 +135,10 @@ async def test_a_state_of_another_run_is_refused() -> None:
         assert refused["error"]["code"] == -32602
 
 
-async def test_who_does_not_come_back_in_time_has_to_start_over() -> None:
-    async with doorway(Plan(held_s=0.1)) as door:
+async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) -> None:
+    async with doorway(Plan(held_s=60)) as door:
         state, answers = await door.asked()
+        await clock.advance(60)
         await door.none_held()
         late = await door.ask(requestState=state, inputResponses=answers)
         assert late["error"]["code"] == -32602
@@ -178,15 +179,20 @@ async def test_a_start_that_a_client_gave_up_on_serves_the_next(tmp_path: Path) 
 
 
 async def test_a_client_that_leaves_before_it_has_read_what_it_is_asked_holds_nothing(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    flush, is_in_the_way = Outbox.flush, asyncio.Event()
+
+    async def noted(outbox: Outbox) -> None:
+        is_in_the_way.set()
+        await flush(outbox)
+
+    monkeypatch.setattr(Outbox, "flush", noted)
     command = [sys.executable, "-I", "-S", str(ODD), "chatty", str(tmp_path)]
     meta = modern_meta(CAN, logLevel="debug")
     call = request("tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
     async with doorway(command=command) as door:
         async with door.site.streamed(call, mirrored(call)):
-            async with asyncio.timeout(WAIT_S):
-                while not (tmp_path / "asked").exists():  # noqa: ASYNC110  (it shows only from outside)
-                    await asyncio.sleep(0.01)
-            await asyncio.sleep(10 * _GATHER_S)  # now only what it does not read is in the way
+            await asyncio.wait_for(is_in_the_way.wait(), WAIT_S)  # what it does not read
+            assert not door.held
         await door.none_held()

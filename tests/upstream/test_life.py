@@ -1,6 +1,7 @@
 """The life of a connection is a table; the drawing in the docs is that table."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from portico.upstream.plan import Plan
 from portico.wires.child import Command
 from portico.wires.wire import Failure
 from tests.rigs.running import bad
+from tests.support.clock import Clock
 from tests.support.shared import ROOT
 
 PAGE = ROOT / "docs" / "wrap-connections.md"
@@ -89,7 +91,7 @@ class Nobody:
 
 def line_to_a_child(idle_s: float | None = None) -> Line:
     plan = Plan(era="legacy", idle_s=idle_s)
-    breaker = Breaker("child", Patience())
+    breaker = Breaker("child", Patience(), time.monotonic)
     return Line(Command(tuple(bad("stdio", "plain"))), plan, breaker, Nobody(), Nobody())
 
 
@@ -103,25 +105,22 @@ async def connecting(line: Line) -> "asyncio.Task[Leg]":
 
 
 async def test_a_line_goes_through_the_states_as_its_calls_do(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[State] = []
-    tired = asyncio.Event()
 
     class Steps(dict[tuple[State, Event], State]):
         def __getitem__(self, step: tuple[State, Event]) -> State:
             seen.append(super().__getitem__(step))
-            if step[1] is Event.TIRED:
-                tired.set()
             return seen[-1]
 
     monkeypatch.setattr("portico.upstream.line.TABLE", Steps(TABLE))
-    line = line_to_a_child(idle_s=0.1)
+    line = line_to_a_child(idle_s=60)
     try:
         line.begin()
         await line.leg()
         line.end(answered=True)
-        await asyncio.wait_for(tired.wait(), 10)
+        await clock.advance(60)
     finally:
         await line.close()
     assert " ".join(seen) == "connecting connected active idle disconnected"

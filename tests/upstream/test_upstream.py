@@ -20,10 +20,11 @@ from portico.upstream.upstream import Upstream
 from portico.wires.child import Command
 from portico.wires.wire import Failure
 from tests.rigs.running import bad
+from tests.support.clock import Clock
 from tests.support.patience import until
-from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, error, legacy, modern, result
+from tests.upstream.fakes import Fake, FakeWire, Message, error, legacy, modern, result
 
-PATIENT = Patience(failures=2, open_s=0.2)
+PATIENT = Patience(failures=2, open_s=15)
 
 
 @asynccontextmanager
@@ -46,32 +47,33 @@ def text(response: Response) -> str:
     return str(response.decode()["result"]["content"][0]["text"])
 
 
-async def test_a_child_that_fails_everybody_is_replaced() -> None:
-    plan = Plan(limits=Limits(call_s=0.5), patience=PATIENT, idle_s=None)
+async def test_a_child_that_fails_everybody_is_replaced(clock: Clock) -> None:
+    plan = Plan(limits=Limits(call_s=30), patience=PATIENT, idle_s=None)
     async with upstream("silent", plan) as (server, context):
         await server.ready(call("pid"), context)
         first = text(await server.relay(call("pid"), context))
         for _ in range(2):
+            failing = asyncio.create_task(server.relay(call("bad"), context))
+            await until(lambda: any(line["busy"] for line in server.status()["connections"]))
+            await clock.advance(30)
             with pytest.raises(McpError, match="did not answer"):
-                await server.relay(call("bad"), context)
-        for _ in range(100):
-            await asyncio.sleep(0.1)
-            try:
-                second = text(await server.relay(call("pid"), context))
-            except McpError:
-                continue
-            break
-        assert second != first
+                await failing
+        with pytest.raises(McpError, match="failed 2 times in a row"):
+            await server.relay(call("pid"), context)
+        await clock.advance(15)
+        assert text(await server.relay(call("pid"), context)) != first
 
 
-async def test_a_call_after_the_idle_time_begins_anew() -> None:
-    async with upstream("plain", Plan(idle_s=0.05)) as (server, context):
+async def test_a_call_after_the_idle_time_begins_anew(clock: Clock) -> None:
+    async with upstream("plain", Plan(idle_s=60)) as (server, context):
         await server.ready(call("pid"), context)
-        seen: set[str] = set()
-        for number in range(12):
-            seen.add(text(await server.provide(call("pid", number), context)))
-            await asyncio.sleep(0.045 + number % 5 * 0.005)
-        assert len(seen) > 1
+        seen: list[str] = []
+        for number, pause_s in enumerate((50, 60, 50, 60, 60)):
+            seen.append(text(await server.provide(call("pid", number), context)))
+            await clock.advance(pause_s)  # the child that has rested is just being ended
+        first, second, third = seen[0], seen[2], seen[4]
+        assert seen == [first, first, second, second, third]
+        assert len({first, second, third}) == 3
 
 
 def noted(message: Message) -> list[Message]:
@@ -127,27 +129,22 @@ async def test_who_follows_what_another_is_just_refused_is_asked_for_too() -> No
 
 
 async def test_starts_are_still_counted_when_their_connections_are_gone() -> None:
-    server = Upstream(Fake([FakeWire(noted) for _ in range(3)]), Plan(sharing="per-client"))
+    wires = [FakeWire(noted) for _ in range(3)]
+    server = Upstream(Fake([*wires]), Plan(sharing="per-client"))
     seen = []
     try:
-        for _ in range(3):
+        for number in range(3):
             session = Session(lambda _: None)
             session.version = Version.V2025_11_25
             await server.relay(subscribe("note://a"), Context(session=session))
             seen.append(server.status()["starts"])
             session.end()
-            await settled(server)
+            await until(wires[number].is_closed)
             seen.append(server.status()["starts"])
         assert not server.status()["connections"]
         assert seen == [1, 1, 2, 2, 3, 3]
     finally:
         await server.close()
-
-
-async def settled(server: Upstream) -> None:
-    """Until connections that were dropped are closed."""
-    while server._lines._closing:
-        await asyncio.wait(server._lines._closing)
 
 
 class Broken:
@@ -180,10 +177,12 @@ def with_roots() -> Context:
     return Context(session=session)
 
 
-async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was() -> None:
+async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was(
+    clock: Clock,
+) -> None:
     wires = [FakeWire(logging) for _ in range(3)]
     first, second, third = wires
-    server = Upstream(Fake([*wires]), Plan(max_children=1, idle_s=0.5))
+    server = Upstream(Fake([*wires]), Plan(max_children=1, idle_s=60))
     one, other = with_roots(), with_roots()
     try:
         await server.set_level("error", call("pid"), one)
@@ -191,9 +190,8 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
         with pytest.raises(McpError, match="of their own already"):
             await server.relay(call("pid"), other)
         for context, wire in ((other, second), (one, third)):
-            async with asyncio.timeout(WAIT_S):
-                while not wires[wires.index(wire) - 1].closed:  # noqa: ASYNC110  (it shows only there)
-                    await asyncio.sleep(0.01)
+            await clock.advance(60)
+            assert wires[wires.index(wire) - 1].closed
             await server.relay(call("pid"), context)
         assert "logging/setLevel" in first.methods()
         assert "logging/setLevel" not in second.methods()
@@ -202,13 +200,15 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
         await server.close()
 
 
-async def test_a_server_too_busy_to_be_listened_to_is_asked_again() -> None:
+async def test_a_server_too_busy_to_be_listened_to_is_asked_again(clock: Clock) -> None:
     wire = FakeWire(
         lambda m: [error(m, -32603)] if m.get("method") == LISTEN else modern(m, tools={}) or []
     )
     server = Upstream(Fake([wire]), Plan(era="modern"))
     try:
         await server.survey()
+        await wire.until(LISTEN)
+        await clock.advance(60)
         await wire.until(LISTEN, times=2)
     finally:
         await server.close()
@@ -253,37 +253,39 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
         await server.close()
 
 
-async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting() -> None:
+async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting(clock: Clock) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "resources/subscribe" else noted(m))
-    server = Upstream(Fake([wire]), Plan(idle_s=0.05))
+    server = Upstream(Fake([wire]), Plan(idle_s=10))
     following = asyncio.create_task(server.relay(subscribe("note://a"), with_roots()))
     try:
         asked = await wire.until("resources/subscribe")
-        await asyncio.sleep(0.2)  # past the time after which it would rest
+        await clock.advance(20)  # past the time after which it would rest
         assert not wire.closed
         wire.deliver(error(asked, -32002))
         assert (await following).code == -32002
-        await until(lambda: wire.closed)
+        await clock.advance(20)
+        assert wire.closed
     finally:
         await server.close()
 
 
-async def test_nobody_rests_while_an_operator_has_the_lists_asked_for() -> None:
+async def test_nobody_rests_while_an_operator_has_the_lists_asked_for(clock: Clock) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "tools/list" else legacy(m, tools={}))
-    server = Upstream(Fake([wire]), Plan(idle_s=0.05))
+    server = Upstream(Fake([wire]), Plan(idle_s=10))
     refreshing = asyncio.create_task(server.refresh())
     try:
         listed = await wire.until("tools/list")
-        await asyncio.sleep(0.2)  # past the time after which it would rest
+        await clock.advance(20)  # past the time after which it would rest
         wire.deliver(result(listed, {"tools": []}))
         await refreshing
-        await until(lambda: wire.closed)
+        await clock.advance(20)
+        assert wire.closed
     finally:
         await server.close()
 
 
 @pytest.mark.parametrize("limit", [0, -5, "soon", None])
-async def test_a_limit_that_is_none_is_not_taken_for_one(limit: object) -> None:
+async def test_a_limit_that_is_none_is_not_taken_for_one(clock: Clock, limit: object) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else legacy(m, tools={}))
     server = Upstream(Fake([wire]), Plan())
     request = call("pid")
@@ -291,7 +293,7 @@ async def test_a_limit_that_is_none_is_not_taken_for_one(limit: object) -> None:
     calling = asyncio.create_task(server.relay(request, with_roots()))
     try:
         message = await wire.until("tools/call")
-        await asyncio.sleep(0.05)  # as long as one that has passed would take to be told
+        await clock.advance(1)  # one that has passed would be told
         wire.deliver(result(message, {"content": []}))
         assert (await calling).result == b'{"content":[]}'
     finally:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
-from time import monotonic
 
 from portico.model.errors import AskError
 from portico.model.session import Session
@@ -236,9 +235,13 @@ async def ask_on(stream: Stream, connection: Connection, method: str, params: by
 class Sessions:
     """All sessions of one app, the least recently used first."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+    ) -> None:
         self._limits = limits
-        self._now = clock or monotonic
+        self._now = clock
         self._sessions: dict[bytes, HttpSession] = {}
         self._used: dict[bytes, float] = {}
         self._keeping: dict[HttpSession, int] = {}

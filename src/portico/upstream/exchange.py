@@ -72,7 +72,7 @@ class Exchange:
         """Told when an upstream wants to be polled for the answer to a request."""
         self._loop = asyncio.get_running_loop()
         # asyncio's own loops go by this clock; to ask it through them takes longer.
-        is_plain = isinstance(self._loop, asyncio.BaseEventLoop)
+        is_plain = type(self._loop).time is asyncio.BaseEventLoop.time
         self._now: Callable[[], float] = monotonic if is_plain else self._loop.time
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = FOREVER

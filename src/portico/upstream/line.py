@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from time import monotonic
 from typing import Protocol
 
 from portico.model.errors import McpError, TargetError
@@ -75,7 +74,8 @@ class Line:
         self._breaker = breaker
         self._watcher = watcher
         self._house = house
-        self._pause = Pause(plan.patience)
+        self._now = asyncio.get_running_loop().time
+        self._pause = Pause(plan.patience, self._now)
         self._leg: Leg | None = None
         self._opening: asyncio.Task[Leg] | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -150,7 +150,7 @@ class Line:
         if self._idle is None or self.subscriptions:
             self._rest()
         else:
-            self._rested = monotonic()
+            self._rested = self._now()
 
     async def set_level(self, level: str) -> None:
         """Have the upstream log from this level on, now and after every new beginning."""
@@ -352,7 +352,7 @@ class Line:
         """Begin to count the time without anything to do."""
         if self.busy or self.subscriptions or self.plan.idle_s is None:
             return
-        self._rested = monotonic()
+        self._rested = self._now()
         # The timer stays set, whatever is called meanwhile: to set one costs more than to look.
         if self._idle is None and self.open_leg is not None:
             self._look_in(self.plan.idle_s)
@@ -365,7 +365,7 @@ class Line:
         self._idle = None
         if self.busy or self.plan.idle_s is None:
             return
-        left = self._rested + self.plan.idle_s - monotonic()
+        left = self._rested + self.plan.idle_s - self._now()
         if left <= _SOON_S and self.has_tasks:
             left = self.plan.idle_s
         if left > _SOON_S:

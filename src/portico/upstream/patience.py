@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from time import monotonic
 
 from msgspec import Struct
 
@@ -25,7 +24,7 @@ class Patience(Struct, frozen=True):
 class Pause:
     """The pause before the next start: none after the first failure, then longer and longer."""
 
-    def __init__(self, patience: Patience, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, patience: Patience, clock: Callable[[], float]) -> None:
         self._patience = patience
         self._clock = clock
         self.failures = 0
@@ -55,9 +54,7 @@ class Pause:
 class Breaker:
     """Opens after repeated failures, so that nobody waits for what will fail again."""
 
-    def __init__(
-        self, server: str, patience: Patience, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, server: str, patience: Patience, clock: Callable[[], float]) -> None:
         self._server = server
         self._patience = patience
         self._clock = clock

@@ -57,7 +57,7 @@ class Upstream:
         self.plan = plan
         self._report = report
         self._history = history
-        self._breaker = Breaker(self.name, plan.patience)
+        self._breaker = Breaker(self.name, plan.patience, asyncio.get_running_loop().time)
         self._callers = Callers(plan.may_ask)
         self._lines = Lines(address, plan, self._breaker, self, self)
         self._views = Views(
