@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 BIN := .venv/bin
-SOURCES = $(wildcard src tests examples bench)
+SOURCES = $(wildcard src tests examples bench tools)
 
 # $(call apt,COMMAND,PACKAGE): unless COMMAND succeeds, install PACKAGE where we may, else say so.
 define apt
@@ -89,6 +89,10 @@ bench-search: .venv/.stamp ## measure search beside plainer ways and FastMCP's
 .PHONY: bench-tokens
 bench-tokens: setup ## count the tokens that a model reads of tools
 	$(BIN)/python -m bench.tokens
+
+.PHONY: messages
+messages: .venv/.stamp ## write docs/messages.md: every text that people and models read
+	$(BIN)/python -m tools.messages
 
 .PHONY: fuzz
 fuzz: MINUTES ?= 10

@@ -1,0 +1,105 @@
+"""Finds wording that a native engineer would not use, in messages, docstrings and comments.
+
+.venv/bin/python -m tools.wording [PACKAGE]
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tools.messages import Text, sources, texts
+
+_HABITS = {
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|later\b)": '"is not a ..."',
+    r"(?<!there )\b(?:is|are) none\b": '"is not valid", or what is wrong with it',
+    r"\banew\b": '"again"',
+    r"\btaken over\b": '"applied" or "reloaded"',
+    r"\bin the (?:clear|open)\b": '"unencrypted"',
+    r"\bcounts? from\b": '"takes effect", or "restart to apply"',
+    r"\bfares?\b": '"state" or "status"',
+    r"\bwhoever\b": "a noun",
+    r"(?:^|[.;:] )(?:what|who|one that|those (?:of|that)) (?![^.;:]*\?)": "a noun, as the subject",
+    r"\b(?:told|tells)\b": '"reports", "notifies", or the fact itself',
+    r"\b(?:asks|asked|asking)\b": '"requests", "queries" or "sends"',
+    r"\b(?:says|said)\b": '"reports", "returns", or the fact itself',
+    r"\b(?:hears?|heard|greets?)\b": '"receives" or "connects"',
+    r"\b(?:nobody|somebody)\b": "a noun from the glossary",
+    r"\bwants?\b": '"requires" or "expects"',
+    r"\bmend\b": '"fix"',
+    r"\bagain and again\b": '"repeatedly"',
+    r"\blook(?:s|ed)? after\b": '"supervised" or "restarted"',
+    r"\b(?:left|leaves?) alone\b": '"paused" or "not retried"',
+    r"\b(?:go|goes|going) on\b": '"continues"',
+    r"\blast words\b": '"stderr"',
+    r"\bhangs? up\b": '"closes the connection"',
+    r"\bcannot be asked\b|\bcould not be (?:asked|heard)\b": '"is unreachable" or "cannot send to"',
+    r"\bleads? (?:nowhere|elsewhere)\b": '"cannot be resolved", "points to another host"',
+    r"\bso many\b": '"at most N" or "number of"',
+    r"\bunder way\b": '"in progress" or "running"',
+    r"\b(?:is|are|has) (?:gone|there twice)\b": '"was deleted", "disconnected" or "is set twice"',
+    r"\bstands?\b|\bholds? no\b": '"is" or "contains no"',
+    r"\bpacked\b": '"compressed"',
+    r"\bswitch(?:ed)? (?:one )?o(?:n|ff)\b": '"enabled" or "disabled"',
+    r"\b(?:to )?have (?:it|a \w+|a new \w+) made\b": '"to create it"',
+    r"\bwithout end\b|\bin circles\b|\bcame about\b": "the limit or the step that failed",
+}
+HABITS = [(re.compile(habit, re.IGNORECASE), better) for habit, better in _HABITS.items()]
+"""Each pattern, and the wording to use in its place."""
+_QUOTED = re.compile(r"`[^`]*`|\{[^{}|]*\}")
+
+
+class Found(NamedTuple):
+    """A text that has some of the habits, and what to write in place of each."""
+
+    text: Text
+    better: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.text.file}: {self.text.words}\n    write {'; '.join(self.better)}"
+
+
+def check(given: Iterable[Text]) -> list[Found]:
+    """Those of the texts that have one of the habits; quoted names and placeholders may."""
+    found = []
+    for text in given:
+        words = _QUOTED.sub("X", text.words).replace("\\n", " ")
+        better = [better for habit, better in HABITS if habit.search(words)]
+        if better:
+            found.append(Found(text, better))
+    return found
+
+
+def counts(found: Iterable[Found]) -> dict[str, int]:
+    """How many there are in each package."""
+    return dict(sorted(Counter(each.text.package for each in found).items()))
+
+
+def prose() -> Iterator[Text]:
+    """Every docstring and comment of the source."""
+    for file, source in sources().items():
+        for node in ast.walk(ast.parse(source)):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(words))):
+                    yield Text(file, "docstring", " ".join(words.split()))
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield Text(file, "comment", token.string.lstrip("#: "))
+
+
+def main(packages: list[str]) -> None:
+    """Print the messages with such wording, and how many there are of everything."""
+    messages = check(texts())
+    for each in messages:
+        if not packages or each.text.package in packages:
+            print(each)
+    print("messages:", counts(messages))
+    print("docstrings and comments:", counts(check(prose())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
