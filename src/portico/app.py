@@ -169,8 +169,8 @@ def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]"
 
 def _owners_log() -> str:
     """The file for what an owner writes to stderr."""
-    from portico.catalog.disk import make_private
     from portico.config.paths import log_file
+    from portico.state.files import make_private
 
     folder = os.path.dirname(log_file())
     make_private(folder)

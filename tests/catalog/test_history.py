@@ -1,6 +1,7 @@
 """What is known of definitions as they were, and which of them changed."""
 
 import json
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from portico.catalog.archive import Archive
 from portico.catalog.history import MOST_CHANGES, History, line, told
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
+from portico.state.checksummed import packed
 
 _NAMES = st.sampled_from(["a", "b", "c", "d"])
 _WORDS = st.sampled_from(["one", "two"])
@@ -165,19 +167,29 @@ def test_a_damaged_file_begins_a_new_history_and_a_newer_one_is_left_alone(folde
     _kept(folder).compare("legacy", _facts({"a": "one"}))
     file = folder / "key.history"
     whole = file.read_bytes()
-    for damaged in (whole[:-5], whole.replace(b'"format":1', b'"format":9'), b"", b"\xff\n{}"):
+    for damaged in (whole[:-5], whole.replace(b'"format":2', b'"format":9'), b"", b"\xff\n{}"):
         file.write_bytes(damaged)
         assert _words(_kept(folder, said), _facts({"a": "two"})) == []
         assert "is damaged" in said[-1]
-    from portico.catalog import archive
-
-    newer = (
-        b'{"portico":"history","format":2,"digest":"%s"}\n{}' % archive._digest(2, b"{}").encode()
-    )
+    newer = packed("history", 3, b"{}")
     file.write_bytes(newer)
     assert _words(_kept(folder, said), _facts({"a": "two"})) == []
     assert file.read_bytes() == newer
     assert "newer Portico" in said[-1]
+
+
+def test_a_history_of_the_first_format_goes_on(folder: Path) -> None:
+    _kept(folder).compare("legacy", _facts({"a": "one"}))
+    file = folder / "key.history"
+    rest = file.read_bytes().partition(b"\n")[2]
+    digest = blake2b(rest, person=b"history 1").hexdigest()
+    first = json.dumps({"portico": "history", "format": 1, "digest": digest}).encode()
+    file.write_bytes(first + b"\n" + rest)
+
+    said: list[str] = []
+    assert _words(_kept(folder, said), _facts({"a": "two"})) == ["tool a changed"]
+    assert b'"format":2' in file.read_bytes()
+    assert said == []
 
 
 def test_a_folder_that_cannot_be_written_is_reported_and_changes_are_still_found(

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config import edit_json, edit_toml, save
+from portico.config import edit_json, edit_toml
 from portico.config.edit import add_server, remove_server, set_enabled
-from portico.config.files import write_new
 from portico.config.problems import ConfigError
 from portico.config.read import read
 
@@ -263,14 +262,14 @@ def test_a_link_stays_a_link_and_the_mode_stays(toml: Path, tmp_path: Path) -> N
 def test_what_another_editor_saves_meanwhile_is_kept(
     toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, theirs = write_new, "\n[servers.theirs]\nurl = 'https://t'\n"
+    real, theirs = os.fsync, "\n[servers.theirs]\nurl = 'https://t'\n"
 
-    def slow(*about: Any) -> None:
-        real(*about)
+    def slow(handle: int) -> None:
+        real(handle)
         if theirs not in toml.read_text():
             toml.write_text(toml.read_text() + theirs)
 
-    monkeypatch.setattr(save, "write_new", slow)
+    monkeypatch.setattr(os, "fsync", slow)
     add_server(str(toml), "ours", {"url": "https://o"})
     assert list(read(toml).servers) == ["github", "linear", "theirs", "ours"]
 

@@ -4,14 +4,12 @@ import os
 import re
 import secrets
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from portico.config.files import write_new
-from portico.config.paths import make_folder
 from portico.model.errors import PorticoError
+from portico.state.files import NO_FOLLOW, READ, create, make_private
 
 FILE_NAME = "token"
 VARIABLE = "PORTICO_TOKEN"
@@ -20,9 +18,6 @@ _SHORTEST = 16
 _MINE_ONLY = 0o077
 _OTHERS = 0o027
 """Group members may read a token file that the user names; they may not write it."""
-# A link could point to a file that others write to; a pipe would make us wait for its writer.
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_READ = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 
 
 class TokenError(PorticoError):
@@ -74,7 +69,7 @@ def _one_word(text: str, where: str) -> str:
 def _read_named(file: str) -> str:
     """The text of a file that the user named, which may be a link."""
     try:
-        with open(file, "rb", opener=lambda name, _: os.open(name, _READ & ~_NO_LINK)) as opened:
+        with open(file, "rb", opener=lambda name, _: os.open(name, READ & ~NO_FOLLOW)) as opened:
             _check_named(file, os.fstat(opened.fileno()))
             return opened.read(1024).decode("ascii", "replace")
     except OSError as error:
@@ -110,7 +105,7 @@ def known_token(state_dir: Path) -> str | None:
     """The token in this folder; None if none was ever made."""
     path = state_dir / FILE_NAME
     try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, _READ)) as file:
+        with open(path, "rb", opener=lambda name, _: os.open(name, READ)) as file:
             _check_private(path, os.fstat(file.fileno()))
             text = file.read(1024).decode("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -128,11 +123,8 @@ def known_token(state_dir: Path) -> str | None:
 
 
 def _create(path: Path) -> None:
-    """Write a new token beside its place and link it there: whole, or not at all, and once."""
-    draft = path.with_name(f".{FILE_NAME}.{secrets.token_hex(8)}")
     try:
-        write_new(str(draft), f"{secrets.token_urlsafe(32)}\n".encode())
-        os.link(draft, path)
+        create(str(path), f"{secrets.token_urlsafe(32)}\n".encode())
     except FileExistsError:
         pass  # another process was faster: its token counts
     except OSError as error:
@@ -140,17 +132,11 @@ def _create(path: Path) -> None:
             f"the token cannot be kept in {path.parent} ({error.strerror}); PORTICO_HOME may name "
             "another place"
         ) from None
-    finally:
-        with suppress(OSError):  # a disk that takes nothing has no draft either
-            draft.unlink()
 
 
 def _make_private(folder: Path) -> None:
     try:
-        make_folder(str(folder))
-        status = folder.stat()
-        if os.name == "posix" and status.st_mode & _MINE_ONLY:
-            folder.chmod(0o700)  # whoever may write here could plant a token of their own
+        make_private(str(folder))  # a user who may write here could plant a token of their own
     except OSError as error:
         raise TokenError(
             f"{folder} cannot be made private ({error.strerror}); PORTICO_HOME may name another"

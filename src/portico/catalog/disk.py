@@ -5,38 +5,24 @@ Nothing here raises: a catalog that cannot be read or kept is asked for anew.
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from portico.catalog.document import (
-    BAD_JSON,
-    MAX_SIZE,
-    Document,
-    Refused,
-    Seen,
-    offer_in,
-    opened,
-    renewed,
-    written,
-)
+from portico.catalog.document import BAD_JSON, Document, Seen, offer_in, opened, renewed, written
 from portico.catalog.room import Room
-from portico.config.paths import make_folder
 from portico.model.offer import Offer
+from portico.state import files
+from portico.state.checksummed import MAX_SIZE, Damaged, Newer
 from portico.state.freed import give_back_memory
 from portico.state.report import report as to_operator
 
 _KEPT_ASIDE = 3
-_STALE_S = 3600
-"""A draft this old has no writer any more: writing one takes milliseconds."""
 _DAY_S = 86_400
 _UNUSED_S = 90 * _DAY_S
 """A catalog that nobody has read or written for so long is of a server that is no longer there."""
 _LARGE = 1_000_000
 _OTHERS_WRITE = 0o022
-# A link could point to a file that others write to; a pipe would make us wait for its writer.
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Store:
@@ -74,15 +60,10 @@ class Store:
 
     def latest(self, key: str) -> Offer | None:
         """What the same owner saved last, whatever its arguments were."""
-        owner, _, _ = key.partition("-")
-        found: list[tuple[float, str]] = []
-        with suppress(OSError), os.scandir(self._folder) as entries:
-            found += [
-                (entry.stat().st_mtime, entry.name.removesuffix(".catalog"))
-                for entry in entries
-                if entry.name.startswith(f"{owner}-") and entry.name.endswith(".catalog")
-            ]
-        return self.load(max(found)[1]) if found else None
+        owner = key.partition("-")[0]
+        names = [os.path.basename(path) for _, path in files.dated(self._folder, ".catalog")]
+        found = [name for name in names if name.startswith(f"{owner}-")]
+        return self.load(found[-1].removesuffix(".catalog")) if found else None
 
     def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
         """By kind and key, since when each definition is known."""
@@ -104,14 +85,14 @@ class Store:
     def _save(self, key: str, offer: Offer) -> int:
         """How large it is on disk; 0 if that failed."""
         older = self._find(key)
-        if isinstance(older, Refused):
+        if isinstance(older, Newer):
             return 0
         try:
             document = renewed(offer, older, self._clock())
             del older  # a large one need not be in memory twice
             data = written(document, offer)
             self._write(key, data)
-        except (OSError, *BAD_JSON) as error:
+        except (OSError, Damaged, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
             return 0
         self._said.pop(key, None)
@@ -128,30 +109,34 @@ class Store:
             self._said[key] = text
             self._report(text)
 
-    def _find(self, key: str) -> Document | Refused | None:
-        """The document; refused if it must stay as it is; None if there is none of any use."""
+    def _find(self, key: str) -> Document | Newer | None:
+        """The document; Newer if it must stay as it is; None if there is none of any use."""
         path = self._path(key)
         try:
-            data, status = _read(path)
+            data, status = files.read(path, MAX_SIZE)
+            if os.name == "posix" and (
+                status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE
+            ):
+                raise OSError(errno.EPERM, "others may have written to it")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             self._say(key, f"{path} is not used: {_reason(error)}")
             return None
-        document = opened(data)
-        if isinstance(document, Document):
-            return document
-        if document.newer:
+        try:
+            return opened(data)
+        except Damaged as error:
+            self._set_aside(key, status, error)
+            return None
+        except Newer as error:
             self._say(
                 key,
-                f"{path} is neither used nor changed: {document.why}; update Portico, or remove "
+                f"{path} is neither used nor changed: {error}; update Portico, or remove "
                 "the file to have it made anew",
             )
-            return document
-        self._set_aside(key, status, document.why)
-        return None
+            return error
 
-    def _set_aside(self, key: str, status: os.stat_result, why: str) -> None:
+    def _set_aside(self, key: str, status: os.stat_result, why: Damaged) -> None:
         path = self._path(key)
         aside = path + time.strftime(".corrupt-%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
         try:
@@ -174,24 +159,11 @@ class Store:
         return [os.path.join(self._folder, name) for name in names]
 
     def _write(self, key: str, data: bytes) -> None:
-        make_private(self._folder)
+        files.make_private(self._folder)
         self._sweep()
-        draft = os.path.join(self._folder, f".{key}.{os.urandom(8).hex()}.draft")
-        try:
-            write_new(draft, data)
-            is_new = not os.path.exists(self._path(key))
-            os.replace(draft, self._path(key))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
-        # The file is in place. Some file systems cannot sync a folder, and it is whole anyway.
-        with suppress(OSError):
-            handle = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        is_new = not os.path.exists(self._path(key))
+        files.replace(self._path(key), data)
+        files.sync_folder(self._folder)
         if is_new:
             self._remove_superseded(key)
 
@@ -221,47 +193,12 @@ class Store:
         if self._swept:
             return
         self._swept = True
-        with suppress(OSError), os.scandir(self._folder) as entries:
-            for entry in entries:
-                longest_s = _longest_s(entry.name)
+        files.remove_old_drafts(self._folder, self._clock())
+        for at, path in files.dated(self._folder):
+            is_ours = path.endswith(".catalog") or ".catalog.corrupt-" in path
+            if is_ours and self._clock() - at > _UNUSED_S:
                 with suppress(OSError):
-                    if self._clock() - entry.stat(follow_symlinks=False).st_mtime > longest_s:
-                        os.unlink(entry.path)
-
-
-def _longest_s(name: str) -> float:
-    """How long a file may lie there without being touched."""
-    if name.startswith(".") and name.endswith(".draft"):
-        return _STALE_S
-    is_ours = name.endswith(".catalog") or ".catalog.corrupt-" in name
-    return _UNUSED_S if is_ours else float("inf")
-
-
-def make_private(folder: str) -> None:
-    """Make the folder if need be, and close it to others; OSError if that is not possible."""
-    make_folder(folder)
-    if os.name == "posix" and os.stat(folder).st_mode & 0o077:
-        os.chmod(folder, 0o700)
-
-
-def write_new(path: str, data: bytes) -> None:
-    """A new file, for the user alone, on disk when this returns."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _read(path: str) -> tuple[bytes, os.stat_result]:
-    with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
-        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE):
-            raise OSError(errno.EPERM, "others may have written to it")
-        if status.st_size > MAX_SIZE:
-            raise OSError(errno.EFBIG, "it is too large")
-        return file.read(), status
+                    os.unlink(path)
 
 
 def _reason(error: BaseException) -> str:

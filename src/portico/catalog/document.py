@@ -1,20 +1,16 @@
 """The file that keeps what is known of one upstream: a line that vouches for it, then JSON."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.header import Damaged, Newer, headed, verified
 from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import BY_TEXT
+from portico.state.checksummed import PLAIN, Damaged, Newer, packed, unpacked
 
 FORMAT = 2
-_PLAIN = (1,)
-"""Formats whose digest does not cover the header."""
-MAX_SIZE = 1 << 28
 BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -50,46 +46,24 @@ class Document(Struct):
     lists: dict[str, _List]
 
 
-class Refused(Struct):
-    """Why a file is not used."""
-
-    why: str
-    newer: bool = False
-
-
 _document = msgspec.json.Decoder(Document).decode
-_READERS: dict[int, Callable[[memoryview], Document]] = {1: _document, FORMAT: _document}
-"""By format; the reader of an older one returns what the current one would have."""
 
 
-def opened(data: bytes) -> Document | Refused:
-    """The document in these bytes, once everything about them was found to be right."""
+def opened(data: bytes) -> Document:
+    """The document in these bytes; raises Damaged or Newer."""
+    rest = unpacked(data, "catalog", FORMAT, PLAIN)
     try:
-        format, rest = verified(data, "catalog", FORMAT, _PLAIN)
-    except Damaged as error:
-        return Refused(str(error))
-    except Newer as error:
-        return Refused(str(error), newer=True)
-    read = _READERS.get(format)
-    if read is None:
-        return Refused(f"there never was a format {format}")
-    try:
-        document = read(rest)
+        document = _document(rest)
     except BAD_JSON as error:
-        return Refused(f"it has another shape: {error}")
-    return _misshapen(document) or document
-
-
-def _misshapen(document: Document) -> Refused | None:
-    """What types cannot say."""
+        raise Damaged(f"it has another shape: {error}") from None
     if document.version not in BY_TEXT:
-        return Refused(f"it has version {document.version!r:.40}, of a newer Portico", newer=True)
+        raise Newer(f"it has version {document.version!r:.40}, of a newer Portico")
     for kind, listed in document.lists.items():
         if kind not in KINDS:
-            return Refused(f"there is no kind {kind!r:.40}")
+            raise Damaged(f"there is no kind {kind!r:.40}")
         if len({entry.key for entry in listed.entries}) != len(listed.entries):
-            return Refused(f"two {kind} have the same key")
-    return None
+            raise Damaged(f"two {kind} have the same key")
+    return document
 
 
 def offer_in(document: Document) -> Offer:
@@ -126,16 +100,11 @@ def renewed(offer: Offer, older: Document | None, now: float) -> Document:
 
 
 def written(document: Document, offer: Offer) -> bytes:
-    """The whole file; ValueError if the same offer would not come back from it."""
+    """The whole file; ValueError or Damaged if the same offer would not come back from it."""
     rest = msgspec.json.encode(document)
-    data = headed("catalog", FORMAT, rest)
+    data = packed("catalog", FORMAT, rest)
     del rest  # as large as the file, and so is what is made next
-    if len(data) > MAX_SIZE:
-        raise ValueError(f"it would have more than {MAX_SIZE} bytes")
-    again = opened(data)
-    if isinstance(again, Refused):
-        raise ValueError(again.why)
-    if not _says(again, offer):
+    if not _says(opened(data), offer):
         raise ValueError("what the upstream sent is no plain JSON")
     return data
 

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
-from portico.catalog.disk import make_private, write_new
 from portico.model.context import LOCAL
 from portico.model.digest import blake2b
+from portico.state import files
 
 FILE_NAME = "catalog-secret"
 _FORMAT = "1"
 _SIZE = 32
 _NONE: Mapping[str, str] = {}
-# A link could point to a file that others write to; a pipe would make us wait for its writer.
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def upstream_key(
@@ -55,8 +53,9 @@ def user_secret(state_dir: str | os.PathLike[str]) -> bytes:
     try:
         found = _known(path)
         if not found:
-            make_private(folder)
-            _create(path, replace=found is not None)
+            files.make_private(folder)
+            with suppress(FileExistsError):
+                (files.create if found is None else files.replace)(path, os.urandom(_SIZE))
             found = _known(path)  # ours, or that of a process that was faster
     except OSError:
         found = None
@@ -71,7 +70,7 @@ def _of_this_process() -> bytes:
 def _known(path: str) -> bytes | None:
     """The secret; None if there is no file, and empty if it cannot be trusted."""
     try:
-        handle = os.open(path, _READ)
+        handle = os.open(path, files.READ)
     except FileNotFoundError:
         return None
     except OSError:
@@ -85,23 +84,6 @@ def _known(path: str) -> bytes | None:
             return b""
         secret = file.read(_SIZE + 1)
     return secret if len(secret) == _SIZE else b""
-
-
-def _create(path: str, *, replace: bool) -> None:
-    """Write a new secret beside its place and move it there: whole, or not at all."""
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
-    try:
-        write_new(draft, os.urandom(_SIZE))
-        if replace:
-            os.replace(draft, path)
-        else:
-            os.link(draft, path)
-    except FileExistsError:
-        pass  # another process was faster: its secret counts
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
 
 
 def _pairs(items: Iterable[tuple[str, str]]) -> bytes:

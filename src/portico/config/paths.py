@@ -41,20 +41,6 @@ def cache_folder() -> str:
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
-def make_folder(folder: str) -> None:
-    """Make a folder if need be, and those above it that are missing, for the user alone."""
-    # `os.makedirs` gives the ones above to all whom the umask lets in: they could exchange ours.
-    try:
-        os.mkdir(folder, 0o700)
-    except FileNotFoundError:
-        above = os.path.dirname(os.path.abspath(folder))
-        make_folder(above)
-        os.makedirs(folder, 0o700, exist_ok=True)
-    except FileExistsError:
-        if not os.path.isdir(folder):
-            raise
-
-
 def _folder(kind: str, variable: str, default: str) -> str:
     home = os.environ.get("PORTICO_HOME")
     if home:

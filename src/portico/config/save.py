@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from portico.config.document import read_bytes
-from portico.config.files import write_new
-from portico.config.paths import make_folder
 from portico.config.problems import ConfigError
+from portico.state.files import draft, make_folder, sync_folder
 
 _TRIES = 20
 _LOCK_S = 10.0
@@ -43,31 +42,19 @@ def _current(target: str) -> bytes | None:
 
 def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
     """False if the file is no longer what it was when the change was made."""
-    folder, name = os.path.split(target)
-    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.draft")
-    try:
-        write_new(draft, new, target if old is not None else None)
+    with draft(target, new, target if old is not None else None) as made:
         if _current(target) != old:
             return False
         if old is None:
             try:
-                os.link(draft, target)
+                os.link(made, target)
             except FileExistsError:
                 return False
             except OSError:  # a file system without links; the lock has to do
-                os.replace(draft, target)
+                os.replace(made, target)
         else:
-            os.replace(draft, target)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-    # The file is in place. Some file systems cannot sync a folder, and it is whole anyway.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            os.replace(made, target)
+    sync_folder(os.path.dirname(target))
     return True
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.catalog.disk import make_private
 from portico.config.paths import log_file
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
@@ -24,6 +23,7 @@ from portico.model.types import Link
 from portico.observe import callwords
 from portico.observe.link import observing, outcome
 from portico.observe.logfile import append_bounded, check_writable
+from portico.state.files import make_private
 
 OFF = "off"
 _MAX_SIZE = 10_000_000

@@ -124,7 +124,7 @@ class ToolIndex:
         return msgspec.msgpack.encode((FORMAT, self._names, self._servers, server_of, stored))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "ToolIndex | None":
+    def from_bytes(cls, data: bytes | memoryview) -> "ToolIndex | None":
         """The index that these bytes hold; None if they are damaged or of another format."""
         try:
             file = msgspec.msgpack.decode(data, type=_File)

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from portico.catalog.room import Room
 from portico.model.digest import blake2b
-from portico.search import sealed
 from portico.search.index import FORMAT, ToolIndex
+from portico.state import checksummed, files
 
 KEPT = 3
 _ENDING = ".index"
@@ -29,9 +29,9 @@ class Shelf:
         """The index of this version; None if it has to be built."""
         path = self._path(version)
         try:
-            data = sealed.read(path, "index", FORMAT)
+            data = checksummed.read(path, "index", FORMAT)
             index = None if data is None else ToolIndex.from_bytes(data)
-        except (sealed.Damaged, sealed.Newer, OSError) as error:
+        except (checksummed.Damaged, checksummed.Newer, OSError) as error:
             self._report(f"{path} is not used, the index is built again: {error}")
             return None
         if index is not None:
@@ -45,14 +45,13 @@ class Shelf:
         path = self._path(version)
         data = index.to_bytes()
         try:
-            sealed.write(path, "index", FORMAT, data)
+            files.make_private(self._folder)
+            checksummed.write(path, "index", FORMAT, data)
         except OSError as error:
             self._report(f"{path} cannot be written: {error.strerror}")
             return
-        for old in sealed.newest(self._folder, _ENDING)[KEPT:]:
-            with suppress(OSError):
-                os.unlink(old)
-        sealed.sweep(self._folder, time.time())
+        files.keep_newest(KEPT, self._folder, _ENDING)
+        files.remove_old_drafts(self._folder, time.time())
         self._use(path)
         if self._room is not None:
             self._room.add(path, len(data))

@@ -8,11 +8,9 @@ import msgspec
 
 from portico.catalog.room import Room
 from portico.model.digest import blake2b
-from portico.search import sealed
+from portico.state import checksummed, files
 
 FORMAT = 2
-_PLAIN = (1,)
-"""Formats whose digest does not cover the header."""
 KEY = 16
 """Bytes of a key."""
 MOST = 50_000
@@ -69,13 +67,11 @@ class VectorFile:
                 width = len(next(iter(known.values()), b""))
                 file = _File(width, b"".join(known), b"".join(known.values()))
                 data = msgspec.msgpack.encode(file)
-                sealed.write(self._path, "vectors", FORMAT, data)
+                checksummed.write(self._path, "vectors", FORMAT, data)
         except OSError as error:
             self._say(f"{self._path} cannot be written: {error.strerror}")
             return False
-        for old in sealed.newest(self._folder, _ENDING)[_MODELS_KEPT:]:
-            with suppress(OSError):
-                os.unlink(old)
+        files.keep_newest(_MODELS_KEPT, self._folder, _ENDING)
         if self._room is not None:
             self._room.add(self._path, len(data))
         return True
@@ -83,11 +79,11 @@ class VectorFile:
     def _known(self) -> dict[bytes, bytes] | None:
         """What is there; None if it is to stay as it is."""
         try:
-            data = sealed.read(self._path, "vectors", FORMAT, _PLAIN)
+            data = checksummed.read(self._path, "vectors", FORMAT, checksummed.PLAIN)
             return {} if data is None else _opened(data)
-        except sealed.Newer as error:
+        except checksummed.Newer as error:
             self._say(f"{self._path} is neither used nor changed: {error}; update Portico")
-        except sealed.Damaged as error:
+        except checksummed.Damaged as error:
             self._set_aside(str(error))
             return {}
         except OSError as error:
@@ -110,14 +106,14 @@ class VectorFile:
             self._report(text)
 
 
-def _opened(data: bytes) -> dict[bytes, bytes]:
+def _opened(data: memoryview) -> dict[bytes, bytes]:
     try:
         file = msgspec.msgpack.decode(data, type=_File)
     except (msgspec.MsgspecError, ValueError):
-        raise sealed.Damaged("it has another shape") from None
+        raise checksummed.Damaged("it has another shape") from None
     count, width = len(file.keys) // KEY, file.width
     if len(file.keys) != count * KEY or width < 0 or len(file.vectors) != count * width:
-        raise sealed.Damaged("its parts do not fit together")
+        raise checksummed.Damaged("its parts do not fit together")
     return {
         file.keys[at * KEY : (at + 1) * KEY]: file.vectors[at * width : (at + 1) * width]
         for at in range(count)
@@ -127,9 +123,7 @@ def _opened(data: bytes) -> dict[bytes, bytes]:
 @contextmanager
 def _alone(folder: str) -> Generator[None]:
     """Two that add at once would lose what one of them had: they wait for each other."""
-    from portico.catalog.disk import make_private
-
-    make_private(folder)
+    files.make_private(folder)
     handle = os.open(os.path.join(folder, "vectors.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         with suppress(ImportError):

@@ -14,10 +14,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.disk import make_private
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode_whole
 from portico.state.background import first_of
+from portico.state.files import make_private
 from portico.windows.sockets import SUFFIX, clear_away, connected, is_ours, listening, names
 
 __all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names"]

@@ -9,7 +9,7 @@ import fcntl
 import os
 from typing import Self
 
-from portico.catalog.disk import make_private
+from portico.state.files import make_private
 from portico.windows.sockets import SUFFIX
 
 _SERVE, _LOCK = "serve-", ".lock"

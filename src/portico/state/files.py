@@ -1,0 +1,118 @@
+"""Files and folders for the user alone; a file is written whole or not at all."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# A link could point to a file that others write to; a pipe would make us wait for its writer.
+READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
+_STALE_S = 3600
+"""A draft this old has no writer any more: writing one takes milliseconds."""
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder if need be, and those above it that are missing, for the user alone."""
+    # `os.makedirs` gives the ones above to all whom the umask lets in: they could exchange ours.
+    try:
+        os.mkdir(folder, 0o700)
+    except FileNotFoundError:
+        above = os.path.dirname(os.path.abspath(folder))
+        make_folder(above)
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+
+
+def make_private(folder: str) -> None:
+    """Make the folder if need be, and close it to others; OSError if that is not possible."""
+    make_folder(folder)
+    if os.name == "posix" and os.stat(folder).st_mode & 0o077:
+        os.chmod(folder, 0o700)
+
+
+def read(path: str, max_size: int) -> tuple[bytes, os.stat_result]:
+    """The content and status of a file that is not a link; OSError if it is larger."""
+    with os.fdopen(os.open(path, READ), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        if status.st_size > max_size:
+            raise OSError(errno.EFBIG, "it is too large")
+        return file.read(), status
+
+
+@contextmanager
+def draft(path: str, data: bytes, like: str | None = None) -> Iterator[str]:
+    """A new file beside `path`, on disk already, to move there; it is removed if it stays.
+
+    It is for the user alone; with `like`, for the same people as that file.
+    """
+    folder, name = os.path.split(path)
+    made = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.draft")
+    try:
+        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if like is not None and os.name == "posix":
+                was = os.stat(like)
+                with suppress(OSError):  # only root can give files away
+                    os.fchown(handle, was.st_uid, was.st_gid)
+                os.fchmod(handle, was.st_mode & 0o7777)
+            os.fsync(handle)
+        yield made
+    finally:
+        with suppress(OSError):
+            os.unlink(made)
+
+
+def replace(path: str, data: bytes) -> None:
+    """Put this in the place of a file, at once; OSError leaves the file as it was."""
+    with draft(path, data) as made:
+        os.replace(made, path)
+
+
+def create(path: str, data: bytes) -> None:
+    """Make a file, at once; FileExistsError if there is one, or another process was faster."""
+    with draft(path, data) as made:
+        os.link(made, path)
+
+
+def sync_folder(folder: str) -> None:
+    """Have a file that was moved here survive a crash; without it, either version may."""
+    with suppress(OSError):  # some file systems cannot do it
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def dated(folder: str, ending: str = "") -> list[tuple[float, str]]:
+    """When each file with this ending was last written, and its path; the oldest first."""
+    found: list[tuple[float, str]] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(ending):
+                with suppress(OSError):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+    return sorted(found)
+
+
+def keep_newest(count: int, folder: str, ending: str = "") -> None:
+    """Remove all files with this ending but the newest ones."""
+    for _, path in dated(folder, ending)[:-count]:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def remove_old_drafts(folder: str, now: float) -> None:
+    """Remove the drafts of writers that were killed."""
+    for at, path in dated(folder, ".draft"):
+        if os.path.basename(path).startswith(".") and now - at > _STALE_S:
+            with suppress(OSError):
+                os.unlink(path)
