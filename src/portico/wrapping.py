@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.types import Link
+from portico.state.background import Background
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.upstream.plan import Plan
@@ -74,7 +75,7 @@ class Wrapped:
         observe = None if self._log is None else self._log.link(self.upstream.name)
         self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, observe)
         self._control: Control | None = None
-        self._behind: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -84,16 +85,13 @@ class Wrapped:
             loop.add_signal_handler(signal.SIGHUP, self.refresh)
         if self._wrapping.refresh:
             self.refresh()
-        control = loop.call_later(_CONTROL_AFTER_S, lambda: self._start(self._listen()))
+        control = loop.call_later(_CONTROL_AFTER_S, lambda: self._background.start(self._listen()))
         try:
             with Watchdog(self._wrapping.watchdog_ms / 1000, report):
                 yield
         finally:
             control.cancel()
-            for task in tuple(self._behind):
-                task.cancel()
-            if self._behind:  # the socket may just be made
-                await asyncio.wait(self._behind)
+            await self._background.close()  # the socket may just be made
             if self._control is not None:
                 await self._control.close()
             await self.upstream.close()
@@ -102,7 +100,7 @@ class Wrapped:
 
     def refresh(self) -> None:
         """Ask the upstream for all it offers, behind."""
-        self._start(self._refresh())
+        self._background.start(self._refresh())
 
     async def _refresh(self) -> None:
         try:
@@ -134,11 +132,6 @@ class Wrapped:
     def _status(self) -> dict[str, Any]:
         tasks = len(asyncio.all_tasks())
         return {"pid": os.getpid(), "url": self._url, "tasks": tasks, **self.upstream.status()}
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
 
     def _lost(self, error: McpError) -> None:
         self.failure = error

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider
 from portico.observe.link import observing
+from portico.state.background import Background
 from portico.state.freed import give_back_memory
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class House:
         self._alone: dict[str, tuple[Member, ChainEndpoint]] = {}
         self._leaving: set[Member] = set()
         """Those that have left the config and are not closed yet."""
-        self._behind: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._announcing: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
 
@@ -194,11 +195,11 @@ class House:
     def start(self) -> None:
         """Ask all servers behind, at the same time: what is known is served meanwhile."""
         self._warn()
-        self._spawn(self._ask_all())
+        self._background.start(self._ask_all())
 
     def ask_again(self) -> None:
         """The same, also those that were asked before."""
-        self._spawn(self.refresh(self.members))
+        self._background.start(self.refresh(self.members))
 
     async def _ask_all(self) -> None:
         if not any(member.is_pending for member in self.members.values()):
@@ -213,7 +214,7 @@ class House:
             return
         if member.provider.offered() is not None and not member.lacks_tools:
             return
-        asked = member.asked or self._spawn(self.refresh([server]))
+        asked = member.asked or self._background.start(self.refresh([server]))
         await asyncio.wait({asked}, timeout=LEARN_S)
 
     async def refresh(self, servers: Iterable[str]) -> None:
@@ -315,7 +316,7 @@ class House:
             if name not in kept:
                 member.leave()
                 self._leaving.add(member)
-                self._spawn(self._let_go(member))
+                self._background.start(self._let_go(member))
                 if name in self.members:
                     self._succeed(self.members[name].provider, member.provider)
         self._changed()
@@ -326,7 +327,7 @@ class House:
         """Have a server of the same name go on with what clients have told the one before."""
         if isinstance(heir, Successor) and isinstance(before, Successor):
             heir.starts += before.starts
-            self._spawn(heir.succeed(before))
+            self._background.start(heir.succeed(before))
 
     async def _let_go(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
@@ -341,19 +342,10 @@ class House:
         """End all servers, at the same time."""
         if self._announcing is not None:
             self._announcing.cancel()
-        for task in tuple(self._behind):
-            task.cancel()
-        if self._behind:
-            await asyncio.wait(self._behind)
+        await self._background.close()
         await self._finder.close()
         providers = [member.provider for member in (*self.members.values(), *self._leaving)]
         await asyncio.gather(*(provider.close() for provider in providers))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
-        return task
 
     # What the desk asks.
 

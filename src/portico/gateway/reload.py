@@ -7,6 +7,7 @@ from typing import Any
 from portico.config.schema import Config
 from portico.gateway.asked import Stamp, stamp
 from portico.model.errors import PorticoError
+from portico.state.background import Background
 
 EVERY_S = 1.0
 
@@ -32,20 +33,15 @@ class Watched:
         self._report = report
         self._every_s = every_s
         self._known = known or stamp(path)
-        self._watching: asyncio.Task[None] | None = None
-        self._applying: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def start(self) -> None:
         """Look at the file from now on."""
-        self._watching = asyncio.create_task(self._watch())
+        self._background.start(self._watch())
 
     async def close(self) -> None:
         """Look no longer."""
-        tasks = {*self._applying, *([self._watching] if self._watching is not None else [])}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._background.close()
 
     async def _watch(self) -> None:
         while True:
@@ -74,6 +70,4 @@ class Watched:
         self.rejected = ""
         self._report(f"{self._path} has changed and is taken over")
         # The file is looked at again while a new server takes its time to start.
-        applying = asyncio.create_task(self._apply(config))
-        self._applying.add(applying)
-        applying.add_done_callback(self._applying.discard)
+        self._background.start(self._apply(config))

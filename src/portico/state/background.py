@@ -20,6 +20,11 @@ class Background(set["asyncio.Task[None]"]):
         for task in tuple(self):
             task.cancel()
 
+    async def close(self) -> None:
+        """Stop all of them, and wait until they have ended."""
+        self.cancel()
+        await self.wait()
+
     async def wait(self, within_s: float | None = None) -> None:
         """Wait until all of them are done, for so long at most."""
         if self:

@@ -210,11 +210,12 @@ class Legacy:
                 await exchange.open()
             if stream.listens:
                 session.listen(stream)
-            await _first_of(gone, stream.over, exchange.over)
+            ends = (gone, stream.over, exchange.over)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not gone.done() and not exchange.ended:
                 last = exchange.end() if exchange.abandoned else stream.finish(exchange)
                 ending = asyncio.create_task(last)
-                await _first_of(gone, ending)
+                await asyncio.wait((gone, ending), return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
             if ending is not None:
@@ -224,20 +225,3 @@ class Legacy:
             session.exchanges -= 1
             session.unlisten(stream)
             session.tidy(stream)
-
-
-async def _first_of(*futures: "asyncio.Future[None]") -> None:
-    """Wait for one of them, with less ado than `asyncio.wait`."""
-    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(_: object) -> None:
-        if not woken.done():
-            woken.set_result(None)
-
-    for future in futures:
-        future.add_done_callback(wake)
-    try:
-        await woken
-    finally:
-        for future in futures:
-            future.remove_done_callback(wake)

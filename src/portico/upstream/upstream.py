@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -18,6 +18,7 @@ from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Change
 from portico.protocol.codec import encode
 from portico.protocol.eras import declaring, members
+from portico.state.background import Background
 from portico.state.hub import ChangeHub
 from portico.upstream.caller import Caller, Callers, without_questions
 from portico.upstream.express import failed
@@ -60,6 +61,7 @@ class Upstream:
         self._breaker = Breaker(self.name, plan.patience, asyncio.get_running_loop().time)
         self._callers = Callers(plan.may_ask)
         self._lines = Lines(address, plan, self._breaker, self, self)
+        self._background = Background()
         self._views = Views(
             self.name,
             plan,
@@ -68,7 +70,7 @@ class Upstream:
             key=key,
             report=report,
             clock=clock,
-            spawn=self._spawn,
+            background=self._background,
             told=self._asked_anew,
             history=history,
         )
@@ -76,7 +78,6 @@ class Upstream:
         self._levels: WeakKeyDictionary[Caller, str] = WeakKeyDictionary()
         self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
-        self._background: set[asyncio.Task[None]] = set()
         self.warms = False
         """Begin a conversation as soon as a client says hello."""
         self.lost: Callable[[McpError], None] | None = None
@@ -140,7 +141,8 @@ class Upstream:
     def greeted(self, request: Request, context: Context) -> None:
         """A legacy client has said hello."""
         if self.warms:
-            self._spawn(self._warm(self._callers.of(request, context), request.version.modern))
+            caller = self._callers.of(request, context)
+            self._background.start(self._warm(caller, request.version.modern))
 
     async def _asked(self, request: Request, context: Context) -> View:
         caller = self._callers.of(request, context)
@@ -285,7 +287,7 @@ class Upstream:
         for line in self._lines:
             for uri, holders in tuple(line.subscriptions.items()):
                 if session in holders:
-                    self._spawn(line.unfollow(uri, session))
+                    self._background.start(line.unfollow(uri, session))
 
     async def set_level(self, level: str, request: Request, context: Context) -> None:
         """A client wants log messages from this level on."""
@@ -311,7 +313,7 @@ class Upstream:
         except TargetError:
             return  # there is no room for one of its own, so there is nobody to tell
         if leg is not None and leg.modern == modern:
-            self._spawn(self._tell(leg, request))
+            self._background.start(self._tell(leg, request))
 
     async def _tell(self, leg: Leg, notice: Request) -> None:
         try:
@@ -350,10 +352,7 @@ class Upstream:
         self._relay.close()
         for session in tuple(self._followers):
             session.let_go(self)
-        for task in tuple(self._background):
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        await self._background.close()
         await self._lines.close()
         # It and its lines hold each other, and may be there for long: nothing large with them.
         self._watchers.clear()
@@ -389,12 +388,6 @@ class Upstream:
             },
             "changes": [] if self._history is None else self._history.recent(),
         }
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
 
 def _unaskable(request: Request) -> Request:

@@ -1,7 +1,7 @@
 """What an upstream offers, as far as it is known: remembered, asked for anew, and compared."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +10,7 @@ from portico.model.errors import McpError, TargetError
 from portico.model.offer import Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
+from portico.state.background import Background
 from portico.state.hub import ChangeHub
 from portico.upstream.leg import Leg
 from portico.upstream.lines import LEGACY, MODERN, Lines
@@ -31,8 +32,6 @@ _KEEP_S = 2.0
 """How long the end of an upstream waits for what it said to be kept."""
 FRESH_S = 10.0
 """What an upstream said so lately is not asked for again only because it has another client."""
-
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class Memory(Protocol):
@@ -85,7 +84,7 @@ class Views:
         key: Callable[[str], str],
         report: Callable[[str], None],
         clock: Callable[[], float],
-        spawn: Spawn,
+        background: Background,
         told: Callable[[View], None],
         history: "History | None" = None,
     ) -> None:
@@ -97,13 +96,13 @@ class Views:
         self._key = key
         self._report = report
         self._clock = clock
-        self._spawn = spawn
+        self._background = background
         self._told = told
         self._history = history
         self._in_order = asyncio.Lock()
         self._views: dict[str, View] = {}
         self._numbers = 0
-        self._keeping: set[asyncio.Future[None]] = set()
+        self._keeping = Background()
         """Each is done when what was heard is on disk."""
 
     def __iter__(self) -> Iterator[View]:
@@ -203,7 +202,7 @@ class Views:
         """Ask for all lists; done as soon as they are there, or cannot be had."""
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
-            view.surveying = self._spawn(self._surveys(view, leg))
+            view.surveying = self._background.start(self._surveys(view, leg))
         elif view.asked is not None and (view.asked.done() or view.asked is view.kept):
             view.stale = leg  # too soon after the last time: its turn comes
             view.asked = asyncio.get_running_loop().create_future()
@@ -285,7 +284,7 @@ class Views:
         self._told(view)
         is_same = before is not None and before.confirmed and offer.same(before.whole)
         if self._history is not None and (not is_same or self._history.is_due(view.name)):
-            self._spawn(self._compare(self._history, view.name, offer))
+            self._background.start(self._compare(self._history, view.name, offer))
         if self._memory is not None and not is_same:
             view.kept = view.asked  # who asks from now on wants to hear what is new since
             await self._remember(view, offer)
@@ -310,9 +309,7 @@ class Views:
         if self._lines.speaks.get(other) is False:
             names.append(other)
         keys = [self._key(name) for name in names]
-        keeping = asyncio.ensure_future(asyncio.to_thread(_keep, self._memory, keys, offer))
-        self._keeping.add(keeping)
-        keeping.add_done_callback(self._keeping.discard)
+        keeping = self._keeping.start(asyncio.to_thread(_keep, self._memory, keys, offer))
         try:
             # Who ends the upstream now is not to lose what it said.
             await asyncio.shield(keeping)
@@ -321,8 +318,7 @@ class Views:
 
     async def close(self) -> None:
         """Wait, but not long, until all is kept; then hold nothing any more of what was offered."""
-        if self._keeping:
-            await asyncio.wait(self._keeping, timeout=_KEEP_S)
+        await self._keeping.wait(_KEEP_S)
         for view in self._views.values():
             view.catalog = None
 

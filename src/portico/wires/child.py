@@ -14,6 +14,7 @@ from portico.process.environment import DOOR_TOKEN, secrets
 from portico.process.overheard import Overheard
 from portico.process.ring import Ring
 from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.state.background import first_of
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 HIGH_WATER = 1024 * 1024
@@ -197,16 +198,11 @@ class ChildProcess(Wire):
     async def _watch(self, process: Process, stdin: Sink, out: Source, err: Source) -> None:
         """Report the child's end, or that it is deaf or dumb, as soon as its last words are in."""
         ends = (process.exited, out.ended, stdin.refused)
-        over = [asyncio.create_task(event.wait()) for event in ends]
-        try:
-            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
-                    for event in (process.exited, out.ended, err.ended):
-                        await event.wait()
-        finally:
-            for task in over:
-                task.cancel()
+        await first_of(*(event.wait() for event in ends))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                for event in (process.exited, out.ended, err.ended):
+                    await event.wait()
         process.signal(signal.SIGKILL)
         self._tell(*_how_it_ended(process.returncode, out.ended.is_set()))
         if await process.look():
