@@ -1,7 +1,7 @@
 """An upstream that lives but fails everybody is begun anew, and a way that closes is not taken."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -170,9 +170,9 @@ def logging(message: Message) -> list[Message]:
     return legacy(message, logging={})
 
 
-def with_roots() -> Context:
+def with_roots(level: str = "") -> Context:
     session = Session(lambda _: None)
-    session.version = Version.V2025_11_25
+    session.version, session.log_level = Version.V2025_11_25, level
     session.capabilities, session.client_info = {"roots": {}}, {"name": "test"}
     return Context(session=session)
 
@@ -183,9 +183,9 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
     wires = [FakeWire(logging) for _ in range(3)]
     first, second, third = wires
     server = Upstream(Fake([*wires]), Plan(max_children=1, idle_s=60))
-    one, other = with_roots(), with_roots()
+    one, other = with_roots("error"), with_roots()
     try:
-        await server.set_level("error", call("pid"), one)
+        await server.set_level(call("pid"), one)
         await server.relay(call("pid"), one)
         with pytest.raises(McpError, match="of their own already"):
             await server.relay(call("pid"), other)
@@ -197,6 +197,55 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
         assert "logging/setLevel" not in second.methods()
         assert "logging/setLevel" in third.methods()
     finally:
+        await server.close()
+
+
+def heard_level(wire: FakeWire) -> list[str]:
+    told = [m for m in wire.sent if m.get("method") == "logging/setLevel"]
+    return [m["params"]["level"] for m in told]
+
+
+def without_roots(level: str) -> Context:
+    context = with_roots(level)
+    assert context.session is not None
+    context.session.capabilities = {}
+    return context
+
+
+@pytest.mark.parametrize("client", [with_roots, without_roots])
+async def test_a_server_that_replaces_another_is_told_the_levels_of_its_clients(
+    client: Callable[[str], Context],
+) -> None:
+    before, after = FakeWire(logging), FakeWire(logging)
+    first, second = Upstream(Fake([before]), Plan()), Upstream(Fake([after]), Plan())
+    context = client("error")
+    try:
+        await first.set_level(call("pid"), context)
+        await first.relay(call("pid"), context)
+        second.take_over(first)
+        await first.close()
+        await second.relay(call("pid"), context)
+        assert heard_level(before) == heard_level(after) == ["error"]
+    finally:
+        await second.close()
+
+
+async def test_each_instance_of_a_server_is_told_the_lowest_level_of_its_clients() -> None:
+    silent = FakeWire(lambda m: None if m.get("method") == "tools/call" else logging(m))
+    wires = [silent, FakeWire(logging)]
+    server = Upstream(Fake([*wires]), Plan(instances=2))
+    one, other = without_roots("error"), without_roots("info")
+    busy: asyncio.Task[Response] | None = None
+    try:
+        await server.set_level(call("pid"), one)
+        await server.set_level(call("pid"), other)
+        busy = asyncio.create_task(server.relay(call("pid"), one))
+        await silent.until("tools/call")
+        await server.relay(call("pid"), other)
+        assert [heard_level(wire) for wire in wires] == [["info"], ["info"]]
+    finally:
+        if busy is not None:
+            busy.cancel()
         await server.close()
 
 
@@ -242,7 +291,7 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
     other = with_roots()
     try:
         with pytest.raises(McpError, match="of their own already"):
-            await server.set_level("error", call("pid"), other)
+            await server.set_level(call("pid"), other)
         server.notice(Request(method="notifications/roots/list_changed"), other)
         server.warms = True
         server.greeted(call("pid"), other)

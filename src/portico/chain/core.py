@@ -257,13 +257,11 @@ class Core:
             raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}, not {level[:40]!r}")
         session.log_level = level
         done = Response(id=request.id, result=EMPTY_RESULT)
-        return self._tell_level(level, request, context, done) if self._levels else done
+        return self._tell_level(request, context, done) if self._levels else done
 
-    async def _tell_level(
-        self, level: str, request: Request, context: Context, done: Response
-    ) -> Response:
+    async def _tell_level(self, request: Request, context: Context, done: Response) -> Response:
         for tell in self._levels:
-            await tell(level, request, context)
+            await tell(request, context)
         return done
 
     async def _subscribe(self, request: Request, context: Context) -> Response:

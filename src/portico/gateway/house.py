@@ -20,15 +20,15 @@ from portico.gateway.finding import Finder, Searcher
 from portico.gateway.front import Front
 from portico.gateway.kinds import Limited, Surroundings, member_of
 from portico.gateway.local import LocalEntry
-from portico.gateway.member import GATEWAY, Entry, Managed, Member
+from portico.gateway.member import GATEWAY, Entry, Member
 from portico.gateway.router import Router, Witness
-from portico.gateway.succession import Successor
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider
 from portico.observe.link import observing
 from portico.state.background import Background
 from portico.state.freed import give_back_memory
+from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -317,17 +317,12 @@ class House:
                 member.leave()
                 self._leaving.add(member)
                 self._background.start(self._let_go(member))
-                if name in self.members:
-                    self._succeed(self.members[name].provider, member.provider)
+                heir = self.members[name].provider if name in self.members else None
+                if isinstance(heir, Upstream) and isinstance(member.provider, Upstream):
+                    heir.take_over(member.provider)
         self._changed()
         self._announce_soon()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])
-
-    def _succeed(self, heir: Managed, before: Managed) -> None:
-        """Have a server of the same name go on with what clients have told the one before."""
-        if isinstance(heir, Successor) and isinstance(before, Successor):
-            heir.starts += before.starts
-            self._background.start(heir.succeed(before))
 
     async def _let_go(self, member: Member) -> None:
         loop = asyncio.get_running_loop()

@@ -11,11 +11,11 @@ from portico.catalog.identity import upstream_key
 from portico.config.schema import Server
 from portico.gateway.local import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
-from portico.gateway.succession import Successor
 from portico.model.offer import Offer
 from portico.upstream.configured import address
 from portico.upstream.opening import Limits
 from portico.upstream.plan import Plan
+from portico.upstream.upstream import Upstream
 from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _server(entry: Server, around: Surroundings, limits: Limited) -> Member:
     history = around.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
         history.shows = entry.tools.allows
-    upstream = Successor(
+    upstream = Upstream(
         (around.reach or _address)(entry, around.heard),
         _plan(entry, around.info, limits.max_tools),
         memory=kept,

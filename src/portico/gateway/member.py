@@ -104,10 +104,10 @@ class Member:
         if isinstance(self.provider, Notified):
             self.provider.notice(request, context)
 
-    async def set_level(self, level: str, request: Request, context: Context) -> None:
-        """A client wants log messages from this level on."""
+    async def set_level(self, request: Request, context: Context) -> None:
+        """A client wants log messages from the level on that its session has now."""
         if isinstance(self.provider, Leveled):
-            await self.provider.set_level(level, request, context)
+            await self.provider.set_level(request, context)
 
     def takes(self, entry: Entry) -> bool:
         """Go on with another entry, if only the words for people and models are others in it."""

@@ -111,12 +111,10 @@ class Router:
         for name in self._front.servers():
             self._house.members[name].notice(request, context)
 
-    async def set_level(self, level: str, request: Request, context: Context) -> None:
+    async def set_level(self, request: Request, context: Context) -> None:
         """Tell all members, without waiting for one that does not answer."""
         members = [self._house.members[name] for name in self._front.servers()]
-        telling = [
-            asyncio.ensure_future(member.set_level(level, request, context)) for member in members
-        ]
+        telling = [asyncio.ensure_future(member.set_level(request, context)) for member in members]
         for task in telling:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         if telling:

@@ -326,7 +326,7 @@ class Context:
         if self.request.version.modern:
             # Only a request that set a level gets messages (2026-07-28, logging).
             return self.request.meta.log_level
-        return self.session.log_level if self.session is not None else ""
+        return "" if self.session is None else self.session.log_level or "info"
 
     async def _notify(self, method: str, params: dict[str, Any]) -> None:
         assert self.peer is not None

@@ -1,4 +1,7 @@
-"""What a legacy connection agreed on and asked for; a modern request carries its own."""
+"""What a legacy connection agreed on and asked for; a modern request carries its own.
+
+It is the one record of the log level: upstreams read it here, also those that replace another.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -37,7 +40,8 @@ class Session:
         """None until `initialize` was answered."""
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] = {}
-        self.log_level = "info"
+        self.log_level = ""
+        """Empty until the client sets one."""
         self.subscriptions: set[str] = set()
         self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
         """Puts a question that belongs to no call, where the transport can carry one."""

@@ -42,8 +42,8 @@ class Notified(Protocol):
 class Leveled(Protocol):
     """A provider that hears which log messages a client wants."""
 
-    async def set_level(self, level: str, request: Request, context: Context) -> None:
-        """A client wants log messages from this level on."""
+    async def set_level(self, request: Request, context: Context) -> None:
+        """A client wants log messages from the level on that its session has now."""
         ...
 
 

@@ -13,7 +13,7 @@ import msgspec
 from portico.model.context import Context, Peer
 from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
-from portico.model.session import Session
+from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version
 from portico.process.pace import SLICE_S, Turns
 from portico.protocol.codec import encode
@@ -33,8 +33,6 @@ class Caller:
         self, session: Session | None, capabilities: Mapping[str, Any], info: Mapping[str, Any]
     ) -> None:
         self.session = session
-        self.level = ""
-        """The log level it set, if it set one."""
         self.route: object = None
         """The way its calls took last."""
         self.view: tuple[int, bool, Any] | None = None
@@ -50,6 +48,11 @@ class Caller:
         self.route = self.view = None
         self.talks_back = not _TALKS_BACK.isdisjoint(capabilities)
 
+    @property
+    def level(self) -> str:
+        """The log level it set, if it set one."""
+        return "" if self.session is None else self.session.log_level
+
     def sender(self, version: Version) -> Sender:
         """How a modern server is told of it, where it is legacy itself and follows no tasks of
         that era."""
@@ -63,11 +66,17 @@ class Callers:
     def __init__(self, may_ask: bool = True) -> None:
         """`may_ask` is False where clients are to be taken for ones that cannot be asked."""
         self._may_ask = may_ask
-        self._sessions: WeakSet[Session] = WeakSet()
+        self.sessions: WeakSet[Session] = WeakSet()
+
+    @property
+    def level(self) -> str:
+        """The lowest log level that any of them set; empty if none did."""
+        levels = {session.log_level for session in self.sessions} - {""}
+        return min(levels, key=LOG_LEVELS.index, default="")
 
     def forget(self) -> None:
         """Leave nothing of ours with sessions that go on."""
-        for session in self._sessions:
+        for session in self.sessions:
             session.notes.pop(self, None)
 
     def of(self, request: Request, context: Context) -> Caller:
@@ -81,7 +90,7 @@ class Callers:
             if caller is None:
                 whose = session.stands_for or session  # a client outlasts its streams
                 caller = session.notes[self] = Caller(whose, {}, {})
-                self._sessions.add(whose)
+                self.sessions.add(whose)
             # Only a handshake tells: a modern client says it with each request.
             if session.client_info and caller.info is not session.client_info:
                 can = session.capabilities
@@ -98,10 +107,8 @@ class Callers:
             return Caller(None, capabilities, info)
         caller = session.notes.get(self)
         if caller is None or caller.capabilities != capabilities:
-            level = "" if caller is None else caller.level
             caller = session.notes[self] = Caller(session, capabilities, info)
-            self._sessions.add(session)
-            caller.level = level
+            self.sessions.add(session)
         return caller
 
 

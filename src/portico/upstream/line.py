@@ -5,6 +5,7 @@ import contextlib
 from typing import Protocol
 
 from portico.model.errors import McpError, TargetError
+from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
 from portico.state.background import Background
@@ -64,8 +65,8 @@ class Line:
         self.busy = 0
         """Calls under way or waiting for the connection."""
         self.level = ""
-        self.subscriptions: dict[str, set[object]] = {}
-        """By URI, who wants to hear of it."""
+        self.subscriptions: dict[str, set[Session]] = {}
+        """By URI, the sessions that follow it: the upstream is asked for it once."""
         self.instead: Line | None = None
         """Who is to hear of resources for it, since it is one too many."""
         self.starts = 0
@@ -163,7 +164,7 @@ class Line:
         """True if the upstream was told to log this much."""
         return bool(self.level) and loud_enough(level, self.level)
 
-    async def follow(self, uri: str, who: object) -> None:
+    async def follow(self, uri: str, who: Session) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""
         leg = await self.leg()
         if self.instead is not None:
@@ -191,7 +192,7 @@ class Line:
             del self._following[uri]
             settled.set_result(None)
 
-    async def unfollow(self, uri: str, who: object) -> None:
+    async def unfollow(self, uri: str, who: Session) -> None:
         """Do so no longer, if nobody else wants to."""
         if self.instead is not None:
             await self.instead.unfollow(uri, who)

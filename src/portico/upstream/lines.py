@@ -8,7 +8,7 @@ from portico.model.errors import TargetError
 from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.state.background import Background
-from portico.upstream.caller import Caller
+from portico.upstream.caller import Caller, Callers
 from portico.upstream.leg import Leg, Watcher
 from portico.upstream.line import Line, Opened, shut_down
 from portico.upstream.opening import LEGACY_FIRST
@@ -30,7 +30,13 @@ class Lines:
     """
 
     def __init__(
-        self, address: Address, plan: Plan, breaker: Breaker, watcher: Watcher, house: Opened
+        self,
+        address: Address,
+        plan: Plan,
+        breaker: Breaker,
+        callers: Callers,
+        watcher: Watcher,
+        house: Opened,
     ) -> None:
         self.speaks: dict[str, bool] = {}
         """By era, whether the upstream speaks it, as far as that is known."""
@@ -41,6 +47,7 @@ class Lines:
         self._address = address
         self._plan = plan
         self._breaker = breaker
+        self._callers = callers
         self._watcher = watcher
         self._house = house
         self._shared: dict[str, list[Line]] = {MODERN: [], LEGACY: []}
@@ -226,8 +233,7 @@ class Lines:
             owner=caller,
             view=view,
         )
-        if caller is not None:
-            line.level = caller.level  # it may have told an earlier one
+        line.level = (caller or self._callers).level  # an earlier line may have been told
         if self.speaks.get(era):
             line.era = era
         else:

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -14,8 +15,9 @@ from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.methods import LISTS, Kind
 from portico.model.offer import Offer
-from portico.model.session import LOG_LEVELS, Session
+from portico.model.session import Session
 from portico.model.types import Answer, Change
+from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import declaring, members
 from portico.state.background import Background
@@ -60,7 +62,7 @@ class Upstream:
         self._history = history
         self._breaker = Breaker(self.name, plan.patience, asyncio.get_running_loop().time)
         self._callers = Callers(plan.may_ask)
-        self._lines = Lines(address, plan, self._breaker, self, self)
+        self._lines = Lines(address, plan, self._breaker, self._callers, self, self)
         self._background = Background()
         self._views = Views(
             self.name,
@@ -75,7 +77,6 @@ class Upstream:
             history=history,
         )
         self._relay = Relay(self.name, plan, self._lines, self._breaker, self._views.tool)
-        self._levels: WeakKeyDictionary[Caller, str] = WeakKeyDictionary()
         self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
@@ -289,18 +290,33 @@ class Upstream:
                 if session in holders:
                     self._background.start(line.unfollow(uri, session))
 
-    async def set_level(self, level: str, request: Request, context: Context) -> None:
-        """A client wants log messages from this level on."""
+    async def set_level(self, request: Request, context: Context) -> None:
+        """A client wants log messages from the level on that its session has now."""
         caller = self._callers.of(request, context)
-        caller.level = level
-        self._levels[caller] = level
         try:
             line = self._lines.first(caller, request.version.modern)
-            if line.owner is None:
-                level = min(self._levels.values(), key=LOG_LEVELS.index)
-            await line.set_level(level)
+            await line.set_level((line.owner or self._callers).level)
         except TargetError as error:
             raise failed(error) from None
+
+    def take_over(self, before: "Upstream") -> None:
+        """Replace another: the clients of that one keep their log levels and subscriptions."""
+        self.starts += before.starts
+        self._callers.sessions |= before._callers.sessions
+        followed = [
+            (session, uri)
+            for line in before._lines
+            for uri, holders in line.subscriptions.items()
+            for session in holders
+        ]
+        self._background.start(self._follow(followed))
+
+    async def _follow(self, followed: Iterable[tuple[Session, str]]) -> None:
+        for session, uri in followed:
+            version = session.version or max(Version)  # only legacy clients shake hands
+            request = Request(method="resources/subscribe", uri=uri, version=version)
+            with suppress(McpError):  # the upstream before may have had what this one has not
+                await self.relay(request, Context(session=session))
 
     def notice(self, request: Request, context: Context) -> None:
         """Pass on what a client says without waiting for an answer."""
@@ -357,6 +373,7 @@ class Upstream:
         # It and its lines hold each other, and may be there for long: nothing large with them.
         self._watchers.clear()
         await self._views.close()
+        self._callers.forget()
 
     @property
     def is_busy(self) -> bool:
