@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import ask, follow
+from portico.windows.control import ask
 from portico.windows.ownership import Ownership, owner_of
 from tests.support.running import EVERYTHING, WAIT_S, StdioServer
 from tests.support.unprivileged import given, unprivileged
 from tests.windows.windows import GONE_S, Street, Window, ended
 from tests.wrap.faults import alive, descendants
 from tests.wrap.faults import until as comes
-from tests.wrap.standing import until
 
 
 @pytest.fixture
@@ -394,18 +393,4 @@ def test_an_order_brings_what_it_needs_with_it(street: Street) -> None:
     told = ask(folder, name, "status", WAIT_S, server="github")
     assert told is not None
     assert (told["ok"], told["order"]) == (True, {"do": "status", "server": "github"})
-
-
-def test_a_stream_is_followed_to_its_end_or_left_before(street: Street) -> None:
-    street.window()
-    folder, name = str(street.folder), f"{street.owner()}.sock"
-    assert list(follow(folder, name, "count", WAIT_S, to=2)) == [
-        {"number": 0},
-        {"number": 1},
-        {"ok": True},
-    ]
-    endless = follow(folder, name, "count", WAIT_S, to=1, stay=True)
-    assert next(endless) == {"number": 0}
-    endless.close()  # type: ignore[attr-defined]
-    until(lambda: len(street.said("stops counting")) == 2, "it goes on for nobody")
-    assert list(follow(folder, "1.sock", "count", WAIT_S)) == []
+    assert ask(folder, "1.sock", "status", WAIT_S) is None

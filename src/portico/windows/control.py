@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode_whole
-from portico.state.background import first_of
+from portico.state.background import Background
 from portico.state.files import make_private
 from portico.windows.sockets import SUFFIX, clear_away, connected, is_ours, listening, names
 
-__all__ = ["Control", "Deed", "Door", "Order", "Stream", "ask", "follow", "names"]
+__all__ = ["Control", "Deed", "Door", "Order", "ask", "names"]
 
 Order = Mapping[str, Any]
 """What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
@@ -28,16 +28,9 @@ Order = Mapping[str, Any]
 MAX_LINE = 64 * 1024
 _MAX_ANSWER = 16 * 1024 * 1024
 _MOST_TALKS = 16
-_MOST_STREAMS = 64
 _IDLE_S = 30.0
 _SPAN = 10_000_000
 """Added to the number of a process in a sandbox when one in another sandbox has the same."""
-
-
-class Stream(Struct, frozen=True):
-    """A deed that goes on: each thing it says is a line, and a line with `ok` is the last."""
-
-    follow: Callable[[Order], AsyncIterator[dict[str, Any]]]
 
 
 class Door(Struct, frozen=True):
@@ -50,7 +43,7 @@ class Door(Struct, frozen=True):
     """
 
 
-Deed = Callable[[Order], Awaitable[dict[str, Any]]] | Stream | Door
+Deed = Callable[[Order], Awaitable[dict[str, Any]]] | Door
 """Does what was asked; what there is to say of it."""
 
 
@@ -63,8 +56,7 @@ class Control:
         self._deeds = deeds
         self.name = f"{os.getpid()}{SUFFIX}"
         self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[None]] = set()
-        self._streams: set[asyncio.Task[None]] = set()
+        self._talks = Background()
 
     async def open(self) -> None:
         """Listen from now on; OSError if that is not possible here."""
@@ -91,11 +83,7 @@ class Control:
         server.close()
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder, self.name))
-        under_way = self._talks | self._streams
-        for talk in under_way:
-            talk.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        await self._talks.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talk = asyncio.current_task()
@@ -109,7 +97,6 @@ class Control:
             pass  # the asker is gone, or has nothing to say, or we end
         finally:
             self._talks.discard(talk)
-            self._streams.discard(talk)
             writer.close()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,9 +113,6 @@ class Control:
             if isinstance(deed, Door):
                 await _hand_over(deed, order, writer)
                 return
-            if isinstance(deed, Stream):
-                await self._stream(deed, order, reader, writer)
-                return
             await _say(writer, deed if isinstance(deed, dict) else await _done(deed(order)))
 
     def _read(self, line: bytes) -> tuple[Order, Deed | dict[str, Any]]:
@@ -143,76 +127,30 @@ class Control:
             return {}, _failed(f"cannot {name[:40]!r}, only {', '.join(self._deeds)}")
         return order, deed
 
-    async def _stream(
-        self,
-        deed: Stream,
-        order: Order,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        """Say all there is, until it ends or the asker hangs up or says anything more."""
-        talk = asyncio.current_task()
-        assert talk is not None
-        if len(self._streams) >= _MOST_STREAMS:
-            await _say(writer, _failed(f"{_MOST_STREAMS} others follow something already"))
-            return
-        self._talks.discard(talk)
-        self._streams.add(talk)
-        await first_of(reader.read(1), _say_all(deed.follow(order), writer))
-
 
 def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:
     """What a running Portico answers, always with `ok`; None if that one is dead."""
-    for answer in follow(folder, name, do, within_s, **more):
-        return {"ok": False, **answer}
-    return None
-
-
-def follow(
-    folder: str, name: str, do: str, within_s: float | None, **more: Any
-) -> Iterator[dict[str, Any]]:
-    """All that a running Portico says, up to what has `ok`; nothing if that one is dead.
-
-    `within_s` is how long each line may take; None waits for ever.
-    """
     with socket.socket(socket.AF_UNIX) as asker:
         asker.settimeout(within_s)
         try:
             if not connected(asker, folder, name):
-                return
+                return None
             asker.sendall(msgspec.json.encode({"do": do, **more}) + b"\n")
             with asker.makefile("rb") as answers:
-                while True:
-                    line = answers.readline(_MAX_ANSWER)
-                    answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-                    yield answer
-                    if "ok" in answer:
-                        return
+                line = answers.readline(_MAX_ANSWER)
+            return {"ok": False, **msgspec.json.decode(line, type=dict[str, Any])}
         except TimeoutError:
-            yield _failed(f"no answer within {within_s:g} s")
+            return _failed(f"no answer within {within_s:g} s")
         except OSError as error:
-            yield _failed(error.strerror or str(error))
+            return _failed(error.strerror or str(error))
         except msgspec.DecodeError:
-            yield _failed("it ended before it answered")
+            return _failed("it ended before it answered")
 
 
 async def _say(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
     writer.write(encode_whole(answer) + b"\n")
     async with asyncio.timeout(_IDLE_S):
         await writer.drain()
-
-
-async def _say_all(lines: AsyncIterator[dict[str, Any]], writer: asyncio.StreamWriter) -> None:
-    async def follow() -> dict[str, Any]:
-        async for line in lines:
-            await _say(writer, line)
-        return {}
-
-    try:
-        await _say(writer, await _done(follow()))
-    finally:
-        if isinstance(lines, AsyncGenerator):
-            await lines.aclose()
 
 
 async def _hand_over(door: Door, order: Order, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from portico.model.errors import PorticoError
 from portico.transport.connection import Endpoint
 from portico.transport.doorway import DoorwayLoop
 from portico.windows import owner
-from portico.windows.control import Deed, Order, Stream
+from portico.windows.control import Deed, Order
 from portico.windows.guests import Wants
 from portico.windows.sharing import SILENCE_S, Shared, serve_shared
 
@@ -99,7 +99,7 @@ class House:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
         self._hearers: list[Callable[[str], None]] = []
         self._endpoint = server.endpoint()
-        self.deeds: dict[str, Deed] = {"status": self.status, "count": Stream(self.count)}
+        self.deeds: dict[str, Deed] = {"status": self.status}
 
     def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
         """The same for all, and each is to want from the next what it wanted of the first."""
@@ -117,16 +117,6 @@ class House:
         """What it holds of things that can leak."""
         files = len(os.listdir("/proc/self/fd"))
         return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(order)}
-
-    async def count(self, order: Order) -> AsyncIterator[dict[str, Any]]:
-        """Count up to what is asked for, then wait."""
-        try:
-            for number in range(order["to"]):
-                yield {"number": number}
-            if order.get("stay"):
-                await asyncio.Event().wait()
-        finally:
-            enter("stops counting")
 
 
 def forbid_forks(whose: str) -> None:
