@@ -13,6 +13,7 @@ import pytest
 
 from portico import Server
 from portico.transport.limits import Limits
+from tests.support.clock import Clock
 from tests.support.messages import modern
 from tests.support.running import HttpServer
 from tests.support.stage import staged
@@ -217,10 +218,10 @@ async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory
     assert len(read.json()["result"]["content"][0]["text"]) == size
 
 
-async def test_a_slow_reader_has_its_time_as_long_as_it_reads() -> None:
+async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> None:
     size = 16 * MB
     call = modern_call("big", size=size)
-    async with serving(BIG.asgi(limits=Limits(stall_s=1.5))) as site:
+    async with serving(BIG.asgi(limits=Limits(stall_s=60))) as site:
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         narrow.setblocking(False)
@@ -232,7 +233,7 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads() -> None:
             data = await asyncio.wait_for(loop.sock_recv(narrow, 64 * 1024), WAIT_S)
             assert data, f"cut off after {got} bytes"
             got += len(data)
-            await asyncio.sleep(0.02)
+            await clock.advance(0.8)
         narrow.close()
 
 

@@ -15,6 +15,7 @@ from portico.model.types import Answer
 from portico.state.pending import Pending
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
+from tests.support.clock import Clock
 from tests.support.messages import modern
 from tests.support.web import HEADERS, mirrored, serving
 
@@ -108,12 +109,13 @@ async def test_what_comes_before_the_answer_makes_it_a_stream(served: Served) ->
     assert json.loads(data[1])["result"] == {"said": "last"}
 
 
-async def test_a_quiet_call_is_kept_alive(served: Served) -> None:
+async def test_a_quiet_call_is_kept_alive(served: Served, clock: Clock) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint, limits=Limits(quiet_s=0.1))) as web:
+    async with serving(served(endpoint, limits=Limits(quiet_s=5))) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
-        await asyncio.sleep(0.5)
+        for _ in range(100):  # a stream is looked at in its turn
+            await clock.advance(0.1)
         begun.answer("late")
         response = await answer
     assert response.headers["content-type"] == "text/event-stream"

@@ -16,6 +16,7 @@ from portico.model.types import Answer
 from portico.state.pending import Pending
 from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
+from tests.support.clock import Clock
 from tests.support.messages import initialize
 from tests.support.web import WAIT_S, Site, post_bytes, serving, soon, tool_call
 
@@ -294,13 +295,16 @@ async def test_one_call_too_many_is_told_to_come_back(limits: Limits) -> None:
         other.writer.close()
 
 
-async def test_a_session_in_use_does_not_expire_and_one_that_ended_is_not_found() -> None:
-    async with talking(limits=Limits(session_idle_s=0.05)) as wire:
+async def test_a_session_in_use_does_not_expire_and_one_that_ended_is_not_found(
+    clock: Clock,
+) -> None:
+    async with talking(limits=Limits(session_idle_s=1)) as wire:
         begun = await wire.begin(call())
-        await asyncio.sleep(0.3)
+        await clock.advance(1)
+        await clock.advance(1)
         begun.answer()
         assert b" 200 " in (await wire.response())[:16]
-        await asyncio.sleep(0.3)
+        await clock.advance(1)
         wire.send(call())
         assert b" 404 " in (await wire.response())[:16]
 

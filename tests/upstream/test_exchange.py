@@ -407,7 +407,7 @@ async def test_a_close_that_is_cancelled_closes_the_wire_all_the_same() -> None:
             await asyncio.Event().wait()
         finally:
             began.set()
-            await asyncio.sleep(WAIT_S)
+            await asyncio.Event().wait()
         return b"{}"
 
     wire = FakeWire(lambda _: None)

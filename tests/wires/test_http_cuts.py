@@ -87,7 +87,7 @@ async def test_a_server_that_does_not_accept_a_notice_is_not_waited_for_without_
     async def talk(asked: Asked, writer: Writer) -> None:
         if asked.verb == "GET":
             stream(writer, event(b"/messages", kind="endpoint"))
-        await asyncio.sleep(WAIT_S)
+        await asyncio.Event().wait()
 
     async with web_server(talk) as server:
         wire = Url(server.url).older() if older else Url(server.url).wire()

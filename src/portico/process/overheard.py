@@ -14,9 +14,12 @@ _LONGEST = 8 * 1024
 class Overheard:
     """Cuts a child's stderr into lines for a listener, and keeps its end for error messages."""
 
-    def __init__(self, ring: Ring, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, ring: Ring, tell: Callable[[str], None], clock: Callable[[], float] = monotonic
+    ) -> None:
         self._ring = ring
         self._tell = tell
+        self._clock = clock
         self._lines = LineReader(_LONGEST)
         self._second = 0
         self._told = 0
@@ -29,7 +32,7 @@ class Overheard:
             self._pass_on(self._lines.ends if line is None else line)
 
     def _pass_on(self, line: bytes) -> None:
-        second = int(monotonic())
+        second = int(self._clock())
         if second != self._second:
             if self._untold:
                 self._tell(f"... {self._untold} more lines")
