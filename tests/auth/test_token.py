@@ -113,7 +113,7 @@ def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE_NAME)
 
-    with pytest.raises(TokenError, match="is no file"):
+    with pytest.raises(TokenError, match="is not a file"):
         door_token(tmp_path)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
-from portico.state.files import NO_FOLLOW, READ, create, make_private
+from portico.state.files import create, make_private, read
 
 FILE_NAME = "token"
 VARIABLE = "PORTICO_TOKEN"
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
 _SHORTEST = 16
+_MAX_SIZE = 1024
 _MINE_ONLY = 0o077
 _OTHERS = 0o027
 """Group members may read a token file that the user names; they may not write it."""
@@ -69,18 +70,17 @@ def _one_word(text: str, where: str) -> str:
 def _read_named(file: str) -> str:
     """The text of a file that the user named, which may be a link."""
     try:
-        with open(file, "rb", opener=lambda name, _: os.open(name, READ & ~NO_FOLLOW)) as opened:
-            _check_named(file, os.fstat(opened.fileno()))
-            return opened.read(1024).decode("ascii", "replace")
+        data, status = read(file, _MAX_SIZE, follow=True)
     except OSError as error:
-        raise TokenError(f"{file} cannot be read: {error.strerror}") from None
+        raise TokenError(
+            f"{file} cannot be read: {error.strerror}; name a file that holds the token"
+        ) from None
+    if os.name == "posix":
+        _check_named(file, status)
+    return data.decode("ascii", "replace")
 
 
 def _check_named(file: str, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise TokenError(f"{file} is not a file: name one that holds the token")
-    if os.name != "posix":
-        return
     if status.st_uid not in (os.geteuid(), 0):
         raise TokenError(f"{file} belongs to another user, who may change it: use one of your own")
     if status.st_mode & _OTHERS:
@@ -105,15 +105,16 @@ def known_token(state_dir: Path) -> str | None:
     """The token in this folder; None if none was ever made."""
     path = state_dir / FILE_NAME
     try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, READ)) as file:
-            _check_private(path, os.fstat(file.fileno()))
-            text = file.read(1024).decode("ascii", "replace").strip()
+        data, status = read(str(path), _MAX_SIZE)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise TokenError(
             f"{path} cannot be read ({error.strerror}); remove it to have a new one made"
         ) from None
+    if os.name == "posix":
+        _check_private(path, status)
+    text = data.decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
         raise TokenError(
             f"{path} holds no token; remove it to have a new one made, and give the new one to "
@@ -144,10 +145,6 @@ def _make_private(folder: Path) -> None:
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise TokenError(f"{path} is no file; remove it to have a token made")
-    if os.name != "posix":
-        return
     if status.st_uid != os.geteuid():
         raise TokenError(f"{path} belongs to another user; remove it to have a token made")
     if status.st_mode & _MINE_ONLY:

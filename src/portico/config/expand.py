@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from portico.state.files import read
+
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL | re.ASCII)
 _OF_EDITORS = ("workspaceFolder", "workspaceFolderBasename")
@@ -98,22 +100,14 @@ class Sources(Struct, frozen=True):
         # A message may show the path that is written here, but not what a variable holds.
         said = _short(given if "${" in given else path)
         try:
-            # A pipe would make us wait for its writer.
-            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-            with os.fdopen(handle, "rb", buffering=0) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise Unresolved(f"{said} is no file", "name the file with the value")
-                if os.name == "posix" and status.st_mode & stat.S_IWOTH:
-                    raise Unresolved(f"every user can write to {said}", "run `chmod o-w` on it")
-                data = file.read(_MAX_SECRET + 1) or b""
+            data, status = read(path, _MAX_SECRET, follow=True)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise Unresolved(
                 f"{said} cannot be read: {why}", "name the file that has the value"
             ) from None
-        if len(data) > _MAX_SECRET:
-            raise Unresolved(f"{said} is larger than 64 KB", "name a file with one value")
+        if os.name == "posix" and status.st_mode & stat.S_IWOTH:
+            raise Unresolved(f"every user can write to {said}", "run `chmod o-w` on it")
         try:
             return data.decode().rstrip("\r\n")
         except UnicodeDecodeError:

@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
-READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
+READ = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 _STALE_S = 3600
 """A draft this old has no writer any more: writing one takes milliseconds."""
 
@@ -34,9 +34,10 @@ def make_private(folder: str) -> None:
         os.chmod(folder, 0o700)
 
 
-def read(path: str, max_size: int) -> tuple[bytes, os.stat_result]:
-    """The content and status of a file that is not a link; OSError if it is larger."""
-    with os.fdopen(os.open(path, READ), "rb", buffering=0) as file:
+def read(path: str, max_size: int, *, follow: bool = False) -> tuple[bytes, os.stat_result]:
+    """The content and status of a file; OSError if it is larger, or a link not to `follow`."""
+    flags = READ & ~_NO_FOLLOW if follow else READ
+    with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a file")
