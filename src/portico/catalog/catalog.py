@@ -13,7 +13,7 @@ from portico.definitions.headers import header_params
 from portico.model.methods import CAPABILITIES, LISTS
 from portico.model.offer import HeaderParam, Listed, Offer
 from portico.model.version import MODERN, Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.lines import one_line
 from portico.protocol.tasks import without_task_support, without_tasks_raw
@@ -318,10 +318,7 @@ _name = msgspec.json.Decoder(_Named).decode
 
 
 def _caching(raw: bytes) -> _Caching:
-    try:
-        return msgspec.json.decode(raw, type=_Caching)
-    except msgspec.DecodeError:
-        return _Caching()
+    return decoded(raw, _Caching) or _Caching()
 
 
 def _header_params(raw: bytes) -> tuple[HeaderParam, ...]:

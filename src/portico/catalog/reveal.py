@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from portico.catalog.hidden import is_hidden, may_hide, revealed
 from portico.model.offer import Listed, Offer
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, members
 
 FLAG = "portico/hidden"
@@ -63,9 +63,8 @@ def reveal_page(kind: str, field: str, result: bytes) -> bytes:
     if not may_hide(result):
         return result
     fields = members(result)
-    try:
-        items = msgspec.json.decode(fields.get(field, b"[]"), type=list[Raw])
-    except msgspec.DecodeError:
+    items = decoded(fields.get(field, b"[]"), list[Raw])
+    if items is None:
         return result
     shown = [Raw(reveal(kind, bytes(item))[0]) for item in items]
     return encode({**fields, field: shown})

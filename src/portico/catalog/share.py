@@ -11,6 +11,7 @@ from portico.catalog.names import exposed_names
 from portico.catalog.ownership import Owned, Ownership
 from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
+from portico.protocol.codec import decoded
 from portico.protocol.eras import members
 from portico.protocol.tasks import without_task_support
 
@@ -23,9 +24,6 @@ _MOST_UI = 50
 
 class _Tool(msgspec.Struct):
     meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
-
-
-_tool = msgspec.json.Decoder(_Tool).decode
 
 
 class Share:
@@ -82,11 +80,7 @@ class Share:
 
     def definition(self, tool: str) -> dict[str, Any]:
         """A tool's definition; what is no JSON object is empty."""
-        try:
-            found = msgspec.json.decode(self.raw("tools", tool))
-        except (msgspec.DecodeError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return decoded(self.raw("tools", tool), dict[str, Any]) or {}
 
     def renamed(self, kind: str, key: str, field: str, shown: str) -> bytes:
         """A definition with what it is asked for by replaced; as it came if that is the same."""
@@ -155,8 +149,5 @@ def with_field(raw: bytes, field: str, value: str) -> bytes:
 
 def _has_ui(raw: bytes) -> bool:
     """True if it has `_meta.ui`, or the key that this had in drafts."""
-    try:
-        meta = _tool(raw).meta
-    except (msgspec.DecodeError, RecursionError):
-        return False
+    meta = (decoded(raw, _Tool) or _Tool()).meta
     return bytes(meta.get("ui", b"")).startswith(b"{") or "ui/resourceUri" in meta

@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from portico.catalog.catalog import Catalog
 from portico.chain.fold import terminus
@@ -210,10 +209,7 @@ class Core:
         return Response(id=request.id, result=EMPTY_RESULT)
 
     def _initialize(self, request: Request, context: Context) -> Answer:
-        try:
-            params = msgspec.json.decode(request.params or b"{}", type=_InitializeParams)
-        except msgspec.DecodeError as error:
-            return error_response(request.id, INVALID_PARAMS, f"params of initialize: {error}")
+        params = decode_params(request, _InitializeParams)
         session = context.session
         if session is not None:
             if session.version is not None:
@@ -383,7 +379,7 @@ def _failure(request: Request, error: BaseException, report: Report) -> Response
         response = mcp_error_response(request.id, error)
     elif isinstance(error, RecursionError):
         response = error_response(request.id, INVALID_REQUEST, "nested too deeply")
-    elif isinstance(error, msgspec.DecodeError):
+    elif isinstance(error, DecodeError):
         words = f"params of {request.method}: {error}"
         response = error_response(request.id, INVALID_PARAMS, words)
     else:

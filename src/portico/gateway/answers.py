@@ -2,13 +2,10 @@
 
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
-from portico.protocol.codec import encode
+from portico.protocol.codec import encode, read_error
 from portico.protocol.results import error_result, identified
 
 _ERROR_KEY = "portico/error"
@@ -16,21 +13,14 @@ _CONFIGURED = ("start", "network", "refused")
 """Kinds of failures that a wrong entry of the config may be behind."""
 
 
-class _Error(Struct):
-    code: int = 0
-    message: str = ""
-    data: Any = None
-
-
 def own_failure(response: Response, server: str) -> McpError | None:
     """Our own failure to have the call answered; None if the server itself answered so."""
-    try:
-        error = msgspec.json.decode(response.error, type=_Error)
-    except msgspec.DecodeError:
-        return None  # a number that no float holds, say: none of ours has one
-    data = error.data
+    error = read_error(response.error)
+    if error is None:
+        return None
+    code, message, data = error
     ours = isinstance(data, dict) and data.get("server") == server and "kind" in data
-    return McpError(error.message, error.code, data) if ours else None
+    return McpError(message, code, data) if ours else None
 
 
 def failed(request: Request, context: Context, error: McpError) -> Response:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct, field
 
 from portico.model.message import Request
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 
 SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
 REFRESH, STATUS = "refresh_tools", "gateway_status"
@@ -30,10 +29,7 @@ def is_own_query(request: Request) -> bool:
     no call of a server may be hidden from the log."""
     if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
         return False
-    try:
-        asked = msgspec.json.decode(request.params, type=_Asked)
-    except msgspec.DecodeError:
-        return False
+    asked = decoded(request.params, _Asked) or _Asked()
     return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
 
 

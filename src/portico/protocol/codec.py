@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from portico.model.errors import InvalidParams, McpError
+from portico.model.errors import INTERNAL_ERROR, InvalidParams, McpError
 from portico.model.message import Request, Response
 from portico.model.version import Version
 
@@ -50,6 +50,18 @@ class WireParams(_AnyParams, gc=False):
     cursor: str = ""
     name: str = ""
     uri: str = ""
+
+
+class _ReadError(Struct):
+    """An error object as the other side sent it, which may lack anything."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Raw = Raw(b"null")
+
+
+class _Cancelled(Struct):
+    requestId: Raw = NO_RAW  # noqa: N815  (a field of the wire)
 
 
 class ErrorBody(Struct, gc=False, omit_defaults=True):
@@ -104,6 +116,30 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_spelled(one) for one in value]
     return value
+
+
+def decoded(raw: bytes, type: type[T]) -> T | None:
+    """Raw JSON as a type; None if it cannot be read as one."""
+    try:
+        return msgspec.json.decode(raw or b"{}", type=type)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_error(raw: bytes) -> tuple[int, str, Any] | None:
+    """Code, message and data of an error that the other side sent; None if it is not an error.
+
+    Data that cannot be read, such as a number that no float holds, is None.
+    """
+    error = decoded(raw, _ReadError)
+    return None if error is None else (error.code, error.message, decoded(error.data, Any))
+
+
+def cancelled_id(params: bytes) -> bytes:
+    """The request that a `notifications/cancelled` names; empty if it is malformed, which is
+    ignored (cancellation, error handling)."""
+    notice = decoded(params, _Cancelled)
+    return b"" if notice is None else bytes(notice.requestId)
 
 
 def decode_params(request: Request, type: type[T]) -> T:

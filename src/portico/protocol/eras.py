@@ -15,7 +15,7 @@ from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from portico.model.message import Request
 from portico.model.session import LOG_LEVELS
 from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 
 META = "io.modelcontextprotocol/"
 VERSION_KEY = f"{META}protocolVersion"
@@ -178,10 +178,8 @@ class _Peek(Struct):
 
 def wants_input(result: bytes) -> bool:
     """True if a modern server's result is a question; what cannot be read is none."""
-    try:
-        return msgspec.json.decode(result, type=_Peek).resultType == "input_required"
-    except (msgspec.DecodeError, RecursionError):
-        return False
+    peek = decoded(result, _Peek)
+    return peek is not None and peek.resultType == "input_required"
 
 
 class _UrlData(Struct):
@@ -195,16 +193,13 @@ class _UrlError(Struct):
 def pages_to_visit(error: bytes) -> dict[str, dict[str, Any]]:
     """The questions of an error that says pages must be visited first, as a modern client gets
     them; empty if they cannot be read."""
-    try:
-        found = msgspec.json.decode(error, type=_UrlError).data.elicitations
-    except msgspec.DecodeError:
-        return {}
+    found = decoded(error, _UrlError)
     return {
         str(item.get("elicitationId") or number): {
             "method": "elicitation/create",
             "params": modern_question("elicitation/create", item),
         }
-        for number, item in enumerate(found)
+        for number, item in enumerate(found.data.elicitations if found else ())
     }
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import InvalidParams
 from portico.model.message import Request
 from portico.model.types import Change
-from portico.protocol.codec import encode
+from portico.protocol.codec import decode_params, encode, notification
 from portico.protocol.eras import members
 
 LISTEN = "subscriptions/listen"
@@ -46,11 +44,7 @@ class Wanted(Struct, frozen=True):
 
 def wanted_of(request: Request, kinds: frozenset[str]) -> Wanted:
     """What a listen request asks for, less what this server has not got."""
-    try:
-        params = msgspec.json.decode(request.params, type=_ListenParams)
-    except msgspec.DecodeError as error:
-        raise InvalidParams(f"params of {request.method}: {error}") from None
-    asked = params.notifications
+    asked = decode_params(request, _ListenParams).notifications
     lists = {kind for kind in LIST_KINDS if getattr(asked, f"{kind}ListChanged")}
     uris = asked.resourceSubscriptions if "resources" in kinds else []
     return Wanted(request.id, frozenset(lists & kinds), frozenset(uris))
@@ -88,15 +82,8 @@ def ended(subscription: bytes) -> bytes:
     return encode({"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: Raw(subscription)}})
 
 
-def _without(params: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in params.items() if key != "_meta"}
-
-
 def _message(method: str, params: dict[str, Any], subscription: bytes) -> bytes:
     if subscription:
-        own = params.get("_meta", {})
-        params = {"_meta": {**own, SUBSCRIPTION_KEY: Raw(subscription)}, **_without(params)}
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if params:
-        message["params"] = params
-    return encode(message)
+        meta = {**params.pop("_meta", {}), SUBSCRIPTION_KEY: Raw(subscription)}
+        params = {"_meta": meta, **params}
+    return notification(method, params or None)

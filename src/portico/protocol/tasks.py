@@ -7,10 +7,9 @@ extension: the server answers with a task if the client declares that it can fol
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import members
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -50,10 +49,8 @@ class Task(Struct, frozen=True):
 
 def task_id(params: bytes) -> str:
     """The task that a request or notification is about; empty if it names none."""
-    try:
-        return msgspec.json.decode(params or b"{}", type=_Named).taskId
-    except (msgspec.DecodeError, RecursionError):
-        return ""
+    named = decoded(params, _Named)
+    return "" if named is None else named.taskId
 
 
 def is_about_task(method: str) -> bool:
@@ -68,9 +65,8 @@ def may_create(params: bytes, capabilities: bytes) -> bool:
 
 def task_of(method: str, params: bytes, result: bytes) -> Task | None:
     """The task that a result creates or tells of, if there is one."""
-    try:
-        found = msgspec.json.decode(result, type=_Created)
-    except (msgspec.DecodeError, RecursionError):
+    found = decoded(result, _Created)
+    if found is None:
         return None
     if method == "tasks/result":  # it is answered once the task is over
         return Task(task_id(params), is_over=True)
@@ -83,12 +79,8 @@ def task_of(method: str, params: bytes, result: bytes) -> Task | None:
 
 def task_in(method: str, params: bytes) -> Task | None:
     """The task that a notification tells of, if there is one."""
-    if method not in _NOTICES:
-        return None
-    try:
-        return _task(msgspec.json.decode(params, type=_Task), "")
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    told = decoded(params, _Task) if method in _NOTICES else None
+    return None if told is None else _task(told, "")
 
 
 def _task(said: _Task, id: str) -> Task | None:

@@ -42,15 +42,7 @@ _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the URI that was asked for, and the template's variables in it."""
 
 
-class _ToolParams(Struct):
-    name: str
-    arguments: dict[str, Any] | None = None
-
-
-_tool_params = msgspec.json.Decoder(_ToolParams).decode
-
-
-class _PromptParams(Struct):
+class _NamedParams(Struct):
     name: str
     arguments: dict[str, Any] | None = None
 
@@ -146,10 +138,7 @@ class FunctionProvider:
         if request.arguments is not None:
             arguments = request.arguments  # a gateway has checked them
         else:
-            try:
-                arguments = _tool_params(request.params or b"{}").arguments or {}
-            except msgspec.DecodeError as error:
-                raise InvalidParams(f"params of {request.method}: {error}") from None
+            arguments = decode_params(request, _NamedParams).arguments or {}
             problems = tool.input.problems(arguments, len(request.params))
             if problems:
                 words = f"{tool.name}: {tool.input.describe(problems)}"
@@ -217,7 +206,7 @@ class FunctionProvider:
         return None if prompt is None else self._fill_in(prompt, request, context)
 
     async def _fill_in(self, prompt: Prompt, request: Request, context: Context) -> Response:
-        arguments = decode_params(request, _PromptParams).arguments or {}
+        arguments = decode_params(request, _NamedParams).arguments or {}
         missing = [a["name"] for a in prompt.arguments if a.get("required")]
         missing = [name for name in missing if name not in arguments]
         if missing:

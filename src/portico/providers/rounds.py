@@ -20,7 +20,7 @@ from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
 from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import decode_params, encode
 from portico.protocol.eras import declares
 from portico.providers.ending import leaves
 
@@ -60,9 +60,6 @@ class _Retry(Struct):
 
     inputResponses: dict[str, Any] = {}  # noqa: N815  (fields of the wire)
     requestState: str | None = None  # noqa: N815
-
-
-_retry_of = msgspec.json.Decoder(_Retry).decode
 
 
 class Suspended(BaseException):
@@ -204,10 +201,7 @@ class Rounds:
         return {"resultType": "input_required", "inputRequests": asks, "requestState": state}
 
     def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
-        try:
-            retry = _retry_of(request.params or b"{}")
-        except msgspec.DecodeError as error:
-            raise InvalidParams(f"params of {request.method}: {error}") from None
+        retry = decode_params(request, _Retry)
         given, sealed = retry.inputResponses, retry.requestState
         if sealed is None:
             return given, {"answers": {}, "state": {}}

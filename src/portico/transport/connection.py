@@ -14,7 +14,14 @@ from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.types import Answer
-from portico.protocol.codec import encode, error_response, is_id, notification
+from portico.protocol.codec import (
+    cancelled_id,
+    encode,
+    error_response,
+    is_id,
+    notification,
+    read_error,
+)
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.state.pending import Pending, Reply, Running
 
@@ -28,16 +35,6 @@ class Endpoint(Protocol):
     def handle(self, request: Request, context: Context) -> Answer:
         """The answer; neither this nor awaiting it raises anything but CancelledError."""
         ...
-
-
-class _CancelParams(Struct):
-    requestId: Raw  # noqa: N815  (a field of the wire)
-
-
-class _WireError(Struct):
-    code: int = 0
-    message: str = ""
-    data: Any = None
 
 
 class Question(Struct, frozen=True):
@@ -122,11 +119,7 @@ class Connection:
 
     def cancel(self, notice: Request) -> None:
         """Stop the call that a `notifications/cancelled` names, if it still runs."""
-        try:
-            params = msgspec.json.decode(notice.params or b"{}", type=_CancelParams)
-        except msgspec.DecodeError:
-            return  # malformed cancellations are ignored (cancellation, error handling)
-        key = id_key(bytes(params.requestId))
+        key = id_key(cancelled_id(notice.params))
         running = self.running.get(key)
         if running is not None:
             self._done(key)
@@ -168,13 +161,9 @@ class Connection:
         if answer.result:
             future.set_result(answer.result)
             return
-        try:
-            error = msgspec.json.decode(answer.error, type=_WireError)
-        except msgspec.DecodeError:
-            error = _WireError(message="the client answered with an unreadable error")
-        future.set_exception(
-            AskError(error.message or "the client refused", error.code, error.data)
-        )
+        unreadable = (INTERNAL_ERROR, "the client answered with an unreadable error", None)
+        code, message, data = read_error(answer.error) or unreadable
+        future.set_exception(AskError(message or "the client refused", code, data))
 
     async def idle(self) -> None:
         """Wait until no call is in flight."""

@@ -11,7 +11,14 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
-from portico.protocol.codec import Envelope, encode, error_response, is_id
+from portico.protocol.codec import (
+    Envelope,
+    cancelled_id,
+    encode,
+    error_response,
+    is_id,
+    mcp_error_response,
+)
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
 from portico.state.freed import LARGE
@@ -44,10 +51,6 @@ Notice = Callable[[str, bytes, bytes], None]
 
 class _Token(Struct):
     progressToken: Raw  # noqa: N815  (a field of the wire)
-
-
-class _CancelParams(Struct):
-    requestId: Raw  # noqa: N815  (a field of the wire)
 
 
 class Exchange:
@@ -370,19 +373,14 @@ class Exchange:
         try:
             response = Response(id=id, result=await self._serve(method, params, about))
         except McpError as error:
-            data = msgspec.UNSET if error.data is None else error.data
-            response = error_response(id, error.code, error.message, data)
+            response = mcp_error_response(id, error)
         try:
             await self.wire.send(Outgoing(response.encode()))
         except TargetError:
             self.strays += 1  # it no longer wants to know
 
     def _cancelled_by_upstream(self, params: bytes) -> None:
-        try:
-            id = bytes(msgspec.json.decode(params, type=_CancelParams).requestId)
-        except msgspec.DecodeError:
-            return  # malformed cancellations are ignored (cancellation, error handling)
-        task = self._asked.get(id)
+        task = self._asked.get(cancelled_id(params))
         if task is not None:
             task.cancel()
 

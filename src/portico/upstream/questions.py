@@ -5,12 +5,11 @@ A person who is asked something must see which server asks: the client only know
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from portico.catalog.hidden import revealed
 from portico.model.session import Session
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import Members, members
 
 SERVER_KEY = "portico/server"
@@ -78,9 +77,8 @@ def named_error(error: bytes, server: str) -> bytes:
     """The error that says which pages a person must visit first, under the server's name."""
     fields = members(error)
     data = members(fields.get("data", b""))
-    try:
-        pages = msgspec.json.decode(data.get("elicitations", b"[]"), type=list[Raw])
-    except (msgspec.DecodeError, RecursionError):
+    pages = decoded(data.get("elicitations", b"[]"), list[Raw])
+    if pages is None:
         return error
     data["elicitations"] = Raw(encode([named(_ELICIT, members(page), server) for page in pages]))
     fields["data"] = Raw(encode(data))
@@ -88,7 +86,4 @@ def named_error(error: bytes, server: str) -> bytes:
 
 
 def _text(fields: Members, key: str) -> str:
-    try:
-        return msgspec.json.decode(fields.get(key, b'""'), type=str)
-    except (msgspec.DecodeError, RecursionError):
-        return ""
+    return decoded(fields.get(key, b'""'), str) or ""

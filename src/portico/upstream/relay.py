@@ -13,7 +13,7 @@ from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.methods import TABLE
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import (
     legacy_params,
     members,
@@ -329,12 +329,8 @@ class Relay:
         if call.request.method != "tools/call":
             return False
         tool = self._tool(call.request.name)
-        if tool is None:
-            return False
-        try:
-            hints = msgspec.json.decode(tool.raw, type=_Annotated).annotations
-        except msgspec.DecodeError:
-            return False
+        found = None if tool is None else decoded(tool.raw, _Annotated)
+        hints = None if found is None else found.annotations
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
 
     def _headers(self, leg: Leg, call: Call) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """An upstream's own errors, read as far as they can be, and kept byte for byte."""
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.protocol.codec import Envelope, encode
+from portico.model.errors import McpError
+from portico.protocol.codec import Envelope, encode, read_error
 from portico.protocol.inbound import Malformed, read_message
 from portico.state.report import printable
 from portico.wires.wire import Failure
@@ -30,26 +29,16 @@ class HttpError(ServerError):
         self.status = status
 
 
-class _WireError(Struct):
-    code: int = INTERNAL_ERROR
-    message: str = ""
-    data: Raw = Raw(b"null")
-
-
 def error_of(raw: bytes) -> ServerError:
     """What an answer says went wrong."""
-    try:
-        error = msgspec.json.decode(raw, type=_WireError)
-    except (msgspec.DecodeError, RecursionError):
+    error = read_error(raw)
+    if error is None:
         words = "an error that is none by JSON-RPC"
         known = ServerError(words)
         known.raw = encode({"code": known.code, "message": words, "data": Raw(raw)})
         return known
-    try:
-        data = msgspec.json.decode(error.data)
-    except (msgspec.DecodeError, RecursionError):
-        data = None  # numbers that no float holds, say: its bytes pass on all the same
-    known = ServerError(error.message or "an error without a message", error.code, data)
+    code, message, data = error
+    known = ServerError(message or "an error without a message", code, data)
     known.raw = raw
     return known
 
