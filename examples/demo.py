@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portico.cli.render import counted
 from portico.config.paths import control_folder, state_dir
+from portico.model.wording import counted
 from portico.windows.control import ask
 
 EXAMPLE = Path("examples/quickstart.py")
@@ -102,7 +102,7 @@ def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
             done = not server["pending"] or server["error"]
             if done and server["server"] not in shown:
                 shown.add(server["server"])
-                what = server["error"].partition("\n")[0] or counted(server["tools"], "tools")
+                what = server["error"].partition("\n")[0] or counted(server["tools"], "tool")
                 print(f"  {server['server']:<22} {what}", flush=True)
         if servers and len(shown) == len(servers):
             return True

@@ -16,10 +16,10 @@ from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import Parser
 from portico.cli.words import pair, repeatable
-from portico.config.problems import alike
 from portico.definitions.words import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
+from portico.model.wording import alike, did_you_mean
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -167,7 +167,7 @@ def _unknown(server: str, tool: str, names: list[str]) -> str:
         return f"{server} has no tool {tool!r}; it has none at all"
     near = alike(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
     if near:
-        return f"{server} has no tool {tool!r}; did you mean {' or '.join(near[:3])}?"
+        return f"{server} has no tool {tool!r}; {did_you_mean(near[:3])}"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"{server} has no tool {tool!r}; it has {', '.join(names[:10])}{more}"
 

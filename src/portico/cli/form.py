@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from portico.cli.render import Screen, Ticker, counted, first_line
+from portico.cli.render import Screen, Ticker, first_line
+from portico.model.wording import counted
 from portico.upstream.answers import Answers
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
@@ -164,9 +165,9 @@ def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -
 def _bounded(text: str, field: dict[str, Any]) -> str:
     shortest, longest = field.get("minLength", 0), field.get("maxLength", len(text))
     if len(text) < shortest:
-        raise ValueError(f"it must have at least {counted(shortest, 'characters')}")
+        raise ValueError(f"it must have at least {counted(shortest, 'character')}")
     if len(text) > longest:
-        raise ValueError(f"it must have at most {counted(longest, 'characters')}")
+        raise ValueError(f"it must have at most {counted(longest, 'character')}")
     return text
 
 

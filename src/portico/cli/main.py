@@ -154,9 +154,9 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    from portico.config.problems import alike
+    from portico.model.wording import alike, did_you_mean
 
     kind = "option" if name.startswith("-") else "command"
     near = alike(name, ("--help", "--version", *COMMANDS))
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(COMMANDS)}"
+    hint = did_you_mean(map(repr, near)) or f"there is {', '.join(COMMANDS)}"
     return f"there is no {kind} {name[:40]!r}; {hint}"

@@ -184,8 +184,3 @@ def first_line(text: Any) -> str:
 def size(count: int) -> str:
     """A number of bytes for a person."""
     return f"{count:,} byte{'' if count == 1 else 's'}"
-
-
-def counted(many: object, kinds: str) -> str:
-    """So many of a kind, such as `1 tool` or `2 tools`."""
-    return f"{many} {kinds.removesuffix('s') if many == 1 else kinds}"

@@ -49,15 +49,15 @@ class Portico(Struct):
         gateway = self.told.get("gateway")
         if not isinstance(gateway, dict):
             return ", ".join([f"wrap: {process}" if "server" in self.told else process, *url])
-        from portico.cli.render import counted
         from portico.cli.status import span
+        from portico.model.wording import counted
 
         parts = [
             f"serve: {process}",
             str(self.told.get("config")),
             *url,
-            counted(gateway.get("tools"), "tools"),
-            *([counted(self.told["windows"], "windows")] if self.told.get("windows") else []),
+            counted(gateway.get("tools"), "tool"),
+            *([counted(self.told["windows"], "window")] if self.told.get("windows") else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
             f"up {span(gateway.get('uptime_s'))}",
         ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from portico.cli.door import add_door
 from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
 from portico.cli.usage import Parser
+from portico.model.wording import counted
 from portico.state.report import report
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def main(
     if http is None:
         from portico.app import gateway_stdio
 
-        servers = f"{count} server{'' if count == 1 else 's'} of {serving.config.path}"
+        servers = f"{counted(count, 'server')} of {serving.config.path}"
         tell_waiting(servers, "portico serve --http 8000")
         return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
     from portico.app import gateway_http

@@ -9,13 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from portico.cli.gateway import warn_broken
-from portico.cli.render import Screen, blame, counted
+from portico.cli.render import Screen, blame
 from portico.cli.running import all_told, nothing, serves
 from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
+from portico.model.wording import counted
 from portico.windows.control import ask as ask_socket
 
 _REFRESH_S = 90.0
@@ -245,5 +246,5 @@ def _lists(told: dict[str, Any]) -> str:
     lists = told.get("lists")
     if lists is None and isinstance(told.get("tools"), int):
         lists = {"tools": told["tools"]}
-    counts = [counted(many, kind) for kind, many in (lists or {}).items()]
+    counts = [counted(many, kind.removesuffix("s")) for kind, many in (lists or {}).items()]
     return ", ".join(counts) or "lists not known yet"

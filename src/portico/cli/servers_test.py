@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.render import Screen, blame, counted
+from portico.cli.render import Screen, blame
 from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, nearest, word
 from portico.config.read import read
 from portico.config.schema import Server
 from portico.model.errors import PorticoError
+from portico.model.wording import counted
 
 _AT_ONCE = 4
 _KINDS = ("tools", "resources", "templates", "prompts")
@@ -101,7 +102,9 @@ def _say(told: dict[str, Any]) -> None:
         return
     info = told["info"]
     is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
-    counts = [counted(told[kind], kind) for kind in _KINDS if told[kind] or kind != "templates"]
+    counts = [
+        counted(told[kind], kind[:-1]) for kind in _KINDS if told[kind] or kind != "templates"
+    ]
     if told["hidden"]:
         counts[0] += f" ({told['hidden']} filtered out)"
     spoken = f"{told['protocolVersion']} ({told['era']}) over {told['transport']}"

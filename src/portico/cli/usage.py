@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
             self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
-        from portico.config.problems import alike
+        from portico.model.wording import alike, did_you_mean
 
         near = alike(given, (name for name in self.options if name.startswith("--")))
-        return f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists all"
+        return did_you_mean(near) or f"`{self.prog} --help` lists all"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from portico.model.wording import printable
 from portico.state.files import read
 
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
@@ -144,4 +145,4 @@ def _from_keyring(name: str, said: str) -> str:
 
 def _short(text: str) -> str:
     cut = text if len(text) <= 200 else f"{text[:200]}…"
-    return cut if cut.isprintable() else ascii(cut)
+    return printable(cut)

@@ -6,6 +6,7 @@ from itertools import islice
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
+from portico.model.wording import alike, did_you_mean
 
 Path = tuple[str | int, ...]
 """The keys that lead to something in a file, from the outside."""
@@ -80,16 +81,9 @@ def word(text: str) -> str:
     return cut if text.isascii() and text.translate(_WORD).isalnum() else ascii(cut)
 
 
-def alike(text: str, options: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
-    """The options that somebody who misspelled one may have meant, the likest first."""
-    from difflib import get_close_matches
-
-    return get_close_matches(text, list(options), most, least)
-
-
 def nearest(text: str, options: Iterable[str]) -> str:
     """`did you mean command?`, or what there is to choose from."""
     known = list(islice(options, _MOST_NEAR))
-    if near := alike(text[:_LONGEST], known):
-        return f"did you mean {word(near[0])}?"
+    if meant := did_you_mean(map(word, alike(text[:_LONGEST], known))):
+        return meant
     return f"there is {', '.join(map(word, known[:MOST]))}" if known else ""

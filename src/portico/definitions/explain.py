@@ -24,7 +24,8 @@ from portico.definitions.problems import (
 )
 from portico.definitions.questions import Questions
 from portico.definitions.references import References
-from portico.definitions.words import counted, dotted, nearest, shown
+from portico.definitions.words import dotted, nearest, shown
+from portico.model.wording import counted
 
 MOST_PROBLEMS = 10
 _MOST_BRANCHES = 20

@@ -6,7 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from portico.definitions.keywords import DRAFT_4
-from portico.definitions.words import LONGEST, counted, listed, shown, type_name
+from portico.definitions.words import LONGEST, listed, shown, type_name
+from portico.model.wording import counted
 
 
 class Problem(Struct, frozen=True):

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from portico.model.wording import alike, did_you_mean, printable
+
 LONGEST = 80
 _MOST_OPTIONS = 10
 _DEEPEST = 3
@@ -49,10 +51,8 @@ def _text(value: Any, limit: int, depth: int) -> str:
         case str():
             # Cut before it is quoted, so that both quotes show.
             text = value if len(value) <= limit - 2 else value[: limit - 3] + "…"
-            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            if not escaped.isprintable():
-                escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped)
-            return f'"{escaped}"'
+            escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+            return f'"{printable(escaped)}"'
         case list() | tuple():
             if depth == _DEEPEST:
                 return "[…]"
@@ -80,11 +80,6 @@ def _joined(parts: Iterable[str], limit: int) -> str:
     return ", ".join(taken)
 
 
-def counted(number: int, unit: str) -> str:
-    """`1 item`, `2 items`."""
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
 def listed(options: Sequence[Any]) -> str:
     """Alternatives as text, the first few of them."""
     text = ", ".join(shown(option, 40) for option in options[:_MOST_OPTIONS])
@@ -107,11 +102,9 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
-    from difflib import get_close_matches
-
     if len(word) > _LONGEST_CANDIDATE:
         return ""
     # Comparing is slow, so neither many nor long candidates are looked at.
     few = islice(candidates, _MOST_CANDIDATES)
-    found = get_close_matches(word, [c for c in few if len(c) <= _LONGEST_CANDIDATE], 1, 0.7)
-    return f" (did you mean {shown(found[0])}?)" if found else ""
+    found = alike(word, (c for c in few if len(c) <= _LONGEST_CANDIDATE), least=0.7)
+    return f" ({did_you_mean(map(shown, found))})" if found else ""

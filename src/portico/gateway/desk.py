@@ -21,6 +21,7 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Change, Handler
 from portico.model.version import Version
+from portico.model.wording import counted, did_you_mean
 from portico.protocol.codec import encode, error_response
 
 _MOST_QUERIES = 10
@@ -316,19 +317,18 @@ class Desk:
     def _instead(self, name: str) -> str:
         found = self._house.near(name, _MOST_NEAR * 3)
         near = [one for one in found if self._front.union.tool(one) is not None]
-        meant = f"; did you mean {' or '.join(near[:_MOST_NEAR])}?" if near else ""
-        return f"{meant or ';'} {self._all_servers()}"
+        meant = did_you_mean(near[:_MOST_NEAR])
+        return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
 
     def _all_servers(self) -> str:
-        shares = self._front.union.shares
-        counted = [
-            f"{name} ({_tools(len(shares[name].listed('tools').keys))})" if name in shares else name
-            for name in self._servers()
-        ]
-        if not counted:
+        shares, names = self._front.union.shares, []
+        for name in self._servers():
+            tools = shares[name].listed("tools").keys if name in shares else None
+            names.append(name if tools is None else f"{name} ({counted(len(tools), 'tool')})")
+        if not names:
             return "there are no servers yet"
-        more = ", which gateway_status lists" if len(counted) > _MOST_SERVERS else ""
-        return f"the servers are {_first(counted)}{more}"
+        more = ", which gateway_status lists" if len(names) > _MOST_SERVERS else ""
+        return f"the servers are {_first(names)}{more}"
 
     def _waiting(self) -> list[str]:
         """Whose tools could not be searched, and whether to wait for them."""
@@ -363,10 +363,11 @@ def _result(text: str, structured: dict[str, Any]) -> Result:
 
 
 def _status_line(server: dict[str, Any]) -> str:
-    tools = "tools not known yet" if server["pending"] else _tools(server["tools"])
+    tools = "tools not known yet" if server["pending"] else counted(server["tools"], "tool")
     left_out = server["omitted"].get("tools")
     if left_out:
-        tools = f"{server['tools']} of {_tools(server['tools'] + left_out)}, the limit of max_tools"
+        there = counted(server["tools"] + left_out, "tool")
+        tools = f"{server['tools']} of {there}, the limit of max_tools"
     age = server.get("age_s")
     told = f", {_age(age)} old" if age is not None else ""
     error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
@@ -377,10 +378,6 @@ def _first(names: list[str]) -> str:
     """As many as a model may be told of."""
     more = len(names) - _MOST_SERVERS
     return ", ".join([*names[:_MOST_SERVERS], *([f"{more} more"] if more > 0 else [])])
-
-
-def _tools(many: int) -> str:
-    return f"{many} tool{'' if many == 1 else 's'}"
 
 
 def _age(seconds: float) -> str:

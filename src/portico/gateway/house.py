@@ -25,6 +25,7 @@ from portico.gateway.router import Router, Witness
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider
+from portico.model.wording import did_you_mean
 from portico.observe.link import observing
 from portico.state.background import Background
 from portico.state.freed import give_back_memory
@@ -240,9 +241,9 @@ class House:
             server = name.partition(SEPARATOR)[0]
             known = server in servers and server in self.union.shares
             if known and self.union.tool(name) is None:
-                near = self.near(name, 1)
-                meant = f"; did you mean {near[0]}?" if near else ""
-                self._report(f"gateway.pinned: {server} has no tool {name!r}{meant}")
+                meant = did_you_mean(self.near(name, 1))
+                hint = f"; {meant}" if meant else ""
+                self._report(f"gateway.pinned: {server} has no tool {name!r}{hint}")
 
     def _heard_of(self, member: Member, change: Change) -> None:
         if self.members.get(member.name) is not member:

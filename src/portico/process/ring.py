@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from portico.state.report import printable
+from portico.model.wording import printable
 
 _SHORTEST_SECRET = 6
 _NAMED = re.compile(

@@ -3,9 +3,9 @@
 from msgspec import Raw
 
 from portico.model.errors import McpError
+from portico.model.wording import printable
 from portico.protocol.codec import Envelope, encode, read_error
 from portico.protocol.inbound import Malformed, read_message
-from portico.state.report import printable
 from portico.wires.wire import Failure
 
 _CLOSED_DOORS = (401, 403)

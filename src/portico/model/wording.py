@@ -1,0 +1,28 @@
+"""How names, numbers and foreign text are written in messages."""
+
+from collections.abc import Iterable
+
+
+def printable(line: str) -> str:
+    """A line with every character that a terminal would obey or hide written out."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in line)
+
+
+def counted(number: object, unit: str) -> str:
+    """`1 item`, `2 items`."""
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def alike(text: str, options: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """The options that somebody who misspelled one may have meant, the likest first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(text, list(options), most, least)
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """`did you mean this or that?`; empty without names."""
+    shown = " or ".join(names)
+    return f"did you mean {shown}?" if shown else ""
