@@ -10,13 +10,11 @@ from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
 from portico.model.message import Request, Response
 from portico.model.methods import Kind
 from portico.model.version import LATEST_LEGACY, Version
-from portico.protocol.codec import NO_RAW, Envelope, encode, error_response, is_id
+from portico.protocol.codec import NO_RAW, Envelope, error_response, is_id
 from portico.protocol.depth import MAX_NESTING, is_too_deep
 from portico.protocol.ladder import Rejection, admit
 
 MAX_BATCH = 100
-_SHORT = 64 * 1024
-"""Up to this size a broken message is searched whole for its id."""
 _MOST, _LONGEST = 16, 2048
 """So many requests are remembered on a connection, and no longer ones."""
 _ID = b'"id":'
@@ -45,12 +43,6 @@ class Refused(Struct, frozen=True):
 Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
 
 
-class _Salvage(Struct, gc=False):
-    """Anything with an id, to answer a message that is wrong in some other way."""
-
-    id: Raw = NO_RAW
-
-
 _envelope = msgspec.json.Decoder(Envelope).decode
 # A struct takes no more members of an array than it has fields, and passes over the rest unread.
 _members = msgspec.json.Decoder(
@@ -61,7 +53,6 @@ _members = msgspec.json.Decoder(
     )
 ).decode
 _unread = msgspec.json.Decoder(Raw).decode
-_salvage = msgspec.json.Decoder(_Salvage).decode
 
 
 def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None) -> Inbound:
@@ -183,16 +174,15 @@ def read_message(data: bytes) -> Envelope | list[bytes]:
         # It stopped at the first field that is wrong; what follows may not even be JSON.
         raise _no_message(data, error) from None
     except msgspec.DecodeError as error:
-        raise Malformed(PARSE_ERROR, f"not JSON: {error}", _id_despite_surrogates(data)) from None
+        raise _malformed(data, PARSE_ERROR, f"not JSON: {error}") from None
     except RecursionError:
-        raise Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data)) from None
+        raise _malformed(data, INVALID_REQUEST, "nested too deeply") from None
 
 
-def id_at_an_end(data: bytes) -> bytes:
-    """The id of a request that cannot be read, if its first or last bytes tell it for certain."""
-    from portico.protocol.salvage import id_at_an_end as found  # seldom needed, slow to load
+def _malformed(data: bytes, code: int, words: str) -> Malformed:
+    from portico.protocol.salvage import recovered_id  # seldom needed, slow to load
 
-    return found(data)
+    return Malformed(code, words, recovered_id(data))
 
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
@@ -206,10 +196,10 @@ def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
     try:
         _unread(data)
     except msgspec.DecodeError as worse:
-        return Malformed(PARSE_ERROR, f"not JSON: {worse}", _id_despite_surrogates(data))
+        return _malformed(data, PARSE_ERROR, f"not JSON: {worse}")
     except RecursionError:
-        return Malformed(INVALID_REQUEST, "nested too deeply", id_at_an_end(data))
-    return Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged_id(data))
+        return _malformed(data, INVALID_REQUEST, "nested too deeply")
+    return _malformed(data, INVALID_REQUEST, f"not a JSON-RPC message: {error}")
 
 
 def _check_text(data: bytes) -> None:
@@ -222,39 +212,4 @@ def _check_text(data: bytes) -> None:
 
 def _check_depth(data: bytes) -> None:
     if is_too_deep(data):
-        words = f"nested deeper than {MAX_NESTING} levels"
-        raise Malformed(INVALID_REQUEST, words, _salvaged_id(data))
-
-
-def _salvaged_id(data: bytes) -> bytes:
-    """The id of a message that is wrong in some other way; empty if there is none to be read."""
-    try:
-        id = bytes(_salvage(data).id)
-    except msgspec.DecodeError:
-        return b""
-    except RecursionError:
-        return id_at_an_end(data)
-    return id if is_id(id) else b""
-
-
-def _id_despite_surrogates(data: bytes) -> bytes:
-    """The id of a message with half a surrogate pair in it, which JavaScript can send.
-
-    Our decoder refuses it whole; without its id, the one who asked would wait for ever.
-    """
-    if b"\\ud" not in data.lower():
-        return b""
-    if len(data) > _SHORT:
-        return id_at_an_end(data)
-    import json
-
-    try:
-        id = json.loads(data, parse_constant=_no_number).get("id")
-        raw = encode(id)
-    except (AttributeError, ValueError, TypeError, RecursionError):
-        return b""
-    return raw if is_id(raw) and not isinstance(id, bool) else b""
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+        raise _malformed(data, INVALID_REQUEST, f"nested deeper than {MAX_NESTING} levels")

@@ -10,7 +10,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Again, Answer, Inbound, Refused, id_at_an_end
+from portico.protocol.inbound import Again, Answer, Inbound, Refused
 from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.state.freed import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
@@ -239,6 +239,8 @@ def _is_light(request: Request) -> bool:
 
 def too_long(lines: LineReader, version: Version | None) -> Response:
     """The answer to a line that nobody has kept."""
+    from portico.protocol.salvage import id_at_an_end  # seldom needed, slow to load
+
     words = f"a line longer than {lines.limit} bytes"
     id = id_at_an_end(lines.ends)
     return error_response(id, INVALID_REQUEST, words, version=version or LATEST_LEGACY)
