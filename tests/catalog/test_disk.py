@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.catalog.disk import Store
-from portico.catalog.document import FORMAT, Seen, fingerprint
+from portico.catalog.document import FORMAT
+from portico.catalog.fingerprint import fingerprint
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import Version
 
@@ -70,7 +71,6 @@ def packed(rest: bytes, **header: Any) -> bytes:
 
 def test_nothing_is_known_of_a_new_upstream_and_nothing_is_said_of_it(shop: Shop) -> None:
     assert shop.store.load(KEY) is None
-    assert shop.store.seen(KEY) == {}
     assert not shop.folder.exists()
     assert shop.said == []
 
@@ -142,19 +142,6 @@ def test_what_would_not_come_back_is_not_kept(shop: Shop, item: bytes) -> None:
     assert not shop.store.save(KEY, facts_of(item))
     assert shop.store.load(KEY) == OLD
     assert len(shop.said) == 1
-
-
-def test_a_definition_is_known_since_it_was_first_seen_as_it_is(shop: Shop) -> None:
-    shop.store.save(KEY, facts_of(b'{"name":"a","x":1}', b'{"name":"b"}', b'{"name":"c"}'))
-    shop.now = 2000.0
-    shop.store.save(KEY, facts_of(b'{"x": 1, "name": "\\u0061"}', b'{"name":"changed"}'))
-
-    assert shop.store.seen(KEY) == {
-        "tools": {
-            "name 0": Seen(fingerprint(b'{"name":"a","x":1}'), 1000.0, 2000.0),
-            "name 1": Seen(fingerprint(b'{"name":"changed"}'), 2000.0, 2000.0),
-        }
-    }
 
 
 def test_a_large_catalog_is_kept_in_little_more_memory_than_its_file_needs(shop: Shop) -> None:

@@ -6,10 +6,10 @@ Nothing here raises: a catalog that cannot be read or kept is asked for anew.
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
-from portico.catalog.document import BAD_JSON, Document, Seen, offer_in, opened, renewed, written
+from portico.catalog.document import BAD_JSON, Document, offer_in, opened, written
 from portico.catalog.room import Room
 from portico.model.offer import Offer
 from portico.state import files
@@ -65,16 +65,6 @@ class Store:
         found = [name for name in names if name.startswith(f"{owner}-")]
         return self.load(found[-1].removesuffix(".catalog")) if found else None
 
-    def seen(self, key: str) -> Mapping[str, Mapping[str, Seen]]:
-        """By kind and key, since when each definition is known."""
-        document = self._find(key)
-        if not isinstance(document, Document):
-            return {}
-        return {
-            kind: {e.key: Seen(e.digest, e.first_seen, e.last_seen) for e in listed.entries}
-            for kind, listed in document.lists.items()
-        }
-
     def save(self, key: str, offer: Offer) -> bool:
         """True if it is on disk now; if not, what was there still is, and it was reported why."""
         size = self._save(key, offer)
@@ -84,13 +74,10 @@ class Store:
 
     def _save(self, key: str, offer: Offer) -> int:
         """How large it is on disk; 0 if that failed."""
-        older = self._find(key)
-        if isinstance(older, Newer):
+        if isinstance(self._find(key), Newer):
             return 0
         try:
-            document = renewed(offer, older, self._clock())
-            del older  # a large one need not be in memory twice
-            data = written(document, offer)
+            data = written(offer)
             self._write(key, data)
         except (OSError, Damaged, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")

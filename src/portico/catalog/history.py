@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from portico.catalog.document import fingerprint
+from portico.catalog.fingerprint import fingerprint
 from portico.catalog.hidden import revealed
 from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Offer

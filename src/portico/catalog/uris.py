@@ -27,8 +27,7 @@ def canonical(uri: str) -> str:
     host in lower case, escapes only where they are needed."""
     if len(uri) > _LONGEST:
         return uri
-    if "%" in uri:
-        uri = _ESCAPE.sub(_unescaped, uri)
+    uri = canonical_escapes(uri)
     head = _HEAD.match(uri)
     if head is None:
         return uri
