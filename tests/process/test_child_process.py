@@ -187,8 +187,8 @@ async def test_a_call_runs_out_or_is_cancelled_while_it_waits_to_be_sent(gate: s
 async def test_calls_that_wait_to_be_sent_fail_with_the_child(gate: str) -> None:
     exchange, workshop, calls = await waiting_calls(gate, *[WAIT_S] * 10)
     assert isinstance(exchange.wire, ChildProcess)
-    assert exchange.wire._process is not None
-    os.kill(exchange.wire._process.pid, 9)
+    assert exchange.wire.process is not None
+    os.kill(exchange.wire.process.pid, 9)
     async with asyncio.timeout(WAIT_S):
         failures = await asyncio.gather(*calls, return_exceptions=True)
     assert {getattr(failure, "kind", None) for failure in failures} == {"exited"}
@@ -200,8 +200,8 @@ async def test_senders_who_wait_go_free_at_the_end_of_the_child(gate: str) -> No
     wire, inbox = await opened(python(PATIENT, gate))
     sending = [asyncio.create_task(wire.send(Outgoing(b"x" * MB))) for _ in range(5)]
     await turns()
-    assert wire._process is not None
-    os.kill(wire._process.pid, 9)
+    assert wire.process is not None
+    os.kill(wire.process.pid, 9)
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*sending, return_exceptions=True)
         assert (await inbox.end).kind == "exited"
@@ -220,8 +220,8 @@ async def test_a_line_is_written_at_once_when_there_is_room() -> None:
 
 async def test_lines_that_come_together_arrive_whole_and_in_order() -> None:
     wire, inbox = await opened(Command(("cat",)))
-    assert wire._stdin is not None
-    wire._stdin.joins = True
+    assert wire.stdin is not None
+    wire.stdin.joins = True
     lines = [b'{"n":%d}' % n for n in range(100)]
     lines[50] = b'"%b"' % (b"x" * 5000)  # too long to wait for others
     for line in lines[:99]:
@@ -233,11 +233,11 @@ async def test_lines_that_come_together_arrive_whole_and_in_order() -> None:
 
 async def test_what_waits_for_a_child_that_dies_is_forgotten() -> None:
     wire, inbox = await opened(Command(("cat",)))
-    assert wire._stdin is not None
-    wire._stdin.joins = True
+    assert wire.stdin is not None
+    wire.stdin.joins = True
     assert wire.send_now(Outgoing(b"one"))
     assert wire.send_now(Outgoing(b"two"))
-    wire._stdin.abort()
+    wire.stdin.abort()
     await turns()
     assert (await asyncio.wait_for(inbox.end, WAIT_S)).kind in ("exited", "closed")
     await wire.close()
@@ -263,8 +263,8 @@ os.read(0, 1)
     wire, inbox = await opened(python(code))
     assert await next_of(inbox) == b"done"
     await wire.close()
-    assert len(wire._ring._data) <= 2 * 64 * 1024
-    assert wire._ring.tail().endswith("the last word")
+    assert len(wire.ring) <= 2 * 64 * 1024
+    assert wire.ring.tail().endswith("the last word")
 
 
 async def test_starting_and_stopping_leaks_no_descriptor() -> None:
@@ -296,11 +296,11 @@ async def test_an_inherited_secret_is_not_among_the_last_words() -> None:
     code = "import os, sys; sys.exit('refused ' + os.environ['ACME_API_KEY'])"
     argv = (sys.executable, "-I", "-S", "-c", code)
     wire, _ = await opened(Command(argv, environment={"ACME_API_KEY": "k-123456789"}))
-    assert wire._process is not None
-    await wire._process.gone(WAIT_S)
+    assert wire.process is not None
+    await wire.process.gone(WAIT_S)
     await turns()
     await wire.close()
-    assert wire._ring.tail() == "refused ***"
+    assert wire.ring.tail() == "refused ***"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left its group")

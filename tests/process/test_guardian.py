@@ -55,8 +55,9 @@ async def main():
     print(GUARDIAN.pid, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     if "mourns" in sys.argv:
-        os.kill(GUARDIAN.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, GUARDIAN._popen.pid, os.WEXITED | os.WNOWAIT)
+        guardian = GUARDIAN.pid
+        os.kill(guardian, signal.SIGKILL)
+        os.waitid(os.P_PID, guardian, os.WEXITED | os.WNOWAIT)
     if "closes" in sys.argv:
         for wire in wires:
             await wire.close()
@@ -214,10 +215,10 @@ async def test_the_guardian_holds_nothing_of_ours_and_stays_small(tmp_path: Path
     os.set_inheritable(held, True)
     wire = Command(("cat",)).wire()
     await wire.open(None)  # type: ignore[arg-type]  # nothing comes
-    await asyncio.to_thread(until_it_waits, GUARDIAN._pipe)
+    await asyncio.to_thread(until_it_waits, GUARDIAN.pipe)
     files = links_of(GUARDIAN.pid)
     memory = memory_of(GUARDIAN.pid)
-    pipe = os.readlink(f"/proc/self/fd/{GUARDIAN._pipe}")
+    pipe = os.readlink(f"/proc/self/fd/{GUARDIAN.pipe}")
     await wire.close()
     os.close(held)
     standard = {fd: files.pop(fd) for fd in "012"}

@@ -26,8 +26,8 @@ from tests.process.test_guardian import (
     until_all_are_gone,
     until_all_live,
 )
+from tests.support.patience import until as eventually
 from tests.support.soak import times
-from tests.upstream.fakes import WAIT_S
 from tests.wrap.standing import until
 
 __all__ = ["alive", "fifo"]
@@ -98,13 +98,12 @@ async def test_a_dead_guardian_is_replaced_at_once() -> None:
     before = GUARDIAN.pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
-    assert await asyncio.to_thread(another_runs, before)
+    await another_runs(before)
     await wire.close()
 
 
-def another_runs(before: int) -> bool:
-    with GUARDIAN._state:
-        return GUARDIAN._state.wait_for(lambda: GUARDIAN.pid not in (None, before), WAIT_S)
+async def another_runs(before: int) -> None:
+    await eventually(lambda: GUARDIAN.pid not in (None, before))
 
 
 async def test_the_death_of_a_guardian_disturbs_no_server() -> None:
@@ -112,7 +111,7 @@ async def test_the_death_of_a_guardian_disturbs_no_server() -> None:
     before = GUARDIAN.pid
     assert before is not None
     os.killpg(before, signal.SIGKILL)
-    await asyncio.to_thread(another_runs, before)
+    await another_runs(before)
     assert wire.send_now(Outgoing(b"1"))
     assert await next_of(inbox) == b"1"
     assert not inbox.end.done()
@@ -151,7 +150,7 @@ async def test_a_guardian_has_nothing_of_our_environment(monkeypatch: pytest.Mon
     wire, _ = await opened(Command(("cat",)))
     if before is not None:
         os.killpg(before, signal.SIGKILL)
-        await asyncio.to_thread(another_runs, before)
+        await another_runs(before)
     shown = shown_by(GUARDIAN.pid)
     assert b"ACME" not in shown
     assert b"k-123456789" not in shown

@@ -20,6 +20,7 @@ from portico.process.guardian import GUARDIAN
 from portico.wires.child import ChildProcess, Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened
+from tests.support.patience import until
 from tests.support.shared import unavailable
 from tests.support.unprivileged import unprivileged
 from tests.upstream.fakes import WAIT_S
@@ -50,7 +51,7 @@ async def main():
             print(error)
     for wire in wires:
         await wire.close()
-    assert not GUARDIAN._groups
+    assert not GUARDIAN.groups
 
 asyncio.run(main())
 """
@@ -104,7 +105,7 @@ async def test_a_start_that_is_given_up_leaves_nothing_when_it_comes(tmp_path: P
     cat = shutil.which("cat")
     assert cat is not None
     shutil.copy(cat, slow)
-    before = set(GUARDIAN._groups)
+    before = set(GUARDIAN.groups)
     async with asyncio.timeout(WAIT_S):
         with leased(slow):
             starting = asyncio.create_task(opened(Command((str(slow),))))
@@ -113,13 +114,12 @@ async def test_a_start_that_is_given_up_leaves_nothing_when_it_comes(tmp_path: P
             starting.cancel()
             await asyncio.wait({starting})
         await wire.close()
-        while GUARDIAN._groups.keys() - before:  # noqa: ASYNC110  (it is forgotten when it has ended)
-            await asyncio.sleep(0.01)
+        await until(lambda: not GUARDIAN.groups.keys() - before)  # it is forgotten when it ends
 
 
 @linux
 async def test_a_guardian_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spawn, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(spawn, "ANSWER_S", 0.1)
     first, heard = await opened(CAT)
     stopped = GUARDIAN.pid
     assert stopped is not None
@@ -180,7 +180,7 @@ async def main():
     wire = Command(("cat",)).wire()
     await wire.open(None)
     await wire.close()
-    print(wire._process.returncode)
+    print(wire.process.returncode)
 
 asyncio.run(main())
 """

@@ -58,12 +58,12 @@ def alive(tmp_path: Path) -> Iterator[tuple[str, int]]:
 async def test_many_servers_stop_with_a_few_readings_of_the_process_table(
     readings: Callable[[], int],
 ) -> None:
-    known = set(GUARDIAN._groups)
+    known = set(GUARDIAN.groups)
     wires = [(await opened(Command(("cat",))))[0] for _ in range(MANY)]
     before = readings()
     await asyncio.gather(*(wire.close() for wire in wires))
     assert readings() - before <= FEW
-    assert not GUARDIAN._groups.keys() - known
+    assert not GUARDIAN.groups.keys() - known
 
 
 async def test_daemons_of_servers_that_stop_together_are_all_found(
@@ -88,6 +88,6 @@ async def test_a_family_that_cannot_be_looked_for_is_left_to_the_guardian(
     with monkeypatch.context() as patched:
         patched.setattr(family, "processes", fails)
         await wire.close()
-    assert wire._process is not None
-    assert wire._process._mark in GUARDIAN._groups
-    GUARDIAN.forget(wire._process._mark)
+    assert wire.process is not None
+    assert wire.process.mark in GUARDIAN.groups
+    GUARDIAN.forget(wire.process.mark)

@@ -39,7 +39,7 @@ class Process:
         self.returncode: int | None = None
         """How it ended: its exit code, or minus the signal that ended it."""
         self.exited = asyncio.Event()
-        self._mark = mark
+        self.mark = mark
         self._is_over = False  # nobody of its family is left
         # By its mark also those are found whose parents have left them, as daemons do.
         self._family = Family({self.pid}, {mark}, start_of(self.pid) or 0)
@@ -113,7 +113,7 @@ class Process:
             # Also when we are cancelled half-way: nothing of it may stay.
             self.signal(signal.SIGKILL)
             if await self.gone(term_grace_s) and await self._killed():
-                GUARDIAN.forget(self._mark)
+                GUARDIAN.forget(self.mark)
 
     async def _end_the_rest(self) -> None:
         self._is_over = not await self.look()
@@ -143,7 +143,7 @@ class Process:
         except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
             if self.exited.is_set():
                 self._family.leaders.clear()
-                GUARDIAN.register(self._mark, 0)
+                GUARDIAN.register(self.mark, 0)
             return False
         return True
 

@@ -45,10 +45,12 @@ class Guardian:
     """Our end of the pipe. The guardian starts with the first child."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, int] = {}
+        self.groups: dict[str, int] = {}
+        """The group of each child, by its mark; 0 until that is known."""
         self._state = threading.Condition()
         self._popen: subprocess.Popen[bytes] | None = None
-        self._pipe = -1
+        self.pipe = -1
+        """Where the guardian is told of children."""
         self._thread: threading.Thread | None = None
         self._wanted = False
         self._runs = False
@@ -66,7 +68,7 @@ class Guardian:
         """A mark for a child that is about to start; every process with it will be ended."""
         mark = os.urandom(8).hex()
         with self._state:
-            self._groups[mark] = 0
+            self.groups[mark] = 0
             if self._runs:
                 self._tell(f"+{mark} 0\n")
             else:
@@ -76,13 +78,13 @@ class Guardian:
     def register(self, mark: str, group: int) -> None:
         """The child with this mark leads this group."""
         with self._state:
-            self._groups[mark] = group
+            self.groups[mark] = group
             self._tell(f"+{mark} {group}\n")
 
     def forget(self, mark: str) -> None:
         """This child and its group are gone; their number may soon be another's."""
         with self._state:
-            if self._groups.pop(mark, None) is not None:
+            if self.groups.pop(mark, None) is not None:
                 self._tell(f"-{mark}\n")
 
     def renew(self, channel: socket.socket, *, kill: bool) -> None:
@@ -102,7 +104,7 @@ class Guardian:
         if self._popen is None:
             return
         try:
-            os.write(self._pipe, line.encode())
+            os.write(self.pipe, line.encode())
         except BlockingIOError:  # it reads nothing any more
             _kill_all(self._popen)
         except OSError:
@@ -142,7 +144,7 @@ class Guardian:
                 failures = 0 if time.monotonic() - began > _LIVED_S else failures + 1
                 if failures > 1:
                     self._state.wait(min(_MOST_PAUSE_S, _PAUSE_S * 2**failures))
-                self._wanted = self._wanted or bool(self._groups)
+                self._wanted = self._wanted or bool(self.groups)
 
     def _wait_for(self, popen: "subprocess.Popen[bytes]") -> None:
         self._state.release()
@@ -173,7 +175,7 @@ class Guardian:
                 if ours is not None:
                     ours.close()
                 return None  # the child will say better what there is too little of
-        known = "".join(f"+{mark} {group}\n" for mark, group in self._groups.items())
+        known = "".join(f"+{mark} {group}\n" for mark, group in self.groups.items())
         assert popen.stdin is not None
         pipe = popen.stdin.fileno()
         with contextlib.suppress(OSError):  # it has died already: the thread will notice
@@ -183,7 +185,7 @@ class Guardian:
         if ours is not None:
             ours.setblocking(False)
         self._drop(kill=True)
-        self._popen, self._pipe, self.channel = popen, pipe, ours
+        self._popen, self.pipe, self.channel = popen, pipe, ours
         return popen
 
     def _hook(self) -> None:
@@ -197,19 +199,19 @@ class Guardian:
 
     def _leave(self) -> None:
         with self._state:
-            if self._groups and self.pid is None:
+            if self.groups and self.pid is None:
                 self._start()  # a child was not closed, and would be left
             popen = self._popen
             if popen is not None and popen.stdin is not None:
                 popen.stdin.close()
-                if not self._groups:  # then it goes at once, and leaves no trace of us
+                if not self.groups:  # then it goes at once, and leaves no trace of us
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         popen.wait(_GRACE_S)
             self._drop(kill=False)
 
     def _forked(self) -> None:
         self._state = threading.Condition()
-        self._groups.clear()
+        self.groups.clear()
         self._thread, self._wanted, self._runs = None, False, False
         self._drop(kill=False)
 

@@ -38,6 +38,9 @@ class Ring:
         self._data = bytearray()
         self._cut = False
 
+    def __len__(self) -> int:
+        return len(self._data)
+
     def add(self, data: bytes) -> None:
         """Take in more; the oldest goes."""
         self._data += data[-self._limit :]

@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 from portico.process.guardian import GUARDIAN
 
 _TRIES = 3
-_ANSWER_S = 5.0
+ANSWER_S = 5.0
 """How long a guardian may take to begin with a request, before it is replaced."""
 _POLL_S = 0.005
 _LATER = (errno.EAGAIN, errno.ETOOMANYREFS)
@@ -139,7 +139,7 @@ async def _answered(pipe: int) -> tuple[int | None, int | None]:
     said = b""
     try:
         while True:
-            async with asyncio.timeout(None if said else _ANSWER_S):
+            async with asyncio.timeout(None if said else ANSWER_S):
                 await readable.wait()
             readable.clear()
             try:

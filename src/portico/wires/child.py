@@ -85,9 +85,10 @@ class ChildProcess(Wire):
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines = LineReader(command.max_line)
-        self._ring = Ring()
-        self._process: Process | None = None
-        self._stdin: Sink | None = None
+        self.ring = Ring()
+        """The last of its stderr."""
+        self.process: Process | None = None
+        self.stdin: Sink | None = None
         self._sources: list[Source] = []
         self._waiting = 0
         self._turn = asyncio.Lock()
@@ -108,22 +109,22 @@ class ChildProcess(Wire):
         if os.name != "posix":
             raise self._fail("cannot start: child processes need Linux or macOS", "start").error()
         variables = command.variables
-        self._ring = Ring(secrets=[*command.env.values(), *secrets(variables)])
+        self.ring = Ring(secrets=[*command.env.values(), *secrets(variables)])
         try:
             process = await Process.start(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(_no_start(command, error), "start").error() from None
-        self._process = process
-        self._stdin = Sink(process.stdin, HIGH_WATER)
+        self.process = process
+        self.stdin = Sink(process.stdin, HIGH_WATER)
         listener = command.overheard
-        hear = self._ring.add if listener is None else Overheard(self._ring, listener).add
+        hear = self.ring.add if listener is None else Overheard(self.ring, listener).add
         out, err = Source(process.stdout, self._take), Source(process.stderr, hear)
         self._sources = [out, err]
-        self._watcher = asyncio.create_task(self._watch(process, self._stdin, out, err))
+        self._watcher = asyncio.create_task(self._watch(process, self.stdin, out, err))
 
     async def send(self, message: Outgoing) -> None:
         """Write one line; waits while the child does not read. First come, first served."""
-        stdin = self._stdin
+        stdin = self.stdin
         assert stdin is not None
         self._waiting += 1
         try:
@@ -139,7 +140,7 @@ class ChildProcess(Wire):
 
     def send_now(self, message: Outgoing) -> bool:
         """Write one line unless the child is behind with reading."""
-        stdin, data = self._stdin, message.data
+        stdin, data = self.stdin, message.data
         if stdin is None or self._failure is not None:
             return False
         if stdin.size > HIGH_WATER or self._waiting:
@@ -158,14 +159,14 @@ class ChildProcess(Wire):
     async def close(self) -> None:
         """Close its input, then SIGTERM, then SIGKILL, to the whole group."""
         self._closing = True
-        if self._process is None:
+        if self.process is None:
             return
         if self._watcher is not None:
             self._watcher.cancel()
-        command, stdin = self._command, self._stdin
+        command, stdin = self._command, self.stdin
         assert stdin is not None
         try:
-            await self._process.end(command.stdin_grace_s, command.term_grace_s, stdin.close)
+            await self.process.end(command.stdin_grace_s, command.term_grace_s, stdin.close)
         finally:
             for source in self._sources:
                 source.close()
@@ -191,8 +192,8 @@ class ChildProcess(Wire):
         if not lines and self._lines.pending > 4 * self._lines.limit:
             # A line without an end: there is no next message to wait for.
             self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
-            assert self._process is not None
-            self._process.signal(signal.SIGKILL)
+            assert self.process is not None
+            self.process.signal(signal.SIGKILL)
         return receiver.answered > answered
 
     async def _watch(self, process: Process, stdin: Sink, out: Source, err: Source) -> None:
@@ -210,8 +211,8 @@ class ChildProcess(Wire):
 
     def _tell(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
-        if self._stdin is not None:
-            self._stdin.abort()  # whoever waits to write is told too
+        if self.stdin is not None:
+            self.stdin.abort()  # whoever waits to write is told too
         self._receiver.lost(failure)
 
     def _fail(self, why: str, kind: str) -> Failure:
@@ -219,8 +220,8 @@ class ChildProcess(Wire):
             server=self._command.name,
             why=why,
             kind=kind,
-            exit_code=self._process.returncode if self._process is not None else None,
-            stderr=self._ring.tail(),
+            exit_code=self.process.returncode if self.process is not None else None,
+            stderr=self.ring.tail(),
         )
         return self._failure
 
