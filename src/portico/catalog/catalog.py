@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from portico.catalog import cursor as cursors
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
-from portico.model.methods import CAPABILITIES, LISTS
+from portico.model.methods import CAPABILITIES, LIST_KINDS, LISTS
 from portico.model.offer import HeaderParam, Listed, Offer
 from portico.model.version import MODERN, Version
 from portico.protocol.codec import decoded, encode
@@ -21,12 +21,6 @@ from portico.protocol.tasks import without_task_support, without_tasks_raw
 if TYPE_CHECKING:
     from portico.catalog.reveal import Hidden
 
-FIELDS = {
-    "tools": "tools",
-    "resources": "resources",
-    "templates": "resourceTemplates",
-    "prompts": "prompts",
-}
 _OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
 _MOST_PAGES = 1000
 
@@ -274,7 +268,7 @@ class Catalog:
                 rest["_meta"] = meta
         if shown and end < len(listed.items):
             rest["nextCursor"] = cursors.write(kind, end, listed.keys[end - 1])
-        opened = b'{"%s":[%s]' % (FIELDS[kind].encode(), b",".join(shown))
+        opened = b'{"%s":[%s]' % (LIST_KINDS[kind].field.encode(), b",".join(shown))
         # Ready for any transport, also one that ends a message where a line ends.
         return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
 

@@ -67,10 +67,24 @@ MODERN_ONLY = frozenset(
 CAPABILITIES = {method: meaning.capability for method, _, meaning in _ROWS}
 """By method, the server capability without which it does not exist."""
 
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "templates",
-    "prompts/list": "prompts",
+
+class ListKind(Struct, frozen=True):
+    """One of the lists that servers have."""
+
+    method: str
+    field: str
+    """Of a page: where its items are."""
+    key: str
+    """Of an item: by what it is asked for."""
+
+
+LIST_KINDS = {
+    "tools": ListKind("tools/list", "tools", "name"),
+    "resources": ListKind("resources/list", "resources", "uri"),
+    "templates": ListKind("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    "prompts": ListKind("prompts/list", "prompts", "name"),
 }
+"""By the part of an offer that each shows."""
+
+LISTS = {kind.method: name for name, kind in LIST_KINDS.items()}
 """The list methods, and the part of an offer that each shows."""

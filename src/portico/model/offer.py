@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from portico.model.methods import LIST_KINDS
 from portico.model.version import MODERN, Version
 
-KEYS = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
+KEYS = {name: kind.key for name, kind in LIST_KINDS.items()}
 """By kind of list, the field by which its items are asked for."""
 KINDS = tuple(KEYS)
 

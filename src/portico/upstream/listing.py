@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
-from portico.model.methods import TABLE
+from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import HeaderParam
 from portico.upstream.servererror import told
 
@@ -22,22 +22,6 @@ MAX_BYTES = 64 * 1024 * 1024
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[bytes]]
 """Sends a list request: method and params in, raw result out."""
-
-
-class Kind(Struct, frozen=True):
-    """One of the lists that servers have."""
-
-    method: str
-    field: str
-    key: str
-
-
-KINDS = {
-    "tools": Kind("tools/list", "tools", "name"),
-    "resources": Kind("resources/list", "resources", "uri"),
-    "templates": Kind("resources/templates/list", "resourceTemplates", "uriTemplate"),
-    "prompts": Kind("prompts/list", "prompts", "name"),
-}
 
 
 class Pages(Struct):
@@ -69,7 +53,7 @@ class Listing(Struct):
     """By tool, the arguments to mirror into HTTP headers."""
 
 
-async def all_pages(ask: Ask, server: str, kind: Kind, most: int | None = None) -> Pages:
+async def all_pages(ask: Ask, server: str, kind: ListKind, most: int | None = None) -> Pages:
     """All pages of a list, or those with its first items if there are too many; raises TargetError
     if they cannot be read or do not end."""
     pages = Pages([])
@@ -98,7 +82,7 @@ async def all_pages(ask: Ask, server: str, kind: Kind, most: int | None = None) 
 
 async def list_all(client: "Client", kind: str) -> Listing:
     """All items of a kind; none if the server does not offer the kind."""
-    wanted = KINDS[kind]
+    wanted = LIST_KINDS[kind]
     meaning = TABLE[wanted.method, client.server.version]
     listing = Listing([])
     if meaning.capability not in client.server.capabilities:
@@ -123,7 +107,7 @@ async def list_all(client: "Client", kind: str) -> Listing:
     return listing
 
 
-def _take(server: str, kind: Kind, raw: bytes, pages: Pages) -> str | None:
+def _take(server: str, kind: ListKind, raw: bytes, pages: Pages) -> str | None:
     """Add a page; the cursor of the next one."""
     try:
         page = msgspec.json.decode(raw, type=dict[str, Raw])
@@ -141,7 +125,7 @@ def _take(server: str, kind: Kind, raw: bytes, pages: Pages) -> str | None:
     return cursor
 
 
-def _add(client: "Client", kind: Kind, item: dict[str, Any], listing: Listing) -> None:
+def _add(client: "Client", kind: ListKind, item: dict[str, Any], listing: Listing) -> None:
     key = item.get(kind.key)
     if not isinstance(key, str):
         listing.rejected.append(f"an entry of {kind.method} without {kind.key}")

@@ -9,10 +9,10 @@ from msgspec import Struct, field
 from portico.definitions.errors import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import McpError, TargetError
-from portico.model.methods import TABLE
+from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
-from portico.upstream.listing import KINDS, Ask, Kind, all_pages
+from portico.upstream.listing import Ask, all_pages
 from portico.upstream.opening import Introduction
 
 
@@ -51,7 +51,7 @@ async def survey(
     each list.
     """
     lists: dict[str, Listed] = {}
-    for name, kind in KINDS.items():
+    for name, kind in LIST_KINDS.items():
         meaning = TABLE[kind.method, introduction.version]
         if meaning.capability not in introduction.capabilities:
             continue
@@ -96,7 +96,7 @@ def _too_many(server: str, kind: str, listed: Listed) -> str:
     )
 
 
-def _key_of(kind: Kind, raw: bytes) -> str:
+def _key_of(kind: ListKind, raw: bytes) -> str:
     try:
         key: str = getattr(_keys(raw), _FIELD[kind.key])
     except (msgspec.DecodeError, RecursionError):

@@ -9,11 +9,11 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from portico.catalog.catalog import FIELDS, Catalog
+from portico.catalog.catalog import Catalog
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
-from portico.model.methods import LISTS, Kind
+from portico.model.methods import LIST_KINDS, LISTS, Kind
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
@@ -253,7 +253,7 @@ class Upstream:
         from portico.catalog.reveal import reveal_page
 
         kind = LISTS[request.method]
-        return replace(response, result=reveal_page(kind, FIELDS[kind], response.result))
+        return replace(response, result=reveal_page(kind, LIST_KINDS[kind].field, response.result))
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request, by the long way; raises McpError if there is none."""
