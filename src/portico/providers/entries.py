@@ -12,54 +12,52 @@ if TYPE_CHECKING:
     from portico.definitions.binding import Derived
 
 
-class Tool:
-    """One tool: its definition compiled as far as calls need it."""
+class Registered:
+    """A definition, and the function that answers for it once there is one."""
 
-    def __init__(self, definition: dict[str, Any], derived: "Derived | None" = None) -> None:
+    def __init__(self, definition: dict[str, Any]) -> None:
         self.name: str = definition["name"]
         self.definition = definition
         self.invoke: Invocation | None = None
+        self.raw = msgspec.json.encode(definition)
+
+
+class Tool(Registered):
+    """One tool: its definition compiled as far as calls need it."""
+
+    def __init__(self, definition: dict[str, Any], derived: "Derived | None" = None) -> None:
+        super().__init__(definition)
         self.wrapped = derived is not None and derived.wraps_result
         self.input = Schema(definition["inputSchema"], where=f"tool {self.name}: inputSchema")
         output = definition.get("outputSchema")
         self.output = (
             None if output is None else Schema(output, where=f"tool {self.name}: outputSchema")
         )
-        self.raw = msgspec.json.encode(definition)
 
 
-class Resource:
+class Resource(Registered):
     """One resource with a URI of its own."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
+        super().__init__(definition)
         self.uri: str = definition["uri"]
-        self.name: str = definition["name"]
         self.mime_type: str = definition.get("mimeType", "")
-        self.definition = definition
-        self.invoke: Invocation | None = None
-        self.raw = msgspec.json.encode(definition)
 
 
-class Template:
+class Template(Registered):
     """A family of resources whose URIs follow a pattern."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
+        super().__init__(definition)
         self.uri: str = definition["uriTemplate"]
-        self.name: str = definition["name"]
         self.mime_type: str = definition.get("mimeType", "")
         self.pattern = UriTemplate(self.uri)
-        self.definition = definition
-        self.invoke: Invocation | None = None
-        self.raw = msgspec.json.encode(definition)
 
 
-class Prompt:
+class Prompt(Registered):
     """One prompt and the arguments it takes."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
-        self.name: str = definition["name"]
+        super().__init__(definition)
         self.description: str | None = definition.get("description")
         self.arguments: list[dict[str, Any]] = definition.get("arguments") or []
-        self.definition = definition
-        self.invoke: Invocation | None = None
-        self.raw = msgspec.json.encode(definition)

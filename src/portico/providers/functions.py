@@ -1,8 +1,8 @@
 """The provider behind a `Server`: definitions, and the functions that answer for them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,7 @@ from portico.protocol.codec import decode_params, encode
 from portico.protocol.results import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.ending import NotAnException, leaves
-from portico.providers.entries import Prompt, Resource, Template, Tool
+from portico.providers.entries import Prompt, Registered, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
     prompt_result,
@@ -34,8 +34,6 @@ from portico.providers.results import (
     tool_result,
 )
 from portico.providers.rounds import Direct, Replay, Rounds, Suspended
-
-Entry = TypeVar("Entry", Tool, Resource, Template, Prompt)
 
 Report = Callable[[Request, BaseException], None]
 _Found = tuple[Resource | Template, str, dict[str, str]]
@@ -364,7 +362,7 @@ def _words(error: BaseException) -> str:
     return f"{kind}: {words}" if words else kind
 
 
-def _listed(entries: dict[str, Entry]) -> Listed:
+def _listed(entries: Mapping[str, Registered]) -> Listed:
     return Listed(items=tuple(entry.raw for entry in entries.values()), keys=tuple(entries))
 
 

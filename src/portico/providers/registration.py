@@ -7,9 +7,9 @@ from typing import Any, TypeVar, overload
 
 from portico.definitions import load
 from portico.model.errors import RegistrationError
-from portico.model.offer import KEYS
+from portico.model.methods import CAPABILITIES, LIST_KINDS
 from portico.providers.completions import Completer
-from portico.providers.entries import Prompt, Resource, Template, Tool
+from portico.providers.entries import Prompt, Registered, Resource, Template, Tool
 from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
 
@@ -17,13 +17,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 Source = str | PathLike[str] | bytes | Sequence[Any]
 _KINDS = ("tool", "resource", "template", "prompt")
-_LISTS = {
-    "tools": "tools",
-    "resources": "resources",
-    "templates": "resources",
-    "prompts": "prompts",
-}
-"""Where things are kept, and the list that changes with them."""
 
 
 class Registration:
@@ -83,17 +76,10 @@ class Registration:
 
     def unanswered(self) -> list[tuple[str, str, str]]:
         """Kind, key and name of all that is defined but has no function yet."""
-        functions = self._functions
-        kinds = {
-            "tool": functions.tools,
-            "resource": functions.resources,
-            "template": functions.templates,
-            "prompt": functions.prompts,
-        }
         return [
             (kind, key, entry.name)
-            for kind, entries in kinds.items()
-            for key, entry in entries.items()  # type: ignore[attr-defined]  # each has items
+            for kind in _KINDS
+            for key, entry in self._entries(f"{kind}s").items()
             if entry.invoke is None
         ]
 
@@ -229,33 +215,39 @@ class Registration:
         self._add("templates" if "{" in uri else "resources", [entry])
 
     def _add(self, where: str, added: Iterable[Any]) -> None:
-        new = {entry.definition[KEYS[where]]: entry for entry in added}
+        new = {entry.definition[LIST_KINDS[where].key]: entry for entry in added}
         with self._lock:
-            entries: dict[str, Any] = getattr(self._functions, where)
+            entries = self._entries(where)
             for key in new:
                 if key in entries:
                     raise RegistrationError(f"{key!r} is registered already; remove it first")
             # A new dict, so that whoever walks the old one, in any thread, is not disturbed.
             setattr(self._functions, where, {**entries, **new})
         if new:
-            self._functions.changed(_LISTS[where])
+            self._list_changed(where)
 
     def _remove(self, where: str, key: str) -> None:
         with self._lock:
-            entries: dict[str, Any] = getattr(self._functions, where)
+            entries = self._entries(where)
             if key not in entries:
                 raise RegistrationError(f"nothing named {key!r} is registered")
             left = {kept: entry for kept, entry in entries.items() if kept != key}
             setattr(self._functions, where, left)
-        self._functions.changed(_LISTS[where])
+        self._list_changed(where)
 
-    def _defined(self, kind: str, name: str) -> Tool | Resource | Template | Prompt:
+    def _list_changed(self, where: str) -> None:
+        self._functions.changed(CAPABILITIES[LIST_KINDS[where].method])
+
+    def _entries(self, where: str) -> dict[str, Registered]:
+        entries: dict[str, Registered] = getattr(self._functions, where)
+        return entries
+
+    def _defined(self, kind: str, name: str) -> Registered:
         if kind not in _KINDS:
             raise RegistrationError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
-        entries: dict[str, Any] = getattr(self._functions, kind + "s")
-        entry: Tool | Resource | Template | Prompt | None = entries.get(name)
-        if entry is None:
-            entry = next((e for e in entries.values() if e.name == name), None)
+        entries = self._entries(f"{kind}s")
+        by_name = (entry for entry in entries.values() if entry.name == name)
+        entry = entries.get(name) or next(by_name, None)
         if entry is None:
             known = ", ".join(sorted(entries)) or "none"
             raise RegistrationError(f"no {kind} {name!r} is defined (defined: {known})")
