@@ -27,8 +27,8 @@ from portico.search import Hit, ToolIndex
 from portico.transport.stdio import StdioServer
 from portico.upstream.line import Line
 from portico.upstream.upstream import Upstream
-from portico.wires.memory import InMemory, Write
 from portico.wires.wire import Address, Outgoing, Receiver, made
+from tests.support.memory import InMemory, Write
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 _META = {

@@ -13,8 +13,8 @@ from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import Server as Entry
 from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
-from portico.wires.memory import InMemory
 from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
+from tests.support.memory import InMemory
 from tests.support.patience import until
 
 

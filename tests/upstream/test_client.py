@@ -12,7 +12,7 @@ from portico.upstream import listing
 from portico.upstream.answers import Answers
 from portico.upstream.client import MAX_ROUNDS, Client
 from portico.upstream.connect import connect
-from portico.wires.memory import Local
+from tests.support.memory import Local
 from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy, modern, result
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

@@ -1,4 +1,4 @@
-"""An upstream in this very process, for tests and embedders."""
+"""A server in this very process, behind a wire that opens no socket."""
 
 import asyncio
 from collections.abc import Callable
