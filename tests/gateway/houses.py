@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,6 @@ from portico import Server
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Config, Gateway
 from portico.config.schema import Server as Entry
-from portico.gateway.finding import Tools
 from portico.gateway.house import House
 from portico.gateway.kinds import Surroundings, no_history
 from portico.model.context import Context
@@ -24,6 +23,8 @@ from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
 from portico.protocol.lines import one_line
 from portico.search import Hit, ToolIndex
+from portico.search.building import Tools
+from portico.search.searcher import Searcher
 from portico.transport.stdio import StdioServer
 from portico.upstream.line import Line
 from portico.upstream.upstream import Upstream
@@ -112,7 +113,7 @@ class Shelf:
         return True
 
 
-class Words:
+class Words(Searcher):
     """A plain search."""
 
     def __init__(self) -> None:
@@ -129,7 +130,7 @@ class Words:
         limit: int,
         server: str | None = None,
         servers: frozenset[str] | None = None,
-    ) -> Sequence[Hit]:
+    ) -> list[Hit]:
         hits = self.index.search(query, 1000, server)
         return [hit for hit in hits if servers is None or hit.server in servers][:limit]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -24,26 +24,15 @@ from portico.model.version import Version
 from portico.model.wording import counted, did_you_mean
 from portico.protocol.codec import encode, error_response
 
+if TYPE_CHECKING:
+    from portico.search.index import Hit
+
 _MOST_QUERIES = 10
 _MOST_NAMES = 20
 _MOST_NEAR = 3
 _MOST_HIT = 1_000
 _MOST_SERVERS = 50
 """That are named at once: a model reads it all."""
-
-
-class Found(Protocol):
-    """A tool that a search gave."""
-
-    @property
-    def name(self) -> str:
-        """What its server calls it."""
-        ...
-
-    @property
-    def server(self) -> str:
-        """Whose it is."""
-        ...
 
 
 class House(Protocol):
@@ -53,7 +42,7 @@ class House(Protocol):
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
-    ) -> Sequence[Found]:
+    ) -> "Sequence[Hit]":
         """The best tools for a query."""
         ...
 
@@ -296,7 +285,7 @@ class Desk:
         lines = [_status_line(server) for server in status["servers"]]
         return _result("\n".join(lines) or "no servers are configured", status)
 
-    def _place(self, hit: Found) -> tuple[Any, str, str] | None:
+    def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
         """Whose tool a hit is, and both its names; None if it has gone since."""
         share = self._front.union.shares.get(hit.server)
         shown = share.tools.get(hit.name) if share is not None else None

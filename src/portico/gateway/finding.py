@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
@@ -13,6 +13,7 @@ from portico.model.digest import blake2b
 if TYPE_CHECKING:
     from portico.search.index import Hit
     from portico.search.near import NearNames
+    from portico.search.searcher import Searcher
 
 
 FIRST = 500
@@ -20,45 +21,11 @@ FIRST = 500
 _MOST_NAMES = 20_000
 """Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
 
-Tools = Callable[[], Iterable[Mapping[str, Any]]]
-
-
-class Searcher(Protocol):
-    """Finds tools."""
-
-    def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
-        """Search these from now on; the same version has the same tools. `first` are a few of
-        them, which are searched until all are indexed."""
-        ...
-
-    @property
-    def is_behind(self) -> bool:
-        """True while tools are being indexed that no search finds yet."""
-        ...
-
-    async def search(
-        self,
-        query: str,
-        limit: int,
-        server: str | None = None,
-        servers: frozenset[str] | None = None,
-    ) -> "Sequence[Hit]":
-        """The best ones; of one server, or of some."""
-        ...
-
-    def status(self) -> dict[str, Any]:
-        """How it fares."""
-        ...
-
-    async def close(self) -> None:
-        """Stop what is under way."""
-        ...
-
 
 class Finder:
     """Has what is offered searched, from the first time that somebody wants to."""
 
-    def __init__(self, searcher: Callable[[], Searcher]) -> None:
+    def __init__(self, searcher: "Callable[[], Searcher]") -> None:
         """`searcher` is made when it is first needed."""
         self._make = searcher
         self.is_needed = False
@@ -105,7 +72,7 @@ class Finder:
             await self._searcher.close()
 
     @cached_property
-    def _searcher(self) -> Searcher:
+    def _searcher(self) -> "Searcher":
         return self._make()
 
     def _named(self, union: Merged) -> "NearNames":

@@ -16,7 +16,7 @@ from portico.config.schema import Config
 from portico.gateway.alone import Exposed
 from portico.gateway.blurb import Behind, blurb
 from portico.gateway.desk import Desk
-from portico.gateway.finding import Finder, Searcher
+from portico.gateway.finding import Finder
 from portico.gateway.front import Front
 from portico.gateway.kinds import Limited, Surroundings, member_of
 from portico.gateway.local import LocalEntry
@@ -33,6 +33,7 @@ from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
+    from portico.search.searcher import Searcher
 
 SEARCH_FROM = 30
 """So many tools, and a model had better search than read them all."""
@@ -59,7 +60,7 @@ class House:
         around: Surroundings,
         *,
         version: str,
-        searcher: Callable[[], Searcher],
+        searcher: "Callable[[], Searcher]",
         failed: Report,
         witness: Witness,
         expose: str | None = None,

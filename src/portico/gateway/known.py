@@ -1,7 +1,7 @@
 """What is known of a config's servers while none of them runs."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portico.catalog.archive import histories
 from portico.catalog.disk import Store
@@ -9,10 +9,12 @@ from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
 from portico.gateway.asked import Serving
-from portico.gateway.finding import Searcher
 from portico.gateway.house import House
 from portico.gateway.kinds import Surroundings
 from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.search.searcher import Searcher
 
 
 def known(config: Config, version: str) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def _house(config: Config, version: str) -> House:
     )
 
 
-def _no_searcher() -> Searcher:
+def _no_searcher() -> "Searcher":
     raise PorticoError("a gateway that does not run searches nothing")
 
 

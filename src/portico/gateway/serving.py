@@ -7,7 +7,7 @@ import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portico.catalog.archive import histories
 from portico.catalog.disk import Store
@@ -17,7 +17,6 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.asked import Serving
-from portico.gateway.finding import Searcher
 from portico.gateway.house import House
 from portico.gateway.kinds import Surroundings, no_history
 from portico.gateway.reload import Watched
@@ -27,6 +26,9 @@ from portico.observe.metrics import Metrics
 from portico.process.family import MARK
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from portico.search.searcher import Searcher
 
 _MOST_TOLD = 20
 """Words that those are told who come later."""
@@ -222,7 +224,7 @@ class Served:
         return await self._status(order)
 
 
-def _searcher(search: Search, room: Room, tell: Callable[[str], None]) -> Searcher:
-    from portico.search.searcher import Searcher as Local
+def _searcher(search: Search, room: Room, tell: Callable[[str], None]) -> "Searcher":
+    from portico.search.searcher import Searcher
 
-    return Local.configured(search, os.path.join(room.folder, "search"), tell, room)
+    return Searcher.configured(search, os.path.join(room.folder, "search"), tell, room)
