@@ -86,13 +86,13 @@ async def test_a_page_that_is_none_is_an_error(page: Any) -> None:
 
 async def test_what_a_server_does_not_offer_is_not_asked_for() -> None:
     client, wire = await talking(lambda _: None)
-    assert await client.list_prompts() == []
+    assert (await client.listing("prompts")).items == []
     assert "prompts/list" not in wire.methods()
 
 
 async def test_a_list_that_is_declared_but_missing_is_empty() -> None:
     client, _ = await talking(lambda m: [error(m, -32601)])
-    assert await client.list_templates() == []
+    assert (await client.listing("templates")).items == []
 
 
 async def test_an_entry_that_is_none_or_without_its_key_is_left_out() -> None:

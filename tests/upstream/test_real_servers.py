@@ -95,8 +95,8 @@ async def test_the_official_sdk(transport: str, era: str) -> None:
         if client.modern:
             await client.set_log_level("info")
         assert {tool["name"] for tool in await client.list_tools()} >= {"echo", "add", "region"}
-        assert [r["uri"] for r in await client.list_resources()] == ["note://hello"]
-        assert [p["name"] for p in await client.list_prompts()] == ["describe"]
+        assert [r["uri"] for r in (await client.listing("resources")).items] == ["note://hello"]
+        assert [p["name"] for p in (await client.listing("prompts")).items] == ["describe"]
         assert text(await client.call_tool("echo", {"text": "hi ☃"})) == "hi ☃"
         assert (await client.call_tool("add", {"a": 2}))["structuredContent"] == {"total": 3}
         assert (await client.call_tool("fail"))["isError"] is True
@@ -148,9 +148,9 @@ async def test_the_npm_reference_server(transport: str) -> None:
         assert client.server.info["name"] == "mcp-servers/everything"
         names = {tool["name"] for tool in await client.list_tools()}
         assert names >= {"echo", "trigger-elicitation-request", "get-roots-list"}
-        assert len(await client.list_resources()) == 7
-        assert len(await client.list_templates()) == 2
-        assert len(await client.list_prompts()) == 4
+        assert len((await client.listing("resources")).items) == 7
+        assert len((await client.listing("templates")).items) == 2
+        assert len((await client.listing("prompts")).items) == 4
         assert text(await client.call_tool("echo", {"message": "hi"})) == "Echo: hi"
         steps = {"duration": 0.1, "steps": 3}
         await client.call_tool("trigger-long-running-operation", steps, progress=moved.append)

@@ -136,18 +136,6 @@ class Client:
         """All tools."""
         return (await self.listing("tools")).items
 
-    async def list_resources(self) -> list[dict[str, Any]]:
-        """All resources."""
-        return (await self.listing("resources")).items
-
-    async def list_templates(self) -> list[dict[str, Any]]:
-        """All resource templates."""
-        return (await self.listing("templates")).items
-
-    async def list_prompts(self) -> list[dict[str, Any]]:
-        """All prompts."""
-        return (await self.listing("prompts")).items
-
     async def listing(self, kind: str) -> Listing:
         """A whole list, with what it weighs: `tools`, `resources`, `templates` or `prompts`."""
         listing = await list_all(self, kind)
