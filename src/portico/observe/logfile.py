@@ -93,5 +93,5 @@ def _write_each(handle: int, lines: Sequence[bytes]) -> int:
         except BlockingIOError:
             if count:
                 return count
-            raise OSError(errno.ENOBUFS, "nobody reads from this pipe") from None
+            raise OSError(errno.ENOBUFS, "the pipe is full") from None
     return len(lines)
