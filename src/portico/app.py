@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from portico.model.errors import PorticoError
 from portico.model.types import Link
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from portico.windows.sharing import Shared
     from portico.wrapping import Wrapping
 
-T = TypeVar("T")
-
 DRAIN_S = 30.0
 NOTICE_S = 8.0
 """How long load balancers have to see that we leave, before the drain."""
@@ -41,8 +39,9 @@ class UsageError(PorticoError):
 
 
 class At(TypedDict, total=False):
-    """How to serve over HTTP: who may come in, and how it ends."""
+    """How to serve: over stdio the stdout that `take_stdout` gave, over HTTP who may come in."""
 
+    out: int | None
     auth: str
     hosts: Sequence[str]
     token_file: str | None
@@ -50,81 +49,53 @@ class At(TypedDict, total=False):
     drain_notice_s: float
 
 
-def serve_stdio(
-    server: "Server",
-    *,
-    links: Sequence[Link] = (),
-    out: int | None = None,
-    drain_s: float = DRAIN_S,
+# Each serves until SIGTERM comes and returns the exit code: over HTTP at the address, which is
+# `[HOST:]PORT`, or without one over stdin and stdout, until the client leaves.
+
+
+def run_server(
+    server: "Server", address: str | None = None, *, links: Sequence[Link] = (), **at: Unpack[At]
 ) -> int:
-    """Serve one client over stdin and stdout until it leaves or SIGTERM comes; the exit code."""
-    from portico.transport.pipes import serve_stdio as over_pipes
-
-    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
-    return 0 if _run_pipes(served) else 1
+    """Serve a server of this process."""
+    door = _door(address, **at)
+    return _run(door, door.serve(server.endpoint(links)))
 
 
-def serve_http(
-    server: "Server", address: str, *, links: Sequence[Link] = (), **at: Unpack[At]
-) -> None:
-    """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes."""
-    _run(_Door(address, **at).serve(server.endpoint(links)))
-
-
-def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
-    """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
-    from portico.transport.pipes import serve_stdio as over_pipes
+def run_wrap(wrapping: "Wrapping", address: str | None = None, **at: Unpack[At]) -> int:
+    """Put a doorway in front of one upstream."""
     from portico.wrapping import Wrapped
 
-    async def serve() -> int:
-        wrapped = Wrapped(wrapping, alone=True)
+    door = _door(address, **at)
+
+    async def serve() -> bool:
+        door.bind()
+        wrapped = Wrapped(wrapping, alone=address is None, url=door.url)
         async with wrapped.running():
-            whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
+            whole = await door.serve(wrapped.endpoint, stop=wrapped.stop)
         if whole and wrapped.failure is not None:
             report(wrapped.failure.message)
-        return 0 if whole and wrapped.failure is None else 1
+        return whole and wrapped.failure is None
 
-    return _run_pipes(serve())
-
-
-def wrap_http(wrapping: "Wrapping", address: str, **at: Unpack[At]) -> int:
-    """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
-    from portico.wrapping import Wrapped
-
-    door = _Door(address, **at)
-
-    async def serve() -> int:
-        door.bind()
-        wrapped = Wrapped(wrapping, alone=False, url=door.url)
-        async with wrapped.running():
-            await door.serve(wrapped.endpoint)
-        return 0
-
-    return _run(serve())
+    return _run(door, serve())
 
 
-def gateway_stdio(
-    serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
+def run_gateway(
+    serving: "Serving", address: str | None = None, *, alone: bool = False, **at: Unpack[At]
 ) -> int:
-    """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
-    from portico.windows.sharing import serve_shared
+    """Put a doorway in front of all configured servers."""
+    from portico.windows.sharing import hosted, serve_shared
 
-    return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
-
-
-def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
-    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.windows.sharing import hosted
-
-    door = _Door(address, **at)
+    door = _door(address, **at)
     shared = _shared(serving, door.drain_s, alone)
+    if isinstance(door, _Stdio):
+        return _run(door, serve_shared(shared, out=door.out))
 
-    async def serve() -> int:
+    async def serve() -> bool:
         door.bind()  # before any server is started
         stop = asyncio.Event()
         async with hosted(shared, stop) as served:
             served.url = door.url
-            await door.serve(
+            return await door.serve(
                 served.endpoint,
                 served.door,
                 watch=served.when_moved,
@@ -132,9 +103,8 @@ def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at:
                 limits=serving.config.gateway.limits,
                 stop=stop,
             )
-        return 0
 
-    return _run(serve())
+    return _run(door, serve())
 
 
 def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
@@ -177,7 +147,31 @@ def _owners_log() -> str:
     return os.path.join(folder, "owner.log")
 
 
-class _Door:
+class _Stdio:
+    """One client on stdin and stdout."""
+
+    url = ""
+
+    def __init__(self, out: int | None, drain_s: float) -> None:
+        self.out, self.drain_s = out, drain_s
+
+    def bind(self) -> None:
+        """There is nothing to bind."""
+
+    async def serve(self, endpoint: "Endpoint", *, stop: asyncio.Event | None = None) -> bool:
+        """Serve until the client leaves or SIGTERM comes; False if that did not go well."""
+        from portico.transport.pipes import serve_stdio
+
+        return await serve_stdio(endpoint, out=self.out, drain_s=self.drain_s, stop=stop)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The quickest loop for this."""
+        from portico.transport.doorway import DoorwayLoop
+
+        return DoorwayLoop()
+
+
+class _Http:
     """An address to serve at, and who may come in."""
 
     def __init__(
@@ -238,7 +232,7 @@ class _Door:
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
-    ) -> None:
+    ) -> bool:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
         given what to call when they may be others."""
         from portico.transport.doors import Doors
@@ -272,6 +266,15 @@ class _Door:
             ready=told,
             stop=stop,
         )
+        return True
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The quickest loop for this."""
+        try:
+            from uvloop import new_event_loop
+        except ImportError:
+            return asyncio.new_event_loop()
+        return new_event_loop()
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -282,23 +285,16 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or _LOOPBACK[0], int(port)
 
 
-def _run(serving: Coroutine[Any, Any, T]) -> T:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(_to_the_end(serving))
-    else:
-        return uvloop.run(_to_the_end(serving))
+def _door(address: str | None, *, out: int | None = None, **at: Any) -> _Stdio | _Http:
+    return _Stdio(out, at.get("drain_s", DRAIN_S)) if address is None else _Http(address, **at)
 
 
-def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
-    from portico.transport.doorway import DoorwayLoop
-
-    with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
-        return runner.run(_to_the_end(serving))
+def _run(door: _Stdio | _Http, serving: Coroutine[Any, Any, bool]) -> int:
+    with asyncio.Runner(loop_factory=door.loop) as runner:
+        return 0 if runner.run(_to_the_end(serving)) else 1
 
 
-async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:
+async def _to_the_end(serving: Coroutine[Any, Any, bool]) -> bool:
     """Serve, then leave: a handler that takes no notice of being cancelled cannot keep us."""
     outcome = await serving
     left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from portico import Server
-from portico.app import serve_stdio
+from portico.app import run_server
 
 with Path(sys.argv[1]).open("a") as book:
     book.write(f"{os.getpid()}\n")
@@ -34,4 +34,4 @@ async def hold() -> str:
     return ""
 
 
-serve_stdio(server)
+run_server(server)
