@@ -250,23 +250,11 @@ class Sink:
         self._high_water = high_water
         self._pipe, self._fd = pipe, pipe.fileno()
         self._backlog: deque[memoryview] = deque()
-        self._joined: list[bytes] = []
         self._loop = asyncio.get_running_loop()
-        # A turn of asyncio's own loop costs more than a write; one of uvloop's does not.
-        self.joins = not isinstance(self._loop, asyncio.BaseEventLoop)
-        """True if it pays to write together what comes together."""
         os.set_blocking(self._fd, False)
-
-    def join(self, line: bytes) -> None:
-        """Write one line together with those that come in the same turn of the loop."""
-        if not self._joined:
-            self._loop.call_soon(self._write_joined)
-        self._joined.append(line)
 
     def write(self, line: bytes) -> None:
         """Write one line, or keep what is left of it; once closing, nobody wants it."""
-        if self._joined:
-            self._write_joined()  # first come, first served
         if self.closing:
             return
         left = len(line) + 1
@@ -296,7 +284,6 @@ class Sink:
 
     def close(self) -> None:
         """Close it as soon as the child has read everything."""
-        self._write_joined()
         self.closing = True
         self.room.set()
         if not self._backlog:
@@ -307,17 +294,10 @@ class Sink:
         self.closing = True
         self.room.set()
         self.size = 0
-        self._joined.clear()
         if not self._pipe.closed:
             self._backlog.clear()
             self._loop.remove_writer(self._fd)
             self._pipe.close()
-
-    def _write_joined(self) -> None:
-        if self._joined:
-            lines = _NEWLINE.join(self._joined)
-            self._joined.clear()
-            self.write(lines)
 
     def _go_on(self) -> None:
         while self._backlog:

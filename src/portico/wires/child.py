@@ -24,7 +24,6 @@ _NO_ENV: Mapping[str, str] = {}
 _UV, _NODE = "uv (https://docs.astral.sh/uv/)", "Node.js (https://nodejs.org/)"
 _PART_OF: Mapping[str, str] = {"uv": _UV, "uvx": _UV, "node": _NODE, "npx": _NODE}
 """What brings a command that many servers are started with."""
-_SHORT = 4096
 _LAST_WORDS_S = 0.2
 """How long an ended child's pipes may stay open in a grandchild before we stop listening."""
 
@@ -92,7 +91,6 @@ class ChildProcess(Wire):
         self._sources: list[Source] = []
         self._waiting = 0
         self._turn = asyncio.Lock()
-        self._ahead = 0  # lines that it was sent and has said nothing after
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
@@ -148,12 +146,7 @@ class ChildProcess(Wire):
         line = data if isinstance(data, bytes) else data()
         if LF in line or CR in line:
             line = one_line(line)
-        if self._ahead and stdin.joins and len(line) <= _SHORT:
-            # It has something to do, and can wait for what else comes now: one write for all.
-            stdin.join(line)
-        else:
-            stdin.write(line)
-        self._ahead += 1
+        stdin.write(line)
         return True
 
     async def close(self) -> None:
@@ -181,8 +174,6 @@ class ChildProcess(Wire):
         reader = self._lines
         is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
         lines = data[:-1].split(b"\n") if is_whole else reader.feed(data)  # mostly they are
-        ahead = self._ahead - len(lines)
-        self._ahead = max(0, ahead)
         for line in lines:
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
