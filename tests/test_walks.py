@@ -13,12 +13,12 @@ from tests.support.walks import Walk, executing, executing_wrongly, library, lis
 Measure = Callable[[Path], Walk]
 
 LIMITS = [
-    (listing, 8, 15),
+    (listing, 9, 17),
     (executing, 24, 65),
     (executing_wrongly, 27, 106),
     (library, 12, 40),
 ]
-"""The most modules and functions; only ever lowered."""
+"""The most modules and functions; raised only to be rid of a shortcut (decision 44)."""
 
 
 @cache

@@ -4,21 +4,15 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR
 from portico.model.message import Request, Response
-from portico.model.methods import Kind
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import NO_RAW, Envelope, error_response, is_id
 from portico.protocol.depth import MAX_NESTING, is_too_deep
 from portico.protocol.ladder import Rejection, admit
 
 MAX_BATCH = 100
-_MOST, _LONGEST = 16, 2048
-"""So many requests are remembered on a connection, and no longer ones."""
-_ID = b'"id":'
-_LIST, _DISCOVER = b'/list"', b'/discover"'
 
 
 class Answer(Struct, frozen=True):
@@ -111,44 +105,6 @@ def refuse(
         id if is_id(id) else b"", rejection.code, rejection.message, rejection.data, version
     )
     return Refused(response, version, rejection.bare, is_call and not id)
-
-
-class Again:
-    """Remembers, for one connection, how requests for what is static were read: clients ask for the
-    same few lists again and again, under another id."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, bytes, Version | None], Request] = {}
-
-    def read(self, line: bytes, assumed: Version | None) -> Inbound:
-        """The same as `read(line, assumed)`."""
-        if len(line) > _LONGEST or (line.find(_LIST) < 0 and line.find(_DISCOVER) < 0):
-            return read(line, assumed)
-        before, _, rest = line.partition(_ID)
-        id, comma, after = rest.partition(b",")
-        if not comma:  # the last of all, as some clients have it
-            id, _, after = rest.partition(b"}")
-        # A number spelled as JSON spells it, and nothing around it.
-        if not id.isdigit() or id[0] == 48:
-            return read(line, assumed)
-        known = self._known.get((before, comma, after, assumed))
-        if known is not None:
-            return replace(known, id=id)
-        inbound = read(line, assumed)
-        if isinstance(inbound, Request) and _is_safe(inbound, id, before, after):
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[before, comma, after, assumed] = replace(inbound)
-        return inbound
-
-
-def _is_safe(request: Request, id: bytes, before: bytes, after: bytes) -> bool:
-    """True if another number in the place of this id changes the id and nothing else."""
-    meaning = request.meaning
-    if meaning is None or meaning.kind is not Kind.STATIC or request.id != id:
-        return False
-    # One key of this name in all the line, and none in disguise: then it is the message's own.
-    return all(b'"id"' not in part and b"\\" not in part for part in (before, after))
 
 
 class Malformed(Exception):

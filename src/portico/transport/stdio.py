@@ -10,7 +10,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Again, Answer, Inbound, Refused
+from portico.protocol.inbound import Answer, Inbound, Refused, read
 from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.state.freed import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
@@ -40,7 +40,6 @@ class StdioServer:
         self._endpoint = endpoint
         self._out = write
         self._lines = LineReader(max_line)
-        self._again = Again()
         self._data = data
         self._left = False
         self._silent = False
@@ -89,7 +88,7 @@ class StdioServer:
         elif line:
             if len(line) > LARGE:
                 map_large_blocks_apart()
-            inbound = self._again.read(line, self.session.version)
+            inbound = read(line, self.session.version)
             if type(inbound) is Request:
                 self._serve(inbound)
             elif self._early is not None and self._may_wait(self._early, inbound):
