@@ -166,9 +166,9 @@ class _Stdio:
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """The quickest loop for this."""
-        from portico.transport.doorway import DoorwayLoop
+        from portico.transport.pipeloop import PipeLoop
 
-        return DoorwayLoop()
+        return PipeLoop()
 
 
 class _Http:

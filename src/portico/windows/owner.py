@@ -22,7 +22,7 @@ from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.state.report import report as to_operator
 from portico.transport.connection import Endpoint
-from portico.transport.doorway import DoorwayLoop
+from portico.transport.pipeloop import PipeLoop
 from portico.transport.pipes import DRAIN_S, stop_on_signals
 from portico.transport.stdio import MAX_LINE
 from portico.windows.control import Control, Deed, Order
@@ -219,7 +219,7 @@ def _become(
         _disown()
         _detach(shared.log(), {ownership.fd, first.fileno()})
         asyncio._set_running_loop(None)  # that of the window, which goes on there
-        with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+        with asyncio.Runner(loop_factory=PipeLoop) as runner:
             runner.run(_own(shared, ownership, first, order))
         code = 0
     except BaseException:  # noqa: BLE001  (nobody else can tell)

@@ -14,7 +14,7 @@ from typing import Any
 
 from portico.model.errors import PorticoError
 from portico.transport.connection import Endpoint
-from portico.transport.doorway import DoorwayLoop
+from portico.transport.pipeloop import PipeLoop
 from portico.windows import owner
 from portico.windows.control import Deed, Order
 from portico.windows.guests import Wants
@@ -168,7 +168,7 @@ async def main() -> None:
     enter(f"ends with {left}" if left else "ends")
 
 
-with asyncio.Runner(loop_factory=DoorwayLoop) as runner:
+with asyncio.Runner(loop_factory=PipeLoop) as runner:
     try:
         runner.run(main())
     except PorticoError as error:
