@@ -50,9 +50,16 @@ class Contender:
         absent = [str(path) for path in self.needs if not path.exists()]
         return f"{self.name} left out: {', '.join(absent)} is not there" if absent else None
 
+    def without(self, path: str) -> Self:
+        """The same command of Portico with one of its fast paths switched off."""
+        argv = (PYTHON, "-m", "bench.servers.portico_without", path, *self.argv[len(PORTICO) :])
+        return replace(self, name=f"{self.name}, without {path}", argv=argv)
+
 
 PYTHON = sys.executable
-_RUN = (PYTHON, "-m", "portico", "run", f"{SERVERS}/portico_server.py")
+PORTICO = (PYTHON, "-m", "portico")
+# How its command lines begin.
+_RUN = (*PORTICO, "run", f"{SERVERS}/portico_server.py")
 _RUN_HTTP = (*_RUN, "--http", "127.0.0.1:{port}")
 _SDK = (PYTHON, f"{SERVERS}/sdk_server.py", "{tools}")
 _TYPESCRIPT = (str(NODE), f"{SERVERS}/typescript_server.mjs", "{tools}")
@@ -76,6 +83,7 @@ HTTP_TYPESCRIPT = Contender(
 HTTP = (
     HTTP_FLOOR,
     HTTP_PORTICO,
+    *map(HTTP_PORTICO.without, ("known headers", "its own HTTP connection")),
     HTTP_TOKEN,
     HTTP_SESSION,
     HTTP_SDK,
@@ -99,7 +107,15 @@ STDIO_SDK = Contender("Python SDK", _SDK, asked=Asked.LEGACY)
 STDIO_TYPESCRIPT = Contender(
     "TypeScript SDK 1.x", _TYPESCRIPT, asked=Asked.LEGACY, needs=(NODE, TYPESCRIPT_SDK)
 )
-STDIO = (STDIO_FLOOR, STDIO_PORTICO, STDIO_MODERN, STDIO_SCRIPT, STDIO_SDK, STDIO_TYPESCRIPT)
+STDIO = (
+    STDIO_FLOOR,
+    STDIO_PORTICO,
+    *map(STDIO_PORTICO.without, ("eager tasks", "joined answers")),
+    STDIO_MODERN,
+    STDIO_SCRIPT,
+    STDIO_SDK,
+    STDIO_TYPESCRIPT,
+)
 
 # Proxies. They and their upstream speak the legacy era, which is what the peers know, unless their
 # names say otherwise; over HTTP each client has a session where the proxy has sessions.
@@ -112,7 +128,7 @@ UPSTREAM_HTTP = Contender(
 )
 UPSTREAM_STDIO = Contender("the upstream itself", UPSTREAM, asked=Asked.LEGACY)
 
-_WRAP = (PYTHON, "-m", "portico", "wrap")
+_WRAP = (*PORTICO, "wrap")
 _FLOOR_PROXY = (PYTHON, "-m", "bench.servers.floor_proxy")
 _FLOOR_PROXY_HTTP = (PYTHON, "-m", "bench.servers.floor_proxy_http")
 _FASTMCP = (str(peers.FASTMCP.path), f"{SERVERS}/fastmcp_proxy.py")

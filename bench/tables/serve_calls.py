@@ -27,6 +27,8 @@ from bench.workload import WrongAnswer
 _EXECUTE, _PREFIXED = "serve, execute_tool", "serve, server__echo"
 _MODERN, _SESSION = f"{_EXECUTE}, modern era", f"{_EXECUTE}, session"
 _PREFIXED_MODERN = f"{_PREFIXED}, modern era"
+PATHS = ("express calls", "Pending")
+"""Fast paths that are switched off for a row each."""
 _ONE, _ONE_CORE, _P50 = "CPU us", "on one core", "p50 us"
 _IN_FLIGHT = (8, 32)
 _RATE = "calls/s, 32 in flight"
@@ -76,15 +78,18 @@ def _over_stdio(fleet: Fleet, scale: Scale, samples: Samples, notes: list[str]) 
 
 
 def _gateway_rows(fleet: Fleet, stack: ExitStack) -> list[_Row]:
-    server = GatewayPipe(fleet.contender("serve"), fleet)
-    stack.enter_context(server.process)
-    server.open()
-    server.use("refresh_tools")
-    server.check_call()
-    return [
-        _Row(_EXECUTE, server, server.call_request),
-        _Row(_PREFIXED, server, server.prefixed_request),
-    ]
+    whole = fleet.contender(_EXECUTE)
+    rows = []
+    for contender in (whole, *map(whole.without, PATHS)):
+        server = GatewayPipe(contender, fleet)
+        stack.enter_context(server.process)
+        server.open()
+        server.use("refresh_tools")
+        server.check_call()
+        rows.append(_Row(contender.name, server, server.call_request))
+        if contender is whole:
+            rows.append(_Row(_PREFIXED, server, server.prefixed_request))
+    return rows
 
 
 def _work(row: _Row, wanted: int, patience_s: float, samples: Samples) -> None:
@@ -104,6 +109,11 @@ def _over_http(fleet: Fleet, scale: Scale, samples: Samples, notes: list[str]) -
     with ExitStack() as stack:
         servers: list[tuple[str, ProxyWeb]] = [
             (server.contender.name, server) for server in gateways(fleet, stack, prefixed=True)
+        ]
+        whole = fleet.web_contender(_MODERN, Asked.MODERN)
+        servers += [
+            (contender.name, _warm(GatewayWeb(contender, fleet), stack))
+            for contender in map(whole.without, PATHS)
         ]
         peers = started_web(_WEB_PEERS, fleet.workspace, 50, stack, notes)
         servers += [(named(peer.contender), peer) for peer in peers]
@@ -125,15 +135,22 @@ def gateways(fleet: Fleet, stack: ExitStack, *, prefixed: bool = False) -> list[
     """Gateways over HTTP, asked and warm: for the modern era, for sessions, for plain calls."""
     kinds = [(_MODERN, Asked.MODERN, False), (_SESSION, Asked.SESSION, False)]
     kinds += [(_PREFIXED_MODERN, Asked.MODERN, True)] if prefixed else []
-    found = []
-    for name, asked, plain in kinds:
-        server = GatewayWeb(fleet.web_contender(name, asked), fleet, prefixed=plain)
-        stack.enter_context(server.process)
-        server.open()
-        for _ in range(_WARM):
-            server.check_call()
-        found.append(server)
-    return found
+    return [
+        _warm(GatewayWeb(fleet.web_contender(name, asked), fleet, prefixed=plain), stack)
+        for name, asked, plain in kinds
+    ]
+
+
+def _warm(server: GatewayWeb, stack: ExitStack) -> GatewayWeb:
+    stack.enter_context(server.process)
+    server.open()
+    for _ in range(_WARM):
+        server.check_call()
+    return server
+
+
+def _without(name: str) -> list[str]:
+    return [f"{name}, without {path}" for path in PATHS]
 
 
 def _flight(in_flight: int) -> str:
@@ -141,7 +158,8 @@ def _flight(in_flight: int) -> str:
 
 
 def _stdio_table(samples: Samples) -> Table:
-    names = [UPSTREAM_STDIO.name, PROXY_FLOOR.name, "wrap", _EXECUTE, _PREFIXED, PROXY_FASTMCP.name]
+    names = [UPSTREAM_STDIO.name, PROXY_FLOOR.name, "wrap", _EXECUTE, *_without(_EXECUTE)]
+    names += [_PREFIXED, PROXY_FASTMCP.name]
     columns = (_ONE, _ONE_CORE, *map(_flight, _IN_FLIGHT), _RATE)
     rows = []
     for name in names:
@@ -164,7 +182,7 @@ def _times(samples: Samples, name: str, other: str, column: str) -> str:
 
 def _web_table(samples: Samples) -> Table:
     wraps = (_NAMES[WEB_WRAP_MODERN], _NAMES[WEB_WRAP])
-    ours = (_MODERN, _SESSION, _PREFIXED_MODERN)
+    ours = (_MODERN, *_without(_MODERN), _SESSION, _PREFIXED_MODERN)
     rows = []
     for name in (WEB_FLOOR.name, *wraps, *ours, WEB_FASTMCP.name):
         times = _times(samples, name, WEB_FLOOR.name, _WEB_CPU)

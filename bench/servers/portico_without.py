@@ -1,0 +1,69 @@
+"""The `portico` command without one of its fast paths: PATH COMMAND WORDS...
+
+Each function below takes one away; what is left is the path that all other requests take. It
+imports only what the command imports too, so that the start can be compared.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from portico.cli.main import main
+from portico.transport import connection, stdio
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    getattr(owner, name)  # which fails if the path has gone, or another name
+    setattr(owner, name, value)
+
+
+class _Nothing:
+    """A type that no answer has."""
+
+
+def _express() -> None:
+    from portico.upstream.relay import Relay
+
+    _put(Relay, "route", lambda *_: None)
+
+
+def _pending() -> None:
+    from portico.transport import modern
+
+    for module in (connection, modern, stdio):
+        _put(module, "Pending", _Nothing)
+
+
+def _eager_tasks() -> None:
+    _put(connection, "start_now", asyncio.create_task)
+
+
+def _joined_answers() -> None:
+    _put(stdio.StdioServer, "_write", lambda server, parts: server._out(parts))
+
+
+def _known_headers() -> None:
+    from portico.transport.httpwire import HttpWire
+
+    _put(HttpWire, "_remember", lambda *_: None)
+
+
+def _own_connection() -> None:
+    from portico.transport.httpwire import HttpWire
+
+    _put(HttpWire, "_is_ordinary", lambda *_: False)
+
+
+WITHOUT: dict[str, Callable[[], None]] = {
+    "express calls": _express,
+    "Pending": _pending,
+    "eager tasks": _eager_tasks,
+    "joined answers": _joined_answers,
+    "known headers": _known_headers,
+    "its own HTTP connection": _own_connection,
+}
+
+if __name__ == "__main__":
+    WITHOUT[sys.argv.pop(1)]()
+    sys.exit(main())
