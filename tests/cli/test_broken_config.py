@@ -12,7 +12,7 @@ from tests.wrap.standing import until
 pytestmark = pytest.mark.slow
 
 _BROKEN = {
-    "not TOML": ("[servers.maths\n", ":1:15: it is not TOML"),
+    "not TOML": ("[servers.maths\n", ":1:15: not valid TOML"),
     "a misspelt key": ("[servers.maths]\ncomand = 'x'\n", ":2: servers.maths.comand: unknown key"),
     "gone": (None, ": the file is gone"),
 }
@@ -63,7 +63,7 @@ def test_commands_use_the_gateway_that_runs_and_say_what_is_wrong_with_the_file(
 ) -> None:
     home, why = broken
     config = home / "portico.toml"
-    why = why.replace("the file is gone", "there is no such file")
+    why = why.replace("the file is gone", "no such file")
     for words, wanted in (
         (("search", "add two numbers"), "maths__add"),
         (("describe", "maths__add"), "Add two numbers."),
@@ -86,4 +86,4 @@ def test_without_a_gateway_a_broken_config_is_an_error(tmp_path: Path) -> None:
     for words in (("search", "x"), ("call", "maths__add"), ("servers", "list"), ("logs",)):
         ran = portico(tmp_path, *words, "--config", str(config))
         assert (ran.returncode, ran.stdout) == (1, ""), words
-        assert ran.stderr.startswith(f"portico: {config}:1:15: it is not TOML"), words
+        assert ran.stderr.startswith(f"portico: {config}:1:15: not valid TOML"), words

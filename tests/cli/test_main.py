@@ -40,7 +40,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("cal", "did you mean 'call'?"),
         ("inspct", "'inspect'"),
-        ("zzz", "there is wrap, serve, run"),
+        ("zzz", "choose from wrap, serve, run"),
         ("help inspct", "did you mean 'inspect'?"),
     ],
 )

@@ -38,7 +38,7 @@ def test_what_cannot_be_searched_says_what_can(folder: Path) -> None:
     assert portico(folder, "search", "add", "--limit", "0", *config).returncode == 2
     missing = portico(folder, "search", "add", "--config", str(folder / "missing.toml"))
     assert missing.returncode == 1
-    assert "missing.toml: there is no such file" in missing.stderr
+    assert "missing.toml: no such file" in missing.stderr
 
 
 def test_a_tool_is_described_whole_and_one_that_is_not_there_is_named(folder: Path) -> None:

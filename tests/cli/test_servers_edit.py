@@ -199,13 +199,13 @@ def test_what_cannot_be_done_is_one_and_says_why(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["servers", "remove", "a"]) == 1
-    assert "there is no such file" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
     assert main(["servers", "add", "a__b", "--", "x"]) == 1
     assert "try a_b" in capsys.readouterr().err
     assert main(["servers", "add", "a", "--", "  "]) == 1
-    assert "servers.a.command: it is empty" in capsys.readouterr().err
+    assert "servers.a.command: is empty" in capsys.readouterr().err
     assert main(["servers", "add", "a", "https://"]) == 1
-    assert "servers.a.url: it is no http:// or https:// URL" in capsys.readouterr().err
+    assert "servers.a.url: is not an http:// or https:// URL" in capsys.readouterr().err
     assert not config.exists()
     assert main(["servers", "add", "a", "--", "x"]) == 0
     config.write_text(config.read_text() + '[groups.g]\nservers = ["a"]\n')
@@ -214,14 +214,14 @@ def test_what_cannot_be_done_is_one_and_says_why(
     config.write_text("[servers.a\n")
     before = config.read_text()
     assert main(["servers", "add", "b", "--", "x"]) == 1
-    assert ":1:11: it is not TOML" in capsys.readouterr().err
+    assert ":1:11: not valid TOML" in capsys.readouterr().err
     assert config.read_text() == before
 
 
 def test_with_neither_a_config_nor_anything_that_runs_it_says_how_to_begin(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = f"no gateway runs, and there is no config at {config}; `portico servers add NAME "
+    said = f"no gateway runs, and there is no config at {config}; create it with `portico "
     for deed in ("list", "refresh"):
         assert main(["servers", deed]) == 1
         assert said in capsys.readouterr().err

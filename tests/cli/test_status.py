@@ -42,7 +42,7 @@ def test_with_nothing_at_all_it_says_how_to_begin(
     assert main(["status"]) == 1
     assert capsys.readouterr().err == (
         f"portico: no gateway runs, and there is no config at {home}/home/config/portico.toml; "
-        "`portico servers add NAME COMMAND` creates it\n"
+        "create it with `portico servers add NAME COMMAND`\n"
     )
 
 

@@ -118,5 +118,5 @@ def test_a_missing_config_is_an_error_that_says_how_to_create_it(folder: Path) -
     with started(folder, ("serve", "--config", "nowhere.toml"), subprocess.PIPE) as process:
         out, err = process.communicate("", timeout=WAIT_S)
     assert (process.returncode, out) == (1, "")
-    remedy = "`portico servers add NAME COMMAND` creates it"
-    assert err == f"portico: nowhere.toml: there is no such file; {remedy}\n"
+    remedy = "create it with `portico servers add NAME COMMAND`"
+    assert err == f"portico: nowhere.toml: no such file; {remedy}\n"

@@ -80,14 +80,14 @@ def test_a_program_may_be_a_table_with_its_variables(tmp_path: Path) -> None:
     program = '{"path": "x", "args": null, "env": {"A": 1}}'
     server = one(tmp_path, f'{{"command": {program}, "env": {{"B": "2"}}, "settings": {{}}}}')
     assert (server.command, server.env) == ("x", {"A": "1", "B": "2"})
-    with pytest.raises(ConfigError, match="it has no path; add the program"):
+    with pytest.raises(ConfigError, match="has no path; set path to the program"):
         one(tmp_path, '{"command": {"args": []}}')
 
 
 def test_a_way_to_log_in_that_is_a_word_is_a_warning(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a": {"url": "https://x", "auth": "oauth"}}}'
     (warning,) = config(tmp_path, text).warnings
-    assert "mcpServers.a.auth: there is no logging in yet" in warning
+    assert "mcpServers.a.auth: OAuth login is not supported yet" in warning
 
 
 def test_home_is_called_as_editors_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,18 +98,21 @@ def test_home_is_called_as_editors_call_it(tmp_path: Path, monkeypatch: pytest.M
 def test_keys_that_nobody_here_knows_are_warnings(tmp_path: Path) -> None:
     text = '{"theme": 1, "mcpServers": {"a": {"command": "x",\n"oauth": {}, "gallery": true}}}'
     assert config(tmp_path, text).warnings == (
-        f"{tmp_path}/mcp.json:2: mcpServers.a.oauth: not known to Portico, and not used",
+        f"{tmp_path}/mcp.json:2: mcpServers.a.oauth: unknown key, ignored",
     )
 
 
 def test_a_wrong_value_is_named_by_the_clients_own_key(tmp_path: Path) -> None:
     for entry, said in (
-        ('{"serverUrl": 5}', "mcpServers.a.serverUrl: it must be a string"),
-        ('{"command": []}', "mcpServers.a.command: it is empty"),
-        ('{"command": ["x", 5]}', r"mcpServers.a.command\[1\]: it must be a string"),
+        ('{"serverUrl": 5}', "mcpServers.a.serverUrl: must be a string"),
+        ('{"command": []}', "mcpServers.a.command: is empty"),
+        ('{"command": ["x", 5]}', r"mcpServers.a.command\[1\]: must be a string"),
         ('{"type": "http", "command": "x"}', "mcpServers.a.type: http needs a url"),
-        ('{"type": "carrier", "command": "x"}', "mcpServers.a.type: carrier is no transport"),
-        ('{"disabled": "no", "command": "x"}', "mcpServers.a.disabled: it must be true or false"),
+        (
+            '{"type": "carrier", "command": "x"}',
+            "mcpServers.a.type: carrier is not a supported transport",
+        ),
+        ('{"disabled": "no", "command": "x"}', "mcpServers.a.disabled: must be true or false"),
     ):
         with pytest.raises(ConfigError, match=said):
             one(tmp_path, entry)
@@ -120,13 +123,13 @@ def test_what_an_editor_would_ask_for_has_to_be_set_otherwise(tmp_path: Path) ->
     text = """{"inputs": [{"id": "key", "type": "promptString"}],
  "servers": {"a": {"type": "stdio", "command": "x", "env": {"KEY": "%s"}}}}"""
     for value, said in (
-        ("${input:key}", "a.env.KEY: ${input:key} cannot be asked for here; "),
-        ("${workspaceFolder}", "workspaceFolder} is known to an editor only"),
+        ("${input:key}", "a.env.KEY: ${input:key} is not supported; "),
+        ("${workspaceFolder}", "workspaceFolder} is only available in an editor"),
     ):
         assert said in config(tmp_path, text % value).servers["a"].problem
     (warning,) = config(tmp_path, text % "${env:KEY}", KEY="k").warnings
     assert warning.endswith(
-        ":1: inputs: ${input:...} cannot be asked for here; set environment variables instead"
+        ":1: inputs: ${input:...} is not supported; set environment variables instead"
     )
 
 

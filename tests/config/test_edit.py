@@ -219,9 +219,9 @@ def test_a_file_that_does_not_parse_is_left_alone(text: str, tmp_path: Path) -> 
 def test_what_cannot_be_changed_safely_is_left_to_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "portico.toml"
     path.write_text('servers = { a = { command = "x" } }\n')
-    with pytest.raises(ConfigError, match="edit it by hand"):
+    with pytest.raises(ConfigError, match="edit the file by hand"):
         add_server(str(path), "b", {})
-    with pytest.raises(ConfigError, match="edit it by hand"):
+    with pytest.raises(ConfigError, match="edit the file by hand"):
         remove_server(str(path), "a")
     assert path.read_text() == 'servers = { a = { command = "x" } }\n'
 
@@ -233,7 +233,7 @@ def test_names_are_checked_and_near_ones_proposed(toml: Path) -> None:
         add_server(str(toml), "a b", {})
     with pytest.raises(ConfigError, match="did you mean github"):
         remove_server(str(toml), "githb")
-    with pytest.raises(ConfigError, match="there is github, linear"):
+    with pytest.raises(ConfigError, match="choose from github, linear"):
         set_enabled(str(toml), "zzz", True)
 
 
@@ -301,7 +301,7 @@ def test_a_full_disk_changes_nothing_and_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match="No space left on device; it is as it was"):
+    with pytest.raises(ConfigError, match="No space left on device; the file is unchanged"):
         remove_server(str(toml), "github")
     assert toml.read_text() == before
     assert os.listdir(toml.parent) == [toml.name]

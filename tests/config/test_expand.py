@@ -43,14 +43,14 @@ def test_references_are_replaced_once(raw: str, value: str) -> None:
     [
         ("${B}", "B is not set"),
         ("${a}", "a is not set"),
-        ("${", "a ${ has no }"),
-        ("${A", "a ${ has no }"),
-        ("${}", "no variable's name"),
-        ("${A B}", "no variable's name"),
-        ("${B:-${A}}", "no variable's name"),
-        ("${A-b}", "no variable's name"),
-        ("${input:x}", "cannot be asked for here"),
-        ("${workspaceFolder}/x", "known to an editor only"),
+        ("${", "${ has no closing }"),
+        ("${A", "${ has no closing }"),
+        ("${}", "does not name a variable"),
+        ("${A B}", "does not name a variable"),
+        ("${B:-${A}}", "does not name a variable"),
+        ("${A-b}", "does not name a variable"),
+        ("${input:x}", "is not supported"),
+        ("${workspaceFolder}/x", "only available in an editor"),
         ("file:none", "/nowhere/none cannot be read: No such file"),
         ("${file:none}", "cannot be read"),
     ],
@@ -108,7 +108,7 @@ def test_the_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     vars(keyring).update(get_password=get_password, errors=SimpleNamespace(KeyringError=Locked))
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     assert SOURCES.whole("keyring:github") == "s3cret"
-    for name, why in (("other", "has no other"), ("locked", "does not give locked: Locked")):
+    for name, why in (("other", "has no other"), ("locked", "did not return locked: Locked")):
         with pytest.raises(Unresolved, match=why) as caught:
             SOURCES.whole(f"keyring:{name}")
         assert "s3cret" not in caught.value.what

@@ -170,37 +170,35 @@ env = { TOKEN = "${TOKEN}" }
 servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
-        "portico.toml:1: surprise: unknown key; there is gateway, search, servers, groups, "
+        "portico.toml:1: surprise: unknown key; choose from gateway, search, servers, groups, "
         "mcp_servers, components, profiles, agents_defaults, agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
-        "portico.toml:4: gateway.name_limit: it must be 32 to 1024",
-        'portico.toml:5: gateway.http: it is no address; write PORT, "HOST:PORT" or "[IPV6]:PORT"',
-        "portico.toml:6: gateway.pinned[0]: search is no tool; write server__tool",
+        "portico.toml:4: gateway.name_limit: must be 32 to 1024",
+        'portico.toml:5: gateway.http: is not an address; use PORT, "HOST:PORT" or "[IPV6]:PORT"',
+        "portico.toml:6: gateway.pinned[0]: search is not the name of a tool; write server__tool",
         "portico.toml:7: gateway.limits.session: unknown key; did you mean sessions?",
-        "portico.toml:9: search.default_limit: it must be 1 to 50",
-        "portico.toml:10: search.rerank.provider: it is missing; add provider",
-        "portico.toml:10: search.rerank.url: the URL has no scheme; write https:// before it",
+        "portico.toml:9: search.default_limit: must be 1 to 50",
+        "portico.toml:10: search.rerank.provider: is missing; add provider",
+        "portico.toml:10: search.rerank.url: the URL has no scheme; start it with https://",
         "portico.toml:12: servers.github.comand: unknown key; did you mean command?",
-        "portico.toml:13: servers.both: it has both command and url; remove one of them",
-        "portico.toml:16: servers.neither: it has neither command nor url; add one of them",
-        "portico.toml:19: servers.bare.url: the URL has no scheme; write https:// before it",
-        "portico.toml:21: servers.typed.command: it must be a string, not a number; "
+        "portico.toml:13: servers.both: has both command and url; remove one of them",
+        "portico.toml:16: servers.neither: has neither command nor url; add one of them",
+        "portico.toml:19: servers.bare.url: the URL has no scheme; start it with https://",
+        "portico.toml:21: servers.typed.command: must be a string, not a number; put it in quotes",
+        "portico.toml:22: servers.typed.args[1]: must be a string, not a number; put it in quotes",
+        "portico.toml:23: servers.typed.env.A: must be a string, not true or false; "
         "put it in quotes",
-        "portico.toml:22: servers.typed.args[1]: it must be a string, not a number; "
-        "put it in quotes",
-        "portico.toml:23: servers.typed.env.A: it must be a string, not true or false; "
-        "put it in quotes",
-        "portico.toml:24: servers.typed.timeouts.call: it must be more than 0, and not beyond 1e9",
-        "portico.toml:24: servers.typed.timeouts.idle: it must be at least 0, and not beyond 1e9",
-        "portico.toml:25: servers.typed.instances: it must be 1 to 1000",
-        "portico.toml:26: servers.typed.enabled: it must be true or false, not a string",
+        "portico.toml:24: servers.typed.timeouts.call: must be more than 0 and at most 1e9",
+        "portico.toml:24: servers.typed.timeouts.idle: must be at least 0 and at most 1e9",
+        "portico.toml:25: servers.typed.instances: must be 1 to 1000",
+        "portico.toml:26: servers.typed.enabled: must be true or false, not a string",
         "portico.toml: and 3 more",
     ]
     rest = text.partition("[servers.typed]")[0].count("\n")
     tail = "\n" * rest + '[servers."my server"]\n' + text.partition('[servers."my server"]\n')[2]
     assert [line.partition(": ")[2] for line in problems(tmp_path, tail)] == [
-        "servers.'my server': a server cannot be called so; write my-server",
+        "servers.'my server': is not a valid server name; write my-server",
         "servers.unset.env.TOKEN: TOKEN is not set; set it, or write ${TOKEN:-default}",
         "groups.work.servers[0]: there is no server unsett; did you mean unset?",
     ]
@@ -227,20 +225,23 @@ cwd = "\\u0000s3cret"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[servers.a\n", "portico.toml:1:11: it is not TOML: expected ']'"),
-        ("a = 1\n[b]\nc = [1,\n", "portico.toml:4: it is not TOML: "),
-        ("[servers.a]\n[servers.a]\n", "portico.toml:2: servers.a: it is there twice; rename"),
-        ("[servers.a]\ncommand = 1\ncommand = 2\n", "portico.toml:3: command: it is there twice"),
-        ("x = " + "9" * 5000, "portico.toml: it holds a number"),
-        ("x = " + "[" * 3000, "portico.toml: it is nested too deep"),
-        ("servers = 1\n", "portico.toml:1: servers: it must be a table, not a number"),
-        ("servers.a = 1\n", "portico.toml:1: servers.a: it must be a table, not a number"),
-        ('[servers.""]\ncommand = "x"\n', "portico.toml:1: servers.'': the name is empty; give"),
-        ("groups = 1\n", "portico.toml:1: groups: it must be a table"),
+        ("[servers.a\n", "portico.toml:1:11: not valid TOML: expected ']'"),
+        ("a = 1\n[b]\nc = [1,\n", "portico.toml:4: not valid TOML: "),
+        ("[servers.a]\n[servers.a]\n", "portico.toml:2: servers.a: is set twice; rename"),
+        ("[servers.a]\ncommand = 1\ncommand = 2\n", "portico.toml:3: command: is set twice"),
+        ("x = " + "9" * 5000, "portico.toml: contains an invalid number"),
+        ("x = " + "[" * 3000, "portico.toml: nested too deeply"),
+        ("servers = 1\n", "portico.toml:1: servers: must be a table, not a number"),
+        ("servers.a = 1\n", "portico.toml:1: servers.a: must be a table, not a number"),
+        (
+            '[servers.""]\ncommand = "x"\n',
+            "portico.toml:1: servers.'': the server has no name; add one",
+        ),
+        ("groups = 1\n", "portico.toml:1: groups: must be a table"),
         ("[groups.a]\nserver = []\n", "portico.toml:2: groups.a.server: unknown key; did you mean"),
         (
             '[servers."a\\u200bb"]\ncommand = "x"\n',
-            "portico.toml:1: servers.'a\\u200bb': a server cannot be called so; write a-b",
+            "portico.toml:1: servers.'a\\u200bb': is not a valid server name; write a-b",
         ),
     ],
 )
@@ -252,21 +253,24 @@ def test_a_broken_file_is_explained(text: str, said: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"mcpServers": {\n "a": }}', "x.json:2:7: it is not JSON: expecting value"),
-        ("", "x.json:1:1: it is not JSON"),
-        ("[]", "x.json:1: it must hold an object with mcpServers"),
-        ("[" * 100_000, "x.json: it is nested too deep"),
-        ('{"a": ' + "9" * 5000 + "}", "x.json: it holds a number of too many digits"),
-        ('{"mcpServers": []}', "x.json:1: mcpServers: it must be a table, not a list"),
+        ('{"mcpServers": {\n "a": }}', "x.json:2:7: not valid JSON: expecting value"),
+        ("", "x.json:1:1: not valid JSON"),
+        ("[]", "x.json:1: must contain an object with mcpServers"),
+        ("[" * 100_000, "x.json: nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "x.json: contains a number with too many digits"),
+        ('{"mcpServers": []}', "x.json:1: mcpServers: must be a table, not a list"),
         ('{"mcpServer": {}}', "x.json:1: mcpServer: unknown key; did you mean mcpServers?"),
-        ('{"mcpServers": {"": {"command": "x"}}}', "x.json:1: mcpServers.'': the name is empty"),
+        (
+            '{"mcpServers": {"": {"command": "x"}}}',
+            "x.json:1: mcpServers.'': the server has no name",
+        ),
         (
             '{"mcpServers": {"a": {"command": "\\ud800"}}}',
-            "x.json:1: mcpServers.a.command: it holds half a character",
+            "x.json:1: mcpServers.a.command: contains an unpaired surrogate",
         ),
         (
             '{"mcpServers": {"a": {"command": "x"},\n// "a": 1\n"a": {"command": "y"}}}',
-            "x.json:3: mcpServers.a: it is there twice; rename or remove one of them",
+            "x.json:3: mcpServers.a: is set twice; rename or remove one of them",
         ),
     ],
 )
@@ -280,11 +284,11 @@ def test_what_is_no_readable_file_is_explained(tmp_path: Path) -> None:
     (tmp_path / "huge").write_bytes(b"#" * (4 * 1024 * 1024 + 1))
     os.mkfifo(tmp_path / "pipe")
     for name, said in (
-        ("nowhere", "nowhere: there is no such file"),
-        ("", "it is a folder"),
-        ("latin", "latin:2: it is not UTF-8 text"),
-        ("huge", "huge: it is larger than 4 MB"),
-        ("pipe", "pipe: it is not a file"),
+        ("nowhere", "nowhere: no such file"),
+        ("", "is a folder"),
+        ("latin", "latin:2: not UTF-8 text"),
+        ("huge", "huge: larger than 4 MB"),
+        ("pipe", "pipe: not a regular file"),
         ("a\0b", "it cannot be read"),
     ):
         with pytest.raises(ConfigError, match=said):
@@ -296,7 +300,7 @@ def test_thousands_of_servers_are_read_soon(tmp_path: Path) -> None:
     text = "".join(entry.format(number, "y" * 400) for number in range(2000))
     assert len(config(tmp_path, text).servers) == 2000
     assert problems(tmp_path, text + "[servers.z]\n") == [
-        "portico.toml:6001: servers.z: it has neither command nor url; add one of them"
+        "portico.toml:6001: servers.z: has neither command nor url; add one of them"
     ]
 
 
@@ -318,8 +322,8 @@ def test_only_the_servers_that_are_asked_for_need_their_variables(tmp_path: Path
     ("value", "environ", "said"),
     [
         ("${KEY}", {}, "KEY is not set; set it, or write ${KEY:-default}"),
-        ("${KEY}", {"KEY": "a\nb"}, "its value holds characters that no header may have"),
-        ("Bearer ${KEY}", {"KEY": "a\0b"}, "its value holds a NUL character"),
+        ("${KEY}", {"KEY": "a\nb"}, "its value contains characters that headers cannot carry"),
+        ("Bearer ${KEY}", {"KEY": "a\0b"}, "its value contains a NUL character"),
         ("file:nowhere", {}, "cannot be read"),
         ("${file:nowhere}", {}, "cannot be read"),
     ],

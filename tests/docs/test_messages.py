@@ -11,17 +11,16 @@ from tools.wording import Found, check, counts, prose
 
 ALLOWED = {
     "app.py": 1,
-    "auth": 5,
-    "catalog": 5,
+    "auth": 4,
+    "catalog": 4,
     "chain": 1,
     "cli": 38,
-    "config": 16,
     "definitions": 4,
     "gateway": 12,
     "http1": 17,
     "model": 1,
     "observe": 3,
-    "protocol": 2,
+    "protocol": 1,
     "providers": 2,
     "search": 4,
     "transport": 9,
@@ -30,7 +29,7 @@ ALLOWED = {
     "wires": 13,
 }
 """Messages with wording to avoid, by package. These numbers only go down."""
-ALLOWED_PROSE = 1_234
+ALLOWED_PROSE = 1_220
 """Docstrings and comments with wording to avoid. This number only goes down."""
 
 

@@ -22,7 +22,7 @@ CASES = {
     ),
     "a variable without an end": (
         '[servers.a]\ncommand = "x"\nenv = { KEY = "${PORTICO_NOT_SET" }\n',
-        [":3", "servers.a.env.KEY", "close it"],
+        [":3", "servers.a.env.KEY", "add it"],
     ),
     "a name that is there twice": (
         '[servers.a]\ncommand = "x"\n[servers.a]\ncommand = "y"\n',

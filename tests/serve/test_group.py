@@ -66,7 +66,7 @@ def test_a_group_that_is_not_there_is_refused_or_kept_as_it_was(
 ) -> None:
     code, words = refused(tmp_path / "home", config, "--group", "play")
     assert code == 1
-    assert "there is no group 'play'; there is work, home" in words
+    assert "there is no group 'play'; choose from work, home" in words
     with Pipes(tmp_path / "home", config, "--group", "work") as gateway:
         gateway.initialize()
         assert until(lambda: not gateway.status()["mine"]["pending"])

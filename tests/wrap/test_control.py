@@ -99,7 +99,7 @@ def test_without_anything_to_ask_it_fails_and_says_so(home: Path, words: Path) -
         wrap.reachable()
         other = servers(home, "refresh", "nobody")
         assert other.returncode == 1
-        assert other.stderr == ("portico: there is no server 'nobody'; there is shelf\n")
+        assert other.stderr == ("portico: there is no server 'nobody'; choose from shelf\n")
 
 
 def test_a_server_that_cannot_be_refreshed_fails_the_command(home: Path, words: Path) -> None:

@@ -158,5 +158,5 @@ def _unknown(name: str) -> str:
 
     kind = "option" if name.startswith("-") else "command"
     near = alike(name, ("--help", "--version", *COMMANDS))
-    hint = did_you_mean(map(repr, near)) or f"there is {', '.join(COMMANDS)}"
+    hint = did_you_mean(map(repr, near)) or f"choose from {', '.join(COMMANDS)}"
     return f"there is no {kind} {name[:40]!r}; {hint}"

@@ -125,7 +125,7 @@ def owners(config: str) -> tuple[str, list[str]]:
 
 def nothing(path: str) -> str:
     """What to say where there is neither a config nor anything that runs."""
-    how = "`portico servers add NAME COMMAND` creates it"
+    how = "create it with `portico servers add NAME COMMAND`"
     return f"no gateway runs, and there is no config at {path}; {how}"
 
 

@@ -152,8 +152,9 @@ def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
     chosen = [one for one in rows if one.called == wanted]
     chosen = chosen or [one for one in rows if wanted in one.called]
     if not chosen:
-        there = ", ".join(sorted({one.called for one in rows})) or "none"
-        raise PorticoError(f"there is no server {wanted!r}; there is {there}")
+        there = ", ".join(sorted({one.called for one in rows}))
+        hint = f"choose from {there}" if there else "there are none"
+        raise PorticoError(f"there is no server {wanted!r}; {hint}")
     return chosen
 
 

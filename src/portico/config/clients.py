@@ -48,13 +48,13 @@ def _command(report: Report, at: Path, value: Any) -> Any:
     if isinstance(value, dict):
         found = read_table(report, at, value, _PROGRAM, lenient=True)
         if "path" not in value:
-            report.wrong(at, "it has no path", "add the program as path")
+            report.wrong(at, "has no path", "set path to the program")
         return found if "path" in found else BAD
     if not isinstance(value, list):
         return SERVER["command"](report, at, value)
     found = texts(report, at, value)
     if not (found and found[0].strip()):
-        report.wrong(at, "it is empty", "fill it in or remove it")
+        report.wrong(at, "is empty", "set a value or remove the key")
         return BAD
     return found
 
@@ -79,7 +79,7 @@ def _type(report: Report, at: Path, value: Any) -> Any:
     if isinstance(value, str) and value in _TYPES:
         return _TYPES[value]
     if isinstance(value, str):
-        report.wrong(at, f"{word(value)} is no transport we know", "write stdio, http or sse")
+        report.wrong(at, f"{word(value)} is not a supported transport", "use stdio, http or sse")
         return BAD
     return text(report, at, value)
 
@@ -87,7 +87,7 @@ def _type(report: Report, at: Path, value: Any) -> Any:
 def _auth(report: Report, at: Path, value: Any) -> Any:
     """A table of ours; a word is another client's way to log in."""
     if isinstance(value, str):
-        report.warn(at, "there is no logging in yet", "send a token in headers")
+        report.warn(at, "OAuth login is not supported yet", "send a token in headers")
         return BAD
     return SERVER["auth"](report, at, value)
 

@@ -44,21 +44,21 @@ def read_bytes(path: str) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(
-                    f"{path}: it is not a file; name a portico.toml or a client's JSON"
+                    f"{path}: not a regular file; give a portico.toml or a client's JSON file"
                 )
             check_owner(path, status)
             data = file.read(MAX_SIZE + 1) or b""
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: there is no such file; `portico servers add NAME COMMAND` creates it"
+            f"{path}: no such file; create it with `portico servers add NAME COMMAND`"
         ) from None
     except IsADirectoryError:
-        raise ConfigError(f"{path}: it is a folder; name the file in it") from None
+        raise ConfigError(f"{path}: is a folder; give the file in it") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: it cannot be read: {why}") from None
+        raise ConfigError(f"{path}: cannot be read: {why}") from None
     if len(data) > MAX_SIZE:
-        raise ConfigError(f"{path}: it is larger than 4 MB, which no config is; name another file")
+        raise ConfigError(f"{path}: larger than 4 MB, the limit for a config; give another file")
     return data
 
 
@@ -68,7 +68,7 @@ def as_text(path: str, data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: it is not UTF-8 text; save it as UTF-8") from None
+        raise ConfigError(f"{path}:{line}: not UTF-8 text; save it as UTF-8") from None
 
 
 def parsed(path: str, text: str) -> Document:
@@ -78,9 +78,9 @@ def parsed(path: str, text: str) -> Document:
     try:
         data, twice = _json(path, text) if kind == "json" else (_toml(path, text), ())
     except RecursionError:
-        raise ConfigError(f"{path}: it is nested too deep") from None
+        raise ConfigError(f"{path}: nested too deeply") from None
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}:1: it must hold an object with mcpServers")
+        raise ConfigError(f"{path}:1: must contain an object with mcpServers")
     return Document(path, kind, text, data, twice)
 
 
@@ -109,12 +109,12 @@ def _toml(path: str, text: str) -> dict[str, Any]:
             named = ".".join(re.findall(r"'([^']*)'", why))
             key = named or text.split("\n")[int(line) - 1].partition("=")[0].strip()[:60]
             raise ConfigError(
-                f"{path}:{line}: {key}: it is there twice; rename or remove one of them"
+                f"{path}:{line}: {key}: is set twice; rename or remove one of them"
             ) from None
         where = f"{line}:{column}" if column else line
-        raise ConfigError(f"{path}:{where}: it is not TOML: {_lower(why)}") from None
+        raise ConfigError(f"{path}:{where}: not valid TOML: {_lower(why)}") from None
     except ValueError:  # what Python itself cannot hold, such as a number of thousands of digits
-        raise ConfigError(f"{path}: it holds a number or a date that is none") from None
+        raise ConfigError(f"{path}: contains an invalid number or date") from None
 
 
 def _json(path: str, text: str) -> tuple[Any, tuple[tuple[Path, int], ...]]:
@@ -134,10 +134,10 @@ def _json(path: str, text: str) -> tuple[Any, tuple[tuple[Path, int], ...]]:
         data = json.loads(plain(text), object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"{path}:{error.lineno}:{error.colno}: it is not JSON: {_lower(error.msg)}"
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {_lower(error.msg)}"
         ) from None
     except ValueError:
-        raise ConfigError(f"{path}: it holds a number of too many digits") from None
+        raise ConfigError(f"{path}: contains a number with too many digits") from None
     if not several:
         return data, ()
     from portico.config.places import last_duplicates, places

@@ -17,13 +17,13 @@ _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
     """Add a server at the end; the file is made if there is none. ConfigError if it is there."""
     if not fits(name):
-        raise ConfigError(f"{path}: a server cannot be called {word(name)}; try {fitted(name)}")
+        raise ConfigError(f"{path}: {word(name)} is not a valid server name; try {fitted(name)}")
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
         if _find(document, name) is not None:
             raise ConfigError(
-                f"{document.path}: there is a server {name} already; "
-                f"`portico servers remove {name}` removes it"
+                f"{document.path}: server {name} already exists; "
+                f"remove it first with `portico servers remove {name}`"
             )
         section = home(document)
         wanted = copy.deepcopy(document.data)
@@ -61,7 +61,7 @@ def set_enabled(path: str, name: str, on: bool) -> bool:
         wanted = copy.deepcopy(document.data)
         entry = _inside(wanted, at)
         if not isinstance(entry, dict):
-            raise ConfigError(f"{document.path}: the entry of {name} is no table; mend it first")
+            raise ConfigError(f"{document.path}: the entry of {name} is not a table; fix it first")
         changed = on != (entry.get("enabled", True) is True and entry.get("disabled") is not True)
         if not changed:
             return document.text, wanted
@@ -104,7 +104,7 @@ def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
     def change(old: bytes | None) -> bytes:
         if old is None and not make:
             raise ConfigError(
-                f"{path}: there is no such file; `portico servers add NAME COMMAND` creates it"
+                f"{path}: no such file; create it with `portico servers add NAME COMMAND`"
             )
         raw = as_text(path, old or b"")
         mark = "\ufeff" if raw.startswith("\ufeff") else ""
@@ -113,7 +113,7 @@ def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
         document = parsed(path, raw)
         if document.twice:
             keys, line = document.twice[0]
-            raise ConfigError(f"{path}:{line}: {word(str(keys[-1]))} is there twice; mend it first")
+            raise ConfigError(f"{path}:{line}: {word(str(keys[-1]))} is set twice; fix it first")
         text, wanted = edit(document)
         _check(document, text, wanted)
         return old if old and text == document.text else f"{mark}{text}".encode()
@@ -133,8 +133,8 @@ def _check(document: Document, text: str, wanted: dict[str, Any]) -> None:
 
 def _by_hand(document: Document) -> ConfigError:
     return ConfigError(
-        f"{document.path}: its servers are written in a way that cannot be changed safely; "
-        "edit it by hand"
+        f"{document.path}: the servers cannot be changed safely as they are written; "
+        "edit the file by hand"
     )
 
 

@@ -66,13 +66,15 @@ class _Entry(Struct):
         command, url = "command" in self.found, "url" in self.found
         kind = self.found.get("type", "")
         if command and url:
-            wrong(at, "it has both command and url", "remove one of them")
+            wrong(at, "has both command and url", "remove one of them")
         elif not (command or url):
-            wrong(at, "it has neither command nor url", "add one of them")
+            wrong(at, "has neither command nor url", "add one of them")
         elif command and kind in ("http", "sse"):
-            wrong(self._key("type"), f"{kind} needs a url, not a command", "write stdio or a url")
+            wrong(
+                self._key("type"), f"{kind} needs a url, not a command", "use stdio, or give a url"
+            )
         elif url and kind == "stdio":
-            wrong(self._key("type"), "stdio needs a command, not a url", "write http or sse")
+            wrong(self._key("type"), "stdio needs a command, not a url", "use http or sse")
 
     def expanded(self) -> str:
         """Look up what its values refer to; what cannot be had through no fault of the file."""
@@ -121,21 +123,21 @@ class _Entry(Struct):
                 self.mistakes.add(at)
             return ""
         if "\0" in found:
-            self.report.wrong(at, "its value holds a NUL character", "remove it there")
+            self.report.wrong(at, "its value contains a NUL character", "remove it at the source")
         return found
 
     def _check_names(self) -> None:
         for name in self.found.get("env", ()):
             if not name or "=" in name or "\0" in name:
                 at = (*self._key("env"), name)
-                self.report.wrong(at, "no variable can be called so", "rename it")
+                self.report.wrong(at, "is not a valid variable name", "rename it")
         for name, value in self.found.get("headers", {}).items():
             at = (*self._key("headers"), name)
             if not re.fullmatch(_HEADER, name):
-                self.report.wrong(at, f"{word(name)} is no header's name", "rename it")
+                self.report.wrong(at, f"{word(name)} is not a valid header name", "rename it")
             if not re.fullmatch(_IN_HEADER, value):
-                what = "its value holds characters that no header may have"
-                self.report.wrong(at, what, "remove line breaks and the like")
+                what = "its value contains characters that headers cannot carry"
+                self.report.wrong(at, what, "remove line breaks and control characters")
 
     def _key(self, key: str) -> Path:
         """Where the file has what we call so."""

@@ -68,18 +68,18 @@ class Sources(Struct, frozen=True):
     def _found(self, reference: re.Match[str]) -> str:
         body, closed = reference[1], reference[2]
         if not closed:
-            raise Unresolved("a ${ has no }", "close it", is_mistake=True)
+            raise Unresolved("${ has no closing }", "add it", is_mistake=True)
         if body.startswith(_FILE):
             return self._file(body.removeprefix(_FILE))
         if body.startswith("input:"):
             raise Unresolved(
-                f"${{{_short(body)}}} cannot be asked for here",
+                f"${{{_short(body)}}} is not supported",
                 "set an environment variable and write ${env:NAME}",
             )
         match = _VARIABLE.fullmatch(body)
         if match is None or "${" in body:
             raise Unresolved(
-                "what stands in ${...} is no variable's name",
+                "${...} does not name a variable",
                 "write ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}",
                 is_mistake=True,
             )
@@ -91,7 +91,7 @@ class Sources(Struct, frozen=True):
         if value is None and name in _AS_EDITORS_DO:
             return _AS_EDITORS_DO[name]()
         if value is None and name in _OF_EDITORS:
-            raise Unresolved(f"${{{name}}} is known to an editor only", "write the path itself")
+            raise Unresolved(f"${{{name}}} is only available in an editor", "write the path itself")
         if value is None:
             raise Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
         return value
@@ -105,7 +105,7 @@ class Sources(Struct, frozen=True):
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise Unresolved(
-                f"{said} cannot be read: {why}", "name the file that has the value"
+                f"{said} cannot be read: {why}", "give the file with the value"
             ) from None
         if os.name == "posix" and status.st_mode & stat.S_IWOTH:
             raise Unresolved(f"every user can write to {said}", "run `chmod o-w` on it")
@@ -135,11 +135,11 @@ def _from_keyring(name: str, said: str) -> str:
         value = keyring.get_password(SERVICE, name)
     except keyring.errors.KeyringError as error:
         raise Unresolved(
-            f"the keyring does not give {said}: {type(error).__name__}",
+            f"the keyring did not return {said}: {type(error).__name__}",
             "unlock it, or use a variable",
         ) from None
     if not isinstance(value, str):
-        raise Unresolved(f"the keyring has no {said}", f"`keyring set {SERVICE} {said}` keeps it")
+        raise Unresolved(f"the keyring has no {said}", f"`keyring set {SERVICE} {said}` adds it")
     return value
 
 

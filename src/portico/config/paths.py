@@ -50,7 +50,7 @@ def _folder(kind: str, variable: str, default: str) -> str:
     if not os.path.isabs(base):
         home = os.path.expanduser("~")
         if not os.path.isabs(home):  # a user of whom the system knows nothing
-            raise PorticoError("you have no home folder: set HOME, or PORTICO_HOME for Portico's")
+            raise PorticoError("no home folder: set HOME, or PORTICO_HOME for Portico alone")
         base = os.path.join(home, default)
     return os.path.join(base, "portico")
 
@@ -60,6 +60,6 @@ def _absolute(home: str) -> str:
         return os.path.abspath(os.path.expanduser(home))
     except FileNotFoundError:
         raise PorticoError(
-            f"PORTICO_HOME is {home!r}, and the folder that it starts from is gone: "
-            "give a whole path, or start Portico elsewhere"
+            f"PORTICO_HOME is {home!r}, relative to a folder that was deleted: "
+            "give an absolute path, or start Portico in another folder"
         ) from None

@@ -86,4 +86,4 @@ def nearest(text: str, options: Iterable[str]) -> str:
     known = list(islice(options, _MOST_NEAR))
     if meant := did_you_mean(map(word, alike(text[:_LONGEST], known))):
         return meant
-    return f"there is {', '.join(map(word, known[:MOST]))}" if known else ""
+    return f"choose from {', '.join(map(word, known[:MOST]))}" if known else ""

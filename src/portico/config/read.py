@@ -83,11 +83,11 @@ class _Reading:
         again = {path for path, _ in self._document.twice}
         for path, line in self._document.twice:
             if path[0] in mine and not any(path[:n] in again for n in range(1, len(path))):
-                what, remedy = "it is there twice", "rename or remove one of them"
+                what, remedy = "is set twice", "rename or remove one of them"
                 report.problems.append(Problem(path, what, remedy, line))
         if self._document.kind == "json":
             if self._data.get("inputs") and any(s.path == ("servers",) for s in found):
-                why = "${input:...} cannot be asked for here"
+                why = "${input:...} is not supported"
                 report.warn(("inputs",), why, "set environment variables instead")
             if not found and self._data:
                 self._check_misspelt()
@@ -101,7 +101,7 @@ class _Reading:
             if key.lower().replace("_", "") in ("mcpserver", "mcpservers", "server"):
                 self._report.wrong((key,), "unknown key", "did you mean mcpServers?")
                 return
-        self._report.warn((), "it has no mcpServers, so there are no servers")
+        self._report.warn((), "has no mcpServers, so there are no servers")
 
     def _read_section(self, section: Section, servers: dict[str, Server]) -> None:
         if not isinstance(section.table, dict):
@@ -111,10 +111,10 @@ class _Reading:
         for name, key in names_in(section, servers).items():
             at = (*section.path, key)
             if not key.strip():
-                self._report.wrong(at, "the name is empty", "give the server a name")
+                self._report.wrong(at, "the server has no name", "add one")
                 continue
             if not section.of_client and not fits(key):
-                self._report.wrong(at, "a server cannot be called so", f"write {fitted(key)}")
+                self._report.wrong(at, "is not a valid server name", f"write {fitted(key)}")
                 continue
             entry = section.table[key]
             if key in out and isinstance(entry, dict):
@@ -135,7 +135,9 @@ class _Reading:
             at: Path = ("gateway", "pinned", number)
             server, middle, tool = name.partition("__")
             if not (server and middle and tool):
-                self._report.wrong(at, f"{word(name)} is no tool", "write server__tool")
+                self._report.wrong(
+                    at, f"{word(name)} is not the name of a tool", "write server__tool"
+                )
             elif server not in servers:
                 self._report.warn(
                     at, f"there is no server {word(server)}", self._report.near(server, servers)
@@ -157,7 +159,7 @@ class _Reading:
         missing = [key for key in ("provider", "model") if key not in found]
         for key in missing:
             if key not in self._data["search"]["rerank"]:
-                self._report.wrong((*at, key), "it is missing", f"add {key}")
+                self._report.wrong((*at, key), "is missing", f"add {key}")
         if "url" in found:
             check_url(self._report, (*at, "url"), found["url"])
         if missing:
@@ -175,7 +177,7 @@ class _Reading:
         for name, entry in table.items():
             at: Path = ("groups", name)
             if not fits(name):
-                self._report.wrong(at, "a group cannot be called so", f"write {fitted(name)}")
+                self._report.wrong(at, "is not a valid group name", f"write {fitted(name)}")
             found = read_table(self._report, at, entry, readers(Group)).get("servers", ())
             members = [one if one in servers else by_title.get(one, one) for one in found]
             for number, one in enumerate(members):

@@ -31,9 +31,9 @@ def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
                     return
     except OSError as error:
         raise ConfigError(
-            f"{path}: it cannot be written: {error.strerror or error}; it is as it was"
+            f"{path}: cannot be written: {error.strerror or error}; the file is unchanged"
         ) from None
-    raise ConfigError(f"{path}: somebody else keeps changing it; try again when they are done")
+    raise ConfigError(f"{path}: another program keeps changing it; try again later")
 
 
 def _current(target: str) -> bytes | None:
@@ -75,7 +75,7 @@ def _locked(path: str, folder: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ConfigError(
-                        f"{path}: another program has its folder locked; try again later"
+                        f"{path}: another program has locked its folder; try again later"
                     ) from None
                 time.sleep(_PAUSE_S)
             except OSError:

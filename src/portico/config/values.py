@@ -34,13 +34,15 @@ def text(report: Report, at: Path, value: Any) -> Any:
     if not isinstance(value, str):
         return _wrong_type(report, at, "a string", value)
     if "\0" in value:
-        report.wrong(at, "it holds a NUL character", "remove it")
+        report.wrong(at, "contains a NUL character", "remove it")
         return BAD
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            report.wrong(at, "it holds half a character", "write the whole one")
+            report.wrong(
+                at, "contains an unpaired surrogate", "replace it with the whole character"
+            )
             return BAD
     return value
 
@@ -49,7 +51,7 @@ def filled(report: Report, at: Path, value: Any) -> Any:
     """A string that says something."""
     found = text(report, at, value)
     if found is not BAD and not found.strip():
-        report.wrong(at, "it is empty", "fill it in or remove it")
+        report.wrong(at, "is empty", "set a value or remove the key")
         return BAD
     return found
 
@@ -89,7 +91,7 @@ def whole(least: int, most: int | None = None) -> Reader:
             return _wrong_type(report, at, "a whole number", value)
         if value < least or (most is not None and value > most):
             bounds = f"at least {least}" if most is None else f"{least} to {most}"
-            report.wrong(at, f"it must be {bounds}")
+            report.wrong(at, f"must be {bounds}")
             return BAD
         return value
 
@@ -104,7 +106,7 @@ def number(*, or_none: bool = False) -> Reader:
             return _wrong_type(report, at, "a number", value)
         if not (0 <= value <= _MOST) or (value == 0 and not or_none):
             wanted = "at least 0" if or_none else "more than 0"
-            report.wrong(at, f"it must be {wanted}, and not beyond 1e9")
+            report.wrong(at, f"must be {wanted} and at most 1e9")
             return BAD
         return float(value)
 
@@ -119,7 +121,7 @@ def choice(*options: str) -> Reader:
             return _wrong_type(report, at, "a string", value)
         if value not in options:
             hint = nearest(value, options)
-            remedy = hint if hint.startswith("did") else "write one of them"
+            remedy = hint if hint.startswith("did") else "use one of them"
             report.wrong(at, f"{word(value)} is not one of {', '.join(options)}", remedy)
             return BAD
         return value
@@ -135,7 +137,7 @@ def address(report: Report, at: Path, value: Any) -> Any:
         return _wrong_type(report, at, "a string", value)
     match = re.fullmatch(_ADDRESS, value)
     if value and (match is None or int(match[1]) > 65535):
-        report.wrong(at, "it is no address", 'write PORT, "HOST:PORT" or "[IPV6]:PORT"')
+        report.wrong(at, "is not an address", 'use PORT, "HOST:PORT" or "[IPV6]:PORT"')
         return BAD
     return value
 
@@ -145,9 +147,9 @@ def check_url(report: Report, at: Path, value: str) -> bool:
     if re.match(_URL, value):
         return True
     if "://" in value:
-        report.wrong(at, "it is no http:// or https:// URL", "only these can be reached")
+        report.wrong(at, "is not an http:// or https:// URL", "other schemes are not supported")
     else:
-        report.wrong(at, "the URL has no scheme", "write https:// before it")
+        report.wrong(at, "the URL has no scheme", "start it with https://")
     return False
 
 
@@ -181,7 +183,7 @@ def read_table(
             if good is not BAD:
                 found[key] = good
         elif lenient:
-            report.warn((*at, key), "not known to Portico, and not used")
+            report.warn((*at, key), "unknown key, ignored")
         else:
             report.wrong((*at, key), "unknown key", report.near(key, known))
     return found
@@ -190,7 +192,7 @@ def read_table(
 def _wrong_type(report: Report, at: Path, wanted: str, value: Any) -> Any:
     plain = wanted == "a string" and not isinstance(value, list | dict | None)
     remedy = "put it in quotes" if plain else ""
-    report.wrong(at, f"it must be {wanted}, not {_kind(value)}", remedy)
+    report.wrong(at, f"must be {wanted}, not {_kind(value)}", remedy)
     return BAD
 
 

@@ -70,8 +70,8 @@ def key_of(path: str, group: str | None = None) -> str:
 def within(config: Config, group: str) -> Config:
     """The config as if it had this group and its servers only."""
     if group not in config.groups:
-        there = ", ".join(config.groups) or "none"
-        raise PorticoError(f"there is no group {group!r}; there is {there}")
+        hint = f"choose from {', '.join(config.groups)}" if config.groups else "there are none"
+        raise PorticoError(f"there is no group {group!r}; {hint}")
     wanted = config.groups[group].servers
     servers = {name: entry for name, entry in config.servers.items() if name in wanted}
     groups = {group: config.groups[group]}
