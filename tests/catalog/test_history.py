@@ -1,6 +1,8 @@
 """What is known of definitions as they were, and which of them changed."""
 
+import errno
 import json
+import os
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,27 @@ def test_a_history_of_the_first_format_goes_on(folder: Path) -> None:
     assert _words(_kept(folder, said), _facts({"a": "two"})) == ["tool a changed"]
     assert b'"format":2' in file.read_bytes()
     assert said == []
+
+
+def test_a_history_that_cannot_be_read_is_left_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _kept(folder).compare("legacy", _facts({"a": "one"}))
+    file = folder / "key.history"
+    before = file.read_bytes()
+
+    def fail(*_: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    said: list[str] = []
+    history = _kept(folder, said)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fstat", fail)
+        history.compare("legacy", _facts({"a": "two"}))
+    assert _words(history, _facts({"a": "three"})) == ["tool a changed"]
+    assert file.read_bytes() == before
+    assert len(said) == 1
+    assert "cannot be read" in said[0]
 
 
 def test_a_folder_that_cannot_be_written_is_reported_and_changes_are_still_found(

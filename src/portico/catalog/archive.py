@@ -35,7 +35,7 @@ class Archive:
         self._path = os.path.join(folder, f"{key}{_SUFFIX}")
         self._report = report
         self._said = ""
-        self._is_newer = False
+        self._may_write = True
 
     def load(self) -> Record | None:
         """The record; None if there is none that can be used."""
@@ -43,17 +43,18 @@ class Archive:
             data = checksummed.read(self._path, "history", FORMAT, _OLDER)
             return None if data is None else _record(data)
         except OSError as error:
-            self._say(f"{self._path} cannot be read: {error.strerror or error}")
-        except checksummed.Newer:
-            self._is_newer = True
+            self._may_write = False
+            self._say(f"{self._path} cannot be read: {error.strerror or error}; it is not changed")
+        except checksummed.Newer as error:
+            self._may_write = False
+            self._say(f"{self._path} is not changed: {error}; update Portico")
         except (checksummed.Damaged, *BAD_JSON) as error:
             self._say(f"{self._path} is damaged ({error}); a new history begins")
         return None
 
     def save(self, record: Record) -> None:
-        """Keep it, unless a newer Portico wrote what is there."""
-        if self._is_newer:
-            self._say(f"{self._path} was written by a newer Portico; it is left as it is")
+        """Keep it, unless what is there could not be read: nothing could make it again."""
+        if not self._may_write:
             return
         try:
             if not os.path.exists(self._path):
