@@ -10,9 +10,9 @@ import pytest
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
+from portico.model.methods import LISTEN
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.protocol.listen import LISTEN
 from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan

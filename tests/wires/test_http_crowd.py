@@ -8,8 +8,8 @@ import pytest
 
 from portico.config.schema import Server
 from portico.http1.pool import MAX_CONNECTIONS
+from portico.model.methods import LISTEN
 from portico.model.version import Version
-from portico.protocol.listen import LISTEN
 from portico.upstream.answers import Answers
 from portico.upstream.configured import address
 from portico.upstream.connect import connect

@@ -28,6 +28,10 @@ class Meaning(Struct, frozen=True):
     """True if it may be answered with `input_required` (modern only)."""
 
 
+LISTEN = "subscriptions/listen"
+INITIALIZED = "notifications/initialized"
+ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
+
 _ALL = tuple(Version)
 
 _ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
@@ -37,7 +41,7 @@ _ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
     ("resources/subscribe", LEGACY, Meaning(Kind.CORE, "resources")),
     ("resources/unsubscribe", LEGACY, Meaning(Kind.CORE, "resources")),
     ("server/discover", MODERN, Meaning(Kind.STATIC)),
-    ("subscriptions/listen", MODERN, Meaning(Kind.CORE)),
+    (LISTEN, MODERN, Meaning(Kind.CORE)),
     ("tools/list", _ALL, Meaning(Kind.STATIC, "tools")),
     ("resources/list", _ALL, Meaning(Kind.STATIC, "resources")),
     ("resources/templates/list", _ALL, Meaning(Kind.STATIC, "resources")),
@@ -46,7 +50,7 @@ _ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
     ("resources/read", _ALL, Meaning(Kind.CALL, "resources", mirrored="uri", rounds=True)),
     ("prompts/get", _ALL, Meaning(Kind.CALL, "prompts", mirrored="name", rounds=True)),
     ("completion/complete", _ALL, Meaning(Kind.CALL, "completions")),
-    ("notifications/initialized", LEGACY, Meaning(Kind.NOTICE)),
+    (INITIALIZED, LEGACY, Meaning(Kind.NOTICE)),
     ("notifications/cancelled", _ALL, Meaning(Kind.NOTICE)),
     ("notifications/progress", LEGACY, Meaning(Kind.NOTICE)),
     ("notifications/roots/list_changed", LEGACY, Meaning(Kind.NOTICE)),

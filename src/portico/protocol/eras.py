@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from portico.model.message import Request
+from portico.model.methods import ELICIT, SAMPLE
 from portico.model.session import LOG_LEVELS
 from portico.model.version import Version
 from portico.protocol.codec import decoded, encode
@@ -196,8 +197,8 @@ def pages_to_visit(error: bytes) -> dict[str, dict[str, Any]]:
     found = decoded(error, _UrlError)
     return {
         str(item.get("elicitationId") or number): {
-            "method": "elicitation/create",
-            "params": modern_question("elicitation/create", item),
+            "method": ELICIT,
+            "params": modern_question(ELICIT, item),
         }
         for number, item in enumerate(found.data.elicitations if found else ())
     }
@@ -206,7 +207,7 @@ def pages_to_visit(error: bytes) -> dict[str, dict[str, Any]]:
 def modern_question(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """A legacy server's question as a modern client gets it, inside a result."""
     asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
-    if method == "elicitation/create":
+    if method == ELICIT:
         asked.setdefault("mode", "form")
     return asked
 
@@ -214,7 +215,7 @@ def modern_question(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def legacy_question(method: str, params: Members, version: Version, id: str) -> bytes:
     """A modern server's question as a legacy client gets it, as a request."""
     asked = dict(params)
-    if method == "elicitation/create":
+    if method == ELICIT:
         mode = bytes(asked.get("mode", b'"form"'))
         if mode == b'"url"':
             asked.setdefault("elicitationId", Raw(encode(id)))
@@ -225,9 +226,9 @@ def legacy_question(method: str, params: Members, version: Version, id: str) -> 
 
 def needed_capability(method: str, params: Mapping[str, Any]) -> tuple[str, str]:
     """What a client must have declared to be asked this: a capability, and a part of it."""
-    if method == "elicitation/create":
+    if method == ELICIT:
         return "elicitation", str(params.get("mode", "form"))
-    if method == "sampling/createMessage":
+    if method == SAMPLE:
         return "sampling", "tools" if "tools" in params else ""
     return ("roots", "") if method == "roots/list" else ("", "")
 

@@ -10,7 +10,6 @@ from portico.model.types import Change
 from portico.protocol.codec import decode_params, encode, notification
 from portico.protocol.eras import members
 
-LISTEN = "subscriptions/listen"
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 LIST_KINDS = ("tools", "prompts", "resources")
 

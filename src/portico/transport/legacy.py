@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.methods import INITIALIZED
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.protocol.inbound import Refused
 from portico.transport.asgi import (
@@ -29,7 +30,6 @@ from portico.transport.sessioncall import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions
 
 SESSION_HEADER = b"mcp-session-id"
-INITIALIZED = "notifications/initialized"
 _ACCEPTED = Reply(202)
 
 

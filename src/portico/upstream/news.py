@@ -11,8 +11,8 @@ from portico.model.errors import (
     McpError,
     TargetError,
 )
+from portico.model.methods import LISTEN
 from portico.protocol.codec import encode
-from portico.protocol.listen import LISTEN
 from portico.upstream.leg import Leg
 from portico.upstream.mirror import mirrored_headers
 from portico.upstream.opening import modern_meta

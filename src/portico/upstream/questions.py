@@ -8,13 +8,13 @@ from typing import Any
 from msgspec import Raw
 
 from portico.catalog.hidden import revealed
+from portico.model.methods import ELICIT, SAMPLE
 from portico.model.session import Session
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import Members, members
 
 SERVER_KEY = "portico/server"
 """In a question's `_meta`: the server that asks."""
-_ELICIT, _SAMPLE = "elicitation/create", "sampling/createMessage"
 _ALL_SERVERS = b'"allServers"'
 
 
@@ -32,10 +32,10 @@ def for_session(session: Session | None, method: str, params: bytes, server: str
 
 def named(method: str, params: Members, server: str) -> Members:
     """The params of a question, under the name of the server that asks."""
-    if method not in (_ELICIT, _SAMPLE):
+    if method not in (ELICIT, SAMPLE):
         return params
     shown = dict(params)
-    if method == _ELICIT:
+    if method == ELICIT:
         shown["message"] = Raw(encode(signed(_text(params, "message"), server)))
     else:
         prompt = _text(params, "systemPrompt") or "The MCP server of this name makes this request."
@@ -80,7 +80,7 @@ def named_error(error: bytes, server: str) -> bytes:
     pages = decoded(data.get("elicitations", b"[]"), list[Raw])
     if pages is None:
         return error
-    data["elicitations"] = Raw(encode([named(_ELICIT, members(page), server) for page in pages]))
+    data["elicitations"] = Raw(encode([named(ELICIT, members(page), server) for page in pages]))
     fields["data"] = Raw(encode(data))
     return encode(fields)
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from portico.http1.response import Response
 from portico.http1.trouble import Trouble
+from portico.model.methods import LISTEN
 from portico.model.version import Version
 from portico.process.pace import Pace
 from portico.protocol.ladder import METHOD_HEADER
-from portico.protocol.listen import LISTEN
 from portico.wires.http_sse import HttpSse
 from portico.wires.listener import Listener, delay_s
 from portico.wires.naming import ACCEPT, SESSION_HEADER, Naming
