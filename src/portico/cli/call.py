@@ -14,7 +14,7 @@ from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
-from portico.cli.usage import Parser
+from portico.cli.usage import URLS, Parser
 from portico.cli.words import pair, repeatable
 from portico.definitions.words import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
@@ -126,7 +126,7 @@ def _check_text(parser: Parser, *words: str) -> None:
 
 def _is_target(word: str) -> bool:
     return (
-        word.startswith(("http://", "https://"))
+        word.startswith(URLS)
         or " " in word
         or ".py:" in word
         or word.endswith((".py", ".json"))

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from portico.cli.gateway import warn_broken
 from portico.cli.lines import Lines, last_lines
 from portico.cli.render import Screen
@@ -18,6 +16,7 @@ from portico.cli.words import whole
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
+from portico.protocol.codec import decoded
 
 _OURS = "portico"
 _WIDTH = 12
@@ -78,10 +77,8 @@ class _View:
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
-    try:
-        return msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return None  # half a line, or another program's
+    """What a line says; None for half a line, or another program's."""
+    return decoded(line, dict[str, Any]) if line else None
 
 
 def _is_about(told: dict[str, Any], server: str) -> bool:

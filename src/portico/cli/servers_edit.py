@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from portico.cli.render import Screen
+from portico.cli.usage import URLS
 from portico.config.edit import add_server, remove_server, set_enabled
 from portico.config.entry import read_server
 from portico.config.expand import Sources, is_reference
@@ -59,7 +60,7 @@ def _meant_here(options: argparse.Namespace) -> str:
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
     """What to write: only what was said."""
-    if options.target[0].startswith(("http://", "https://")) and len(options.words) > 1:
+    if options.target[0].startswith(URLS) and len(options.words) > 1:
         entry: dict[str, Any] = {"url": options.target[0]}
     else:
         entry = {"command": options.target[0], "args": options.target[1:]}

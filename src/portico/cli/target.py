@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from portico.cli.usage import URLS
 from portico.cli.words import header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
@@ -48,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Address":
     """Where the target is; wrong usage ends the command."""
     target: str = options.target
-    if target.startswith(("http://", "https://")):
+    if target.startswith(URLS):
         if options.env:
             parser.error("--env is for commands; a URL takes --header and --token")
         if options.token and options.token_file is not None:

@@ -180,20 +180,14 @@ class Context:
     @property
     def client_capabilities(self) -> dict[str, Any]:
         """What the client declared: with this request, or when its session began."""
-        meta = self._meta
-        if meta.client_capabilities:
-            declared: dict[str, Any] = msgspec.json.decode(meta.client_capabilities)
-            return declared
-        return self.session.capabilities if self.session is not None else {}
+        known = self.session.capabilities if self.session is not None else {}
+        return _said(self._meta.client_capabilities, known)
 
     @property
     def client_info(self) -> dict[str, Any]:
         """Name and version of the client, as far as it told them."""
-        meta = self._meta
-        if meta.client_info:
-            info: dict[str, Any] = msgspec.json.decode(meta.client_info)
-            return info
-        return self.session.client_info if self.session is not None else {}
+        known = self.session.client_info if self.session is not None else {}
+        return _said(self._meta.client_info, known)
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -333,6 +327,11 @@ class Context:
         await self.peer.notify(
             msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})
         )
+
+
+def _said(raw: bytes, known: dict[str, Any]) -> dict[str, Any]:
+    """What a request says of its client, else what is known of that."""
+    return msgspec.json.decode(raw, type=dict[str, Any]) if raw else known
 
 
 def elicitation(message: str, schema: Mapping[str, Any]) -> Ask:

@@ -11,6 +11,7 @@ from portico.definitions.headers import header_params
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import HeaderParam
+from portico.protocol.codec import decoded
 from portico.upstream.servererror import told
 
 if TYPE_CHECKING:
@@ -98,12 +99,11 @@ async def list_all(client: "Client", kind: str) -> Listing:
         raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
     listing.pages, listing.size = pages.count, pages.size
     for raw in pages.items:
-        try:
-            item = msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
+        item = decoded(raw, dict[str, Any])
+        if item is None:
             listing.rejected.append(f"an entry of {wanted.method} that is no object")
-            continue
-        _add(client, wanted, item, listing)
+        else:
+            _add(client, wanted, item, listing)
     return listing
 
 
