@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from portico.model.errors import PorticoError
 from portico.model.types import Link
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from portico.windows.sharing import Shared
     from portico.wrapping import Wrapping
 
+T = TypeVar("T")
+
 DRAIN_S = 30.0
 NOTICE_S = 8.0
 """How long load balancers have to see that we leave, before the drain."""
@@ -39,9 +41,8 @@ class UsageError(PorticoError):
 
 
 class At(TypedDict, total=False):
-    """How to serve: over stdio the stdout that `take_stdout` gave, over HTTP who may come in."""
+    """How to serve over HTTP: who may come in, and how it ends."""
 
-    out: int | None
     auth: str
     hosts: Sequence[str]
     token_file: str | None
@@ -49,53 +50,81 @@ class At(TypedDict, total=False):
     drain_notice_s: float
 
 
-# Each serves until SIGTERM comes and returns the exit code: over HTTP at the address, which is
-# `[HOST:]PORT`, or without one over stdin and stdout, until the client leaves.
-
-
-def run_server(
-    server: "Server", address: str | None = None, *, links: Sequence[Link] = (), **at: Unpack[At]
+def serve_stdio(
+    server: "Server",
+    *,
+    links: Sequence[Link] = (),
+    out: int | None = None,
+    drain_s: float = DRAIN_S,
 ) -> int:
-    """Serve a server of this process."""
-    door = _door(address, **at)
-    return _run(door, door.serve(server.endpoint(links)))
+    """Serve one client over stdin and stdout until it leaves or SIGTERM comes; the exit code."""
+    from portico.transport.pipes import serve_stdio as over_pipes
+
+    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
+    return 0 if _run_pipes(served) else 1
 
 
-def run_wrap(wrapping: "Wrapping", address: str | None = None, **at: Unpack[At]) -> int:
-    """Put a doorway in front of one upstream."""
+def serve_http(
+    server: "Server", address: str, *, links: Sequence[Link] = (), **at: Unpack[At]
+) -> None:
+    """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes."""
+    _run(_Door(address, **at).serve(server.endpoint(links)))
+
+
+def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
+    """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
+    from portico.transport.pipes import serve_stdio as over_pipes
     from portico.wrapping import Wrapped
 
-    door = _door(address, **at)
-
-    async def serve() -> bool:
-        door.bind()
-        wrapped = Wrapped(wrapping, alone=address is None, url=door.url)
+    async def serve() -> int:
+        wrapped = Wrapped(wrapping, alone=True)
         async with wrapped.running():
-            whole = await door.serve(wrapped.endpoint, stop=wrapped.stop)
+            whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
         if whole and wrapped.failure is not None:
             report(wrapped.failure.message)
-        return whole and wrapped.failure is None
+        return 0 if whole and wrapped.failure is None else 1
 
-    return _run(door, serve())
+    return _run_pipes(serve())
 
 
-def run_gateway(
-    serving: "Serving", address: str | None = None, *, alone: bool = False, **at: Unpack[At]
+def wrap_http(wrapping: "Wrapping", address: str, **at: Unpack[At]) -> int:
+    """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
+    from portico.wrapping import Wrapped
+
+    door = _Door(address, **at)
+
+    async def serve() -> int:
+        door.bind()
+        wrapped = Wrapped(wrapping, alone=False, url=door.url)
+        async with wrapped.running():
+            await door.serve(wrapped.endpoint)
+        return 0
+
+    return _run(serve())
+
+
+def gateway_stdio(
+    serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
 ) -> int:
-    """Put a doorway in front of all configured servers."""
-    from portico.windows.sharing import hosted, serve_shared
+    """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
+    from portico.windows.sharing import serve_shared
 
-    door = _door(address, **at)
+    return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
+
+
+def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
+    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
+    from portico.windows.sharing import hosted
+
+    door = _Door(address, **at)
     shared = _shared(serving, door.drain_s, alone)
-    if isinstance(door, _Stdio):
-        return _run(door, serve_shared(shared, out=door.out))
 
-    async def serve() -> bool:
+    async def serve() -> int:
         door.bind()  # before any server is started
         stop = asyncio.Event()
         async with hosted(shared, stop) as served:
             served.url = door.url
-            return await door.serve(
+            await door.serve(
                 served.endpoint,
                 served.door,
                 watch=served.when_moved,
@@ -103,8 +132,9 @@ def run_gateway(
                 limits=serving.config.gateway.limits,
                 stop=stop,
             )
+        return 0
 
-    return _run(door, serve())
+    return _run(serve())
 
 
 def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
@@ -147,31 +177,7 @@ def _owners_log() -> str:
     return os.path.join(folder, "owner.log")
 
 
-class _Stdio:
-    """One client on stdin and stdout."""
-
-    url = ""
-
-    def __init__(self, out: int | None, drain_s: float) -> None:
-        self.out, self.drain_s = out, drain_s
-
-    def bind(self) -> None:
-        """There is nothing to bind."""
-
-    async def serve(self, endpoint: "Endpoint", *, stop: asyncio.Event | None = None) -> bool:
-        """Serve until the client leaves or SIGTERM comes; False if that did not go well."""
-        from portico.transport.pipes import serve_stdio
-
-        return await serve_stdio(endpoint, out=self.out, drain_s=self.drain_s, stop=stop)
-
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The quickest loop for this."""
-        from portico.transport.pipeloop import PipeLoop
-
-        return PipeLoop()
-
-
-class _Http:
+class _Door:
     """An address to serve at, and who may come in."""
 
     def __init__(
@@ -232,7 +238,7 @@ class _Http:
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
-    ) -> bool:
+    ) -> None:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
         given what to call when they may be others."""
         from portico.transport.doors import Doors
@@ -266,15 +272,6 @@ class _Http:
             ready=told,
             stop=stop,
         )
-        return True
-
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The quickest loop for this."""
-        try:
-            from uvloop import new_event_loop
-        except ImportError:
-            return asyncio.new_event_loop()
-        return new_event_loop()
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -285,16 +282,23 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or _LOOPBACK[0], int(port)
 
 
-def _door(address: str | None, *, out: int | None = None, **at: Any) -> _Stdio | _Http:
-    return _Stdio(out, at.get("drain_s", DRAIN_S)) if address is None else _Http(address, **at)
+def _run(serving: Coroutine[Any, Any, T]) -> T:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(_to_the_end(serving))
+    else:
+        return uvloop.run(_to_the_end(serving))
 
 
-def _run(door: _Stdio | _Http, serving: Coroutine[Any, Any, bool]) -> int:
-    with asyncio.Runner(loop_factory=door.loop) as runner:
-        return 0 if runner.run(_to_the_end(serving)) else 1
+def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
+    from portico.transport.pipeloop import PipeLoop
+
+    with asyncio.Runner(loop_factory=PipeLoop) as runner:
+        return runner.run(_to_the_end(serving))
 
 
-async def _to_the_end(serving: Coroutine[Any, Any, bool]) -> bool:
+async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:
     """Serve, then leave: a handler that takes no notice of being cancelled cannot keep us."""
     outcome = await serving
     left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -33,13 +33,18 @@ class Asked:
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
     found = Asked()
 
-    def run_wrap(wrapping: Wrapping, address: str | None, **more: Any) -> int:
+    def over_http(wrapping: Wrapping, address: str, **more: Any) -> int:
         found.wrapping, found.http, found.more = wrapping, address, more
+        return 0
+
+    def over_stdio(wrapping: Wrapping, **more: Any) -> int:
+        found.wrapping, found.http, found.more = wrapping, None, more
         return 0
 
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     monkeypatch.setattr("portico.transport.pipes.take_stdout", lambda: 1)
-    monkeypatch.setattr("portico.app.run_wrap", run_wrap)
+    monkeypatch.setattr("portico.app.wrap_http", over_http)
+    monkeypatch.setattr("portico.app.wrap_stdio", over_stdio)
     return found
 
 
@@ -105,7 +110,6 @@ def test_every_option_reaches_what_it_is_for(asked: Asked) -> None:
     plan, limits, found = asked.wrapping.plan, asked.wrapping.plan.limits, asked.wrapping
     assert asked.http == "[::1]:9"
     assert asked.more == {
-        "out": None,
         "auth": "none",
         "hosts": ["a.test", "b.test:1"],
         "token_file": None,

@@ -19,10 +19,10 @@ class DoorOptions:
         self.drain = 30.0
         self.drain_notice = 8.0
 
-    def at(self, out: int | None) -> "At":
-        """How to serve; `out` is where answers go over stdio."""
+    @property
+    def at(self) -> "At":
+        """How to serve over HTTP."""
         return {
-            "out": out,
             "auth": self.auth,
             "hosts": self.allow_host,
             "token_file": self.token_file,

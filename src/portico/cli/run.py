@@ -36,10 +36,14 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
         return 1
     log_to_stderr()
     if options.http is None:
-        tell_waiting(server.name, "portico run --http 8000 ...")
-    from portico.app import run_server
+        from portico.app import serve_stdio
 
-    return run_server(server, options.http, links=links, **options.at(out))
+        tell_waiting(server.name, "portico run --http 8000 ...")
+        return serve_stdio(server, links=links, out=out, drain_s=options.drain)
+    from portico.app import serve_http
+
+    serve_http(server, options.http, links=links, **options.at)
+    return 0
 
 
 def _load(components: list[str], handlers: str | None, name: str | None) -> "Server":

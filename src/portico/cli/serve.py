@@ -39,15 +39,17 @@ def main(
     if not count:
         report(_empty(serving.config, options))
     if http is None:
+        from portico.app import gateway_stdio
+
         servers = f"{counted(count, 'server')} of {serving.config.path}"
         tell_waiting(servers, "portico serve --http 8000")
-    from portico.app import run_gateway
+        return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
+    from portico.app import gateway_http
 
     notice_s = gateway.drain_notice_s if options.drain_notice is None else options.drain_notice
-    return run_gateway(
+    return gateway_http(
         serving,
         http,
-        out=out,
         auth=options.auth or gateway.auth,
         hosts=options.allow_host,
         token_file=options.token_file,

@@ -60,13 +60,16 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     options = _options(argv)
     log_to_stderr()
     out = keep_stdout(options.http)
-    wrapping = _wrapping(options, links)
     if options.http is None:
+        from portico.app import wrap_stdio
+
+        wrapping = _wrapping(options, links)
         program = "" if options.target[0].startswith(_URLS) else options.target[0]
         tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...", program)
-    from portico.app import run_wrap
+        return wrap_stdio(wrapping, out=out, drain_s=options.drain)
+    from portico.app import wrap_http
 
-    return run_wrap(wrapping, options.http, **options.at(out))
+    return wrap_http(_wrapping(options, links), options.http, **options.at)
 
 
 def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "Wrapping":
