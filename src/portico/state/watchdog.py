@@ -15,7 +15,7 @@ from typing import Self
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LOOPS = ("asyncio/base_events.py", "asyncio/runners.py")
-_WAITING = ("selectors.py", "transport/doorway.py")
+_WAITING = "selectors.py"
 _NO_END_S = 10.0
 """A stall this long is reported before it ends."""
 _QUIET_S = 10.0
