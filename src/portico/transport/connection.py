@@ -96,7 +96,7 @@ class Connection:
 
     def hold(self, id: bytes, running: Running) -> None:
         """Let a call be cancelled by its id, until that is freed."""
-        self.running[id_key(id)] = running
+        self.running[id_key(id) if _BACKSLASH in id else id] = running
 
     def expect(self, request: Request, pending: Pending, reply: Reply) -> None:
         """Reply with an answer that needs no task; until then it can be cancelled by its id."""

@@ -88,7 +88,8 @@ class Load:
     def end_call(self) -> None:
         """One call less."""
         self.calls -= 1
-        self.look()
+        if self.at_rest is not None:
+            self.look()
 
     def begin_stream(self) -> bool:
         """Count one more open-ended stream; False if there are too many."""

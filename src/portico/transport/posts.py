@@ -70,8 +70,8 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
         return Posted(message, None, message, wanted == EVENT_STREAM)
     if session is None:
         return Posted(message, None)
-    clash = session.connection.clash(message)
-    if clash is not None:
+    connection = session.connection
+    if connection.running and (clash := connection.clash(message)) is not None:
         return Reply(400, clash.encode(), (JSON_TYPE,))
     return Posted(message, session, message, wanted == EVENT_STREAM)
 

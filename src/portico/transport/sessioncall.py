@@ -95,7 +95,10 @@ class SessionCall:
 
     def reply(self, response: Response) -> None:
         """Answer with a response; with nothing if it was cancelled (cancellation)."""
-        self.finish(() if response.is_nothing else response.parts, status(response))
+        if response.result:
+            self.finish(response.parts)
+        else:
+            self.finish(() if response.is_nothing else response.parts, status(response))
 
     def finish(self, parts: tuple[bytes, ...], status: int = 200) -> None:
         """Answer: as JSON, or as an event if there is a stream by now."""
