@@ -102,4 +102,4 @@ def test_made_up_cursors_do_not_fill_the_memory() -> None:
     made = catalog(tools(*"abcdef"), 2)
     for number in range(1, 200):
         made.page("tools", Version.V2026_07_28, cursor.write("tools", number, f"gone{number}"))
-    assert len(made._pages) == 0
+    assert len(made.pages) == 0

@@ -26,8 +26,6 @@ from portico.search import Hit, ToolIndex
 from portico.search.building import Tools
 from portico.search.searcher import Searcher
 from portico.transport.stdio import StdioServer
-from portico.upstream.line import Line
-from portico.upstream.upstream import Upstream
 from portico.wires.wire import Address, Outgoing, Receiver, made
 from tests.support.memory import InMemory, Write
 
@@ -171,7 +169,7 @@ async def house(
         config,
         around,
         version="1.0",
-        searcher=Words,
+        searcher=more.pop("searcher", Words),
         failed=more.pop("failed", _fail),
         witness=more.pop("witness", lambda *_: None),
         **more,
@@ -180,13 +178,6 @@ async def house(
         yield made
     finally:
         await made.close()
-
-
-def lines(gateway: House, server: str) -> list[Line]:
-    """The connections to a server, open or not."""
-    upstream = gateway.members[server].provider
-    assert isinstance(upstream, Upstream)
-    return list(upstream._lines)
 
 
 def _fail(request: Request, error: BaseException) -> None:

@@ -8,7 +8,8 @@ import pytest
 from portico import Context, Image, Server
 from portico.config.schema import Gateway, Group, ToolFilter
 from portico.config.schema import Server as Entry
-from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house, lines
+from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house
+from tests.support.clock import Clock
 from tests.support.patience import until
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -180,13 +181,12 @@ async def test_a_wrong_call_is_told_what_is_right(arguments: dict[str, Any], wor
     assert words in result["content"][0]["text"]
 
 
-async def test_a_server_that_is_down_is_told_of_in_a_tools_own_words() -> None:
+async def test_a_server_that_is_down_is_told_of_in_a_tools_own_words(clock: Clock) -> None:
     there = world()
     async with house(there, config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         there.down = {"alpha"}
-        for line in lines(gateway, "alpha"):
-            line._tired()
+        await clock.advance(300)  # nothing was asked of it for so long that it was closed
         client = Client(gateway.endpoint())
         result = await client.call("execute_tool", name="alpha__add", arguments={"a": 1})
     assert result["isError"]
@@ -320,17 +320,17 @@ async def test_servers_still_to_come_are_named() -> None:
     assert "beta is down" in beta_status["error"]
 
 
-async def test_only_real_changes_are_announced() -> None:
+async def test_only_real_changes_are_announced(clock: Clock) -> None:
     there = world()
     async with house(there, config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
         before = await client.names()
-        await until(lambda: gateway._announcing is None)
+        await clock.advance(60)
         client.heard.clear()
         await gateway.refresh(gateway.members)
-        gateway._announce()
+        await clock.advance(60)
         assert client.heard == []
         there.servers["alpha"].load_tools([{"name": "new", "inputSchema": {"type": "object"}}])
         await until(lambda: bool(client.heard))

@@ -23,18 +23,22 @@ def shop() -> Server:
     return server
 
 
+def quiet() -> Searcher:
+    return Searcher(report=lambda _: None)
+
+
 async def test_a_search_after_a_failed_one_indexes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = finding._searched, [ValueError("half a catalog")]
+    real, failures = finding.searched_tools, [ValueError("half a catalog")]
 
     def searched(*given: Any) -> Iterator[dict[str, Any]]:
         if failures:
             raise failures.pop()
         return real(*given)
 
-    monkeypatch.setattr(finding, "_searched", searched)
+    monkeypatch.setattr(finding, "searched_tools", searched)
     settings = config("shop")
-    async with house(World({"shop": shop()}), settings, expose="search") as gateway:
-        gateway._finder._make = lambda: Searcher(report=lambda _: None)
+    world = World({"shop": shop()})
+    async with house(world, settings, expose="search", searcher=quiet) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from portico import Server
 from portico.model.offer import Offer
-from tests.gateway.houses import Client, Shelf, World, config, house, lines
+from tests.gateway.houses import Client, Shelf, World, config, house
+from tests.support.clock import Clock, MovableLoop
 
 _NAMES = ("alpha", "beta", "gamma")
 _TOOLS = st.sets(st.sampled_from(["one", "two", "three", "a.b", "a_b"]), max_size=4)
@@ -49,13 +50,8 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
                 world.servers = {name: offering(name, tools[name]) for name in _NAMES}
                 world.down = set(_NAMES) - reachable
                 await gateway.apply(config(*sorted(there)))
-                for name in there:
-                    # What was asked before is asked anew, over a new connection.
-                    for line in lines(gateway, name):
-                        line._breaker.succeeded()
-                        line._pause.succeeded()
-                        if line.open_leg is not None:
-                            line._tired()
+                # What was asked before is asked anew, over a new connection.
+                await Clock().advance(300)
                 await gateway.refresh(there)
                 known |= {name: tools[name] for name in there & reachable}
                 offered = {
@@ -64,8 +60,11 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
                 assert offered == {name: known[name] for name in there if name in known}
                 assert set(gateway.pending(sorted(there))) == there - known.keys()
 
-    with mock.patch("portico.upstream.views.REFRESH_S", 0.0):
-        asyncio.run(live())
+    with (
+        mock.patch("portico.upstream.views.REFRESH_S", 0.0),
+        asyncio.Runner(loop_factory=MovableLoop) as runner,
+    ):
+        runner.run(live())
 
 
 async def test_a_stored_catalog_is_served_before_any_server_runs() -> None:

@@ -109,12 +109,12 @@ def trusting(
             return
         none = ssl.DefaultVerifyPaths("", "", "", "", "", "")
         monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: none)
-        monkeypatch.setattr(trust, "_BUNDLES", (str(file),))
+        monkeypatch.setattr(trust, "BUNDLES", (str(file),))
         monkeypatch.setattr(sys, "platform", "linux")
 
-    trust._context.cache_clear()
+    trust.context_of.cache_clear()
     yield trust_it
-    trust._context.cache_clear()
+    trust.context_of.cache_clear()
 
 
 async def test_whoever_names_the_certificates_the_same_is_demanded_of_them(
@@ -190,7 +190,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
     async def addresses(origin: Any) -> list[tuple[int, Any]]:
         return [(socket.AF_INET, (host, origin.port)) for host in hosts]
 
-    monkeypatch.setattr(dial, "_addresses", addresses)
+    monkeypatch.setattr(dial, "addresses_of", addresses)
 
 
 async def test_all_addresses_of_a_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_an_address_that_keeps_silent_does_not_keep_others_from_being_trie
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leads_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-    really, given_up = dial._open, asyncio.Event()
+    really, given_up = dial.open_socket, asyncio.Event()
 
     async def open(family: int, address: Any) -> socket.socket:
         if address[0] == "127.0.0.2":
@@ -213,7 +213,7 @@ async def test_an_address_that_keeps_silent_does_not_keep_others_from_being_trie
                 given_up.set()
         return await really(family, address)
 
-    monkeypatch.setattr(dial, "_open", open)
+    monkeypatch.setattr(dial, "open_socket", open)
     async with raw_server(saying(OK)) as server, asking() as pool:
         assert await fetched(pool, f"http://many.test:{server.port}/") == (200, b"ok")
         await asyncio.wait_for(given_up.wait(), WAIT_S)
@@ -238,7 +238,7 @@ async def test_addresses_of_two_families_take_turns() -> None:
     if "uvloop" in type(loop).__module__:
         pytest.skip("its methods cannot be replaced")
     loop.getaddrinfo = found  # type: ignore[method-assign]
-    addresses = await dial._addresses(Origin("http", "a.test", 1))
+    addresses = await dial.addresses_of(Origin("http", "a.test", 1))
     assert [address[0] for _, address in addresses] == ["::1", "127.0.0.1", "::2"]
 
 

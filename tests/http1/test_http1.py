@@ -104,7 +104,7 @@ def test_a_body_in_the_smallest_of_chunks_is_held_in_few_pieces() -> None:
     connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(3):
         connection.data_received(b"1\r\nx\r\n" * 1000)
-    assert list(response._chunks) == [b"x" * 1000] * 3
+    assert list(response.chunks) == [b"x" * 1000] * 3
 
 
 @pytest.mark.parametrize("answer", [*FRAMED.values(), *ENDED.values()], ids=[*FRAMED, *ENDED])

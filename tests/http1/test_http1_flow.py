@@ -80,7 +80,7 @@ async def test_a_request_that_meets_a_closing_connection_is_not_sent_twice() -> 
 
 
 async def test_idle_connections_are_few_and_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(pool_module, "LOOK_S", 0.01)
     monkeypatch.setattr(pool_module, "MAX_IDLE", 3)
     async with raw_server(saying(OK)) as server, asking() as pool:
         await asyncio.gather(*(fetched(pool, server.url) for _ in range(8)))
@@ -139,7 +139,7 @@ async def test_a_server_has_to_wait_while_nobody_reads_its_answer() -> None:
         response = await pool.ask("POST", server.url, {}, b"")
         await response.head()
         await asyncio.wait_for(stalled.wait(), WAIT_S)
-        assert response._held < 4 * HIGH
+        assert response.held < 4 * HIGH
         async with asyncio.timeout(4 * WAIT_S):
             assert sum([len(chunk) async for chunk in response]) == 100 * MB
 
@@ -158,9 +158,9 @@ async def test_a_large_request_goes_out_as_fast_as_it_is_read() -> None:
 
     async with raw_server(converse) as server, asking() as pool:
         response = await pool.ask("POST", server.url, {}, body)
-        (connection,) = pool._all
-        assert connection._transport is not None
-        assert connection._transport.get_write_buffer_size() < MB
+        (connection,) = pool.connections
+        assert connection.transport is not None
+        assert connection.transport.get_write_buffer_size() < MB
         go.set()
         assert [chunk async for chunk in response] == [b"ok"]
         assert await fetched(pool, server.url, b"small") == (200, b"ok")
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_not_wanted_any_more_ends_its_connection() -> No
         await response.head()
         response.close()
         await asyncio.wait_for(server.left.get(), WAIT_S)
-        assert not pool._all
+        assert not pool.connections
 
 
 async def test_whoever_gives_up_at_any_moment_leaves_no_connection() -> None:
@@ -216,7 +216,7 @@ async def test_whoever_gives_up_at_any_moment_leaves_no_connection() -> None:
         async with asyncio.timeout(WAIT_S):
             for _ in range(server.connections):
                 await server.left.get()
-        assert not pool._all
+        assert not pool.connections
 
 
 async def test_closing_tells_those_who_wait_and_lets_nobody_else_in() -> None:

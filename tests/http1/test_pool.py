@@ -44,7 +44,7 @@ async def started(pool: Pool, url: str, *bodies: bytes) -> list["asyncio.Task[tu
 
 
 def free(pool: Pool) -> int:
-    return pool._places.most - pool._places.inside
+    return pool.places.most - pool.places.inside
 
 
 async def test_requests_beyond_the_connections_wait_and_are_sent_in_order() -> None:
@@ -53,7 +53,7 @@ async def test_requests_beyond_the_connections_wait_and_are_sent_in_order() -> N
     async with raw_server(holding(go)) as server, asking(most=2) as pool:
         tasks = await started(pool, server.url, *bodies)
         await until(lambda: len(server.bodies) == 2)
-        assert len(pool._places.waiting) == 7
+        assert len(pool.places.waiting) == 7
         go.set()
         assert await asyncio.gather(*tasks) == [(200, b"ok")] * 9
         assert free(pool) == 2
@@ -81,7 +81,7 @@ async def test_a_caller_that_is_cancelled_gives_up_its_turn() -> None:
         await until(lambda: server.bodies == [b"1"])
         second.cancel()
         await asyncio.wait({second})
-        assert len(pool._places.waiting) == 1
+        assert len(pool.places.waiting) == 1
         go.set()
         assert (await first, await third) == ((200, b"ok"), (200, b"ok"))
         assert free(pool) == 1
@@ -95,7 +95,7 @@ async def test_a_caller_waits_within_its_own_time_only() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await pool.ask("POST", server.url, {}, b"2")
-        assert not pool._places.waiting
+        assert not pool.places.waiting
         for task in tasks:
             task.cancel()
     assert server.bodies == [b"1"]
@@ -221,7 +221,7 @@ async def test_a_connection_rests_no_longer_than_its_server_keeps_it(
     answer = OK.replace(b"Content", b"Keep-Alive: %b\r\nContent" % says.encode())
     async with raw_server(saying(answer)) as server, asking() as pool:
         await fetched(pool, server.url)
-        (connection,) = pool._all
+        (connection,) = pool.connections
         connection.idle_since -= idle_s
         await fetched(pool, server.url)
     assert server.connections == (1 if is_reused else 2)
@@ -230,7 +230,7 @@ async def test_a_connection_rests_no_longer_than_its_server_keeps_it(
 async def test_a_connection_that_its_server_will_not_keep_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.http1.pool._LOOK_S", 0.01)
+    monkeypatch.setattr("portico.http1.pool.LOOK_S", 0.01)
     answer = OK.replace(b"Content", b"Keep-Alive: timeout=0\r\nContent")
     async with raw_server(saying(answer)) as server, asking() as pool:
         await fetched(pool, server.url)

@@ -18,6 +18,7 @@ from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.observe import journal as journals
 from portico.observe.journal import Journal, open_journal
+from portico.observe.logfile import append_bounded
 from tests.support.patience import until as eventually
 from tests.support.running import WAIT_S
 from tests.wrap.standing import until
@@ -140,7 +141,7 @@ async def test_the_usual_place_is_private_and_off_is_nowhere(
 async def test_what_is_too_much_is_counted_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_MOST_NOTES", 10)
+    monkeypatch.setattr(journals, "MAX_NOTES", 10)
     journal = Journal(str(tmp_path / "log"), pytest.fail)
     for _ in range(25):
         note(journal, call({}))
@@ -209,19 +210,18 @@ def test_two_processes_that_rotate_at_once_lose_and_cut_nothing(tmp_path: Path) 
 async def test_a_folder_that_cannot_be_written_is_told_once_and_used_again_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_EVERY_S", 0.01)
-    monkeypatch.setattr(journals, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(journals, "EVERY_S", 0.01)
+    monkeypatch.setattr(journals, "AGAIN_S", 0.01)
     said: list[str] = []
     path = tmp_path / "folder" / "log"
     journal = Journal(str(path), said.append)
     tries: list[Sequence[bytes]] = []
-    append = journal._append
 
-    def tried(path: str, lines: Sequence[bytes]) -> int:
+    def tried(path: str, lines: Sequence[bytes], max_size: int) -> int:
         tries.append(lines)
-        return append(path, lines)
+        return append_bounded(path, lines, max_size)
 
-    monkeypatch.setattr(journal, "_append", tried)
+    monkeypatch.setattr(journals, "append_bounded", tried)
     note(journal, call({}))
     async with asyncio.timeout(20):
         await eventually(lambda: len(tries) >= 3)
@@ -280,6 +280,6 @@ async def test_a_process_that_holds_the_file_is_waited_for(tmp_path: Path) -> No
     journal.event("one")
     with path.open("ab") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        assert not journal._write()
+        assert not journal.write()
     journal.close()
     until(lambda: [line["text"] for line in lines_of(path)] == ["one"], "the line is missing")

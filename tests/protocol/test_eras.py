@@ -30,7 +30,7 @@ def test_a_result_is_the_same_by_either_way(
     result: bytes, method: str, info: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = modern_result(method, result, info)
-    monkeypatch.setattr(eras, "_MOST_JOINED", -1)
+    monkeypatch.setattr(eras, "MAX_JOINED", -1)
     long = modern_result(method, result, info)
     assert json.loads(short, object_pairs_hook=list) == json.loads(long, object_pairs_hook=list)
 

@@ -58,7 +58,7 @@ def test_params_without_a_key_twice_are_left_as_they_were_written(params: bytes)
 def test_params_without_spaces_are_compared_and_not_looked_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delattr("portico.protocol.exact._starts")
+    monkeypatch.delattr("portico.protocol.exact.starts_of")
     params = b'{"name":"a","arguments":{"x": 1},"_meta":{}}'
 
     assert once(params, exact(params)) is params

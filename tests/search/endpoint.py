@@ -34,7 +34,7 @@ class Endpoint:
         found = {"candidates": [{"content": {"parts": [{"text": content}]}}]}
         self.answer = json.dumps(found).encode()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 line, *rest = head.decode().strip().split("\r\n")
@@ -59,7 +59,7 @@ class Endpoint:
 async def endpoint() -> AsyncIterator[Endpoint]:
     """One that listens as long as it is used."""
     fake = Endpoint()
-    server = await asyncio.start_server(fake._serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
     fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
         yield fake

@@ -45,7 +45,7 @@ def test_meaning_finds_a_tool_that_shares_no_word_with_the_query(real: Model) ->
 
 
 def test_a_model_in_a_folder_is_one_too(tmp_path: Path) -> None:
-    for name, path in model._in_packages().items():
+    for name, path in model.in_packages().items():
         shutil.copy(path, tmp_path / name)
     assert load(str(tmp_path)).name == load().name
 
@@ -60,12 +60,12 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
 
 
 def test_another_file_than_expected_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(model._DIGESTS, MODEL, "0" * 64)
+    monkeypatch.setitem(model.DIGESTS, MODEL, "0" * 64)
     with pytest.raises(NoModel, match="not the file it should be"):
         load()
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(model._PLACES, MODEL, ("no_such_package_here", ""))
+    monkeypatch.setitem(model.PLACES, MODEL, ("no_such_package_here", ""))
     with pytest.raises(NoModel, match=r"portico\[vectors\]"):
         load()

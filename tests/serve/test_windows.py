@@ -129,7 +129,7 @@ def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:
 
 def closed(window: Piped) -> None:
     """As a client ends that is told to."""
-    window._in.close()
+    window.close_input()
     window.process.wait(WAIT_S)
 
 

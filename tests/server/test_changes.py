@@ -178,7 +178,7 @@ def test_a_change_while_the_catalog_is_made_is_not_missed() -> None:
 def test_a_change_while_functions_are_listed_is_not_missed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = functions._listed
+    listed = functions.listed_entries
 
     def meddle(entries: Any) -> Listed:
         items = listed(entries)
@@ -187,6 +187,6 @@ def test_a_change_while_functions_are_listed_is_not_missed(
         return items
 
     server.remove_resource("note://a")
-    monkeypatch.setattr(functions, "_listed", meddle)
+    monkeypatch.setattr(functions, "listed_entries", meddle)
     assert server.catalog().offer.listed("tools").keys == ()
     assert server.catalog().offer.listed("tools").keys == ("new",)

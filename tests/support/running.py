@@ -156,7 +156,7 @@ class Piped(Child):
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
         self.oracle = WireOracle()
-        self._watched = watched
+        self.watched = watched
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._aside: list[dict[str, Any]] = []
         self._ids = 0
@@ -165,8 +165,12 @@ class Piped(Child):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close_input(self) -> None:
+        """Leave, as a client does that closes its pipe."""
         self._in.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close_input()
         try:
             self.ended()
         finally:
@@ -174,7 +178,7 @@ class Piped(Child):
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are; the oracle hears each line."""
-        if self._watched:
+        if self.watched:
             for line in data.split(b"\n"):
                 self.oracle.client_sent(line)
         self._in.write(data)
@@ -189,7 +193,7 @@ class Piped(Child):
         line = self._lines.get(timeout=WAIT_S)
         if line is None:
             raise EOFError(f"it has closed its output:\n{self.stderr()}")
-        if self._watched:
+        if self.watched:
             self.oracle.server_sent(line)
         message: dict[str, Any] = json.loads(line)
         return message

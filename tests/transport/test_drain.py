@@ -63,7 +63,7 @@ async def test_running_calls_of_all_kinds_finish_and_are_answered() -> None:
         async with site.streamed(tool_call("ask", id=2), headers) as asking:
             question = await asking.message()
             draining = asyncio.create_task(site.app.drain(WAIT_S))
-            await soon(site.app._load.drain_began)
+            await soon(site.app.load.drain_began)
             # The answer that a running call waits for is no new work.
             answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
             assert (await site.post(answer, headers)).status_code == 202

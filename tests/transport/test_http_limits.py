@@ -12,6 +12,7 @@ from portico.model.message import Request, Response
 from portico.model.types import Handler
 from portico.transport.limits import Limits
 from portico.transport.sessions import MOST_WAITING, HttpSession, Notices, Sessions, ask_on
+from tests.support.clock import Clock
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import staged
 from tests.support.web import (
@@ -270,12 +271,11 @@ async def test_a_session_with_an_open_stream_is_in_use() -> None:
     sessions.close()
 
 
-async def test_an_idle_session_expires_by_itself() -> None:
-    async with staged(Limits(session_idle_s=0.3)) as (_, site):
+async def test_an_idle_session_expires_by_itself(clock: Clock) -> None:
+    async with staged(Limits(session_idle_s=3)) as (_, site):
         response = await site.post(initialize())
         headers = {"mcp-session-id": response.headers["mcp-session-id"]}
-        session = next(iter(site.app._legacy.sessions))
-        await soon(session.over)
+        await clock.advance(3)
         after = await site.post(request("ping"), headers)
 
     assert after.status_code == 404
@@ -332,7 +332,7 @@ async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> N
     await asyncio.sleep(0)
     blocked.set()
     await asyncio.wait({asking})
-    assert not session.connection._questions
+    assert not session.connection.questions
 
 
 async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:
@@ -343,14 +343,15 @@ async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:
         async def say(self, message: bytes) -> None:
             await blocked.wait()
 
-    session.listen(Stuck())  # type: ignore[arg-type]
+    stuck = Stuck()
+    session.listen(stuck)  # type: ignore[arg-type]
     for number in range(1000):
         session.session.send(b"%d" % number)
         session.session.send(b"list_changed")
         await asyncio.sleep(0)
 
     assert len(session.notices) <= 10
-    session.unlisten(session._listeners[0])
+    session.unlisten(stuck)  # type: ignore[arg-type]
     blocked.set()
 
 
@@ -439,8 +440,8 @@ async def test_nothing_is_left_of_clients_that_came_and_left() -> None:
             async with site.streamed(message, mirrored(message)) as stream:
                 await stream.message()
             await soon(stage.cancelled)
-        load = site.app._load
+        load = site.app.load
 
         assert await load.idle(WAIT_S)
         assert not load.tasks
-        assert not site.app._bodies._since
+        assert not site.app.bodies.used

@@ -158,7 +158,7 @@ async def test_all_doors_share_the_memory_for_bodies() -> None:
 
     endpoint = Server("x").endpoint(())
     app = Doors(endpoint, lambda path: endpoint if path == "/other" else None)
-    door = app._door("/other")
+    door = app.door("/other")
 
     assert door is not None
     assert door.bodies is app.bodies
@@ -240,7 +240,7 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> N
 async def test_silent_connections_make_room_for_those_that_speak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.transport.crowd._GRACE_S", 0)
+    monkeypatch.setattr("portico.transport.crowd.GRACE_S", 0)
     async with staged(Limits(half_open=5, header_s=WAIT_S)) as (_, site):
         established = await site.modern(LIST)
         silent = [await site.connect() for _ in range(20)]

@@ -74,7 +74,7 @@ def test_ids_of_different_clients_do_not_meet(street: Street) -> None:
 def test_an_id_in_flight_is_refused_and_the_first_still_answered(street: Street) -> None:
     _, bridge = street.opened(2)
     first = bridge.hold("one")
-    bridge._watched = False  # no oracle could tell the two apart
+    bridge.watched = False  # no oracle could tell the two apart
     bridge.send({"jsonrpc": "2.0", "id": first, "method": "ping"})
     assert "already in flight" in bridge.answer_to(first)["error"]["message"]
     bridge.says("release", name="one")
@@ -105,7 +105,7 @@ def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(
     if by_signal:
         bridge.process.send_signal(signal.SIGTERM)
     else:
-        bridge._in.close()
+        bridge.close_input()
     other.says("release", name="one")
     assert "result" in bridge.answer_to(id)
     assert bridge.ended() == 0
@@ -114,7 +114,7 @@ def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(
 def test_a_client_that_leaves_for_too_long_has_its_calls_cancelled(street: Street) -> None:
     _, bridge = street.window(DRAIN_S="0.2"), street.window(DRAIN_S="0.2")
     id = bridge.hold("one")
-    bridge._in.close()
+    bridge.close_input()
     street.told("drops one")
     assert bridge.answer_to(id)["error"]["data"] == {"kind": "closed"}
     assert bridge.ended() == 0
@@ -150,7 +150,7 @@ def test_bad_lines_are_answered_as_on_stdio(street: Street) -> None:
     with StdioServer(EVERYTHING) as plain:
         plain.initialize()
         for client in (plain, street.window()):
-            client._watched = False
+            client.watched = False
             for line in bad:
                 client.write(line + b"\n")
             answers.append(sorted(json.dumps(client.receive()) for _ in bad))

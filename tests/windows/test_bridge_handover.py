@@ -16,7 +16,7 @@ ERAS = ("2025-11-25", "2026-07-28")
 
 
 def closes(window: Window) -> None:
-    window._in.close()
+    window.close_input()
 
 
 def terminated(window: Window) -> None:
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_while_the_owner_stops_has_its_last_call_done(stree
     old = street.stop()
     new = street.window().owner()  # by now the first window has heard that the old one stops
     late = window.call("who")
-    window._in.close()
+    window.close_input()
     os.kill(old, signal.SIGUSR1)
     assert text_of(window.answer_to(held)) == "held one"
     assert text_of(window.answer_to(late)) == str(new)

@@ -56,7 +56,7 @@ def test_a_client_that_stops_reading_stops_nobody_else(street: Street) -> None:
     other, bridge = street.opened(2)
     before = rss_kib(street.owner())
     with Deaf(street) as deaf:
-        deaf._watched = False
+        deaf.watched = False
         for id in range(40):
             params = {"name": "pour", "arguments": {"size": MEGABYTE}}
             deaf.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})

@@ -15,7 +15,7 @@ from portico.windows.bridge import Bridge
 from portico.windows.crossing import NO_ANSWER, Crossing
 from portico.windows.joining import Attached
 from portico.windows.noted import Asked
-from portico.windows.sharing import _silent
+from portico.windows.sharing import falls_silent
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params
 from tests.support.soak import times
@@ -99,7 +99,7 @@ async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> Non
     fd = ours.fileno()
     crossing = Lively(Attached(ours, b"", {}), bridge, 0)
     crossing.asked[b"1"] = Asked(b"1")
-    await asyncio.wait_for(_silent(bridge, crossing, 0.001), WAIT_S)
+    await asyncio.wait_for(falls_silent(bridge, crossing, 0.001), WAIT_S)
     assert crossing.pings == 5
     assert not bridge.adrift.is_set()
     os.close(fd)

@@ -203,14 +203,14 @@ class Window(Piped):
     def receive(self) -> dict[str, Any]:
         """The next message it wrote; no request is answered twice."""
         message = super().receive()
-        if self._watched and "method" not in message:
+        if self.watched and "method" not in message:
             assert message["id"] not in self._answered, message
             self._answered.append(message["id"])
         return message
 
     def heard_out(self) -> None:
         """See that all it said to its end is as it should be."""
-        if self._watched:
+        if self.watched:
             with contextlib.suppress(EOFError):
                 while True:
                     self.receive()

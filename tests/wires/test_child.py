@@ -78,7 +78,7 @@ async def test_a_server_that_closes_its_output_is_lost_though_it_lives() -> None
 async def test_garbage_between_messages_is_counted_and_passed_over() -> None:
     async with await opened(bad_server("garbage")) as client:
         assert await text_of(client) == "ok"
-        assert client._exchange.garbage >= 4
+        assert client.exchange.garbage >= 4
 
 
 @pytest.mark.parametrize("mode", ["huge", "huge-id-last"])
@@ -100,7 +100,7 @@ async def test_wrong_ids_are_ignored_and_the_first_answer_wins() -> None:
     async with await opened(bad_server("wrong-ids")) as client:
         assert await text_of(client) == "the first"
         await client.list_tools()
-        assert client._exchange.strays == 7
+        assert client.exchange.strays == 7
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ async def test_calls_wait_for_the_one_connection() -> None:
 async def test_a_stream_that_goes_on_after_its_answer_keeps_no_call_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.wires.http._LINGER_S", 2 * WAIT_S)
+    monkeypatch.setattr("portico.wires.http.LINGER_S", 2 * WAIT_S)
 
     async def call(asked: Asked, writer: Writer) -> None:
         stream(writer, event(result(asked.message, FINE)))
@@ -103,7 +103,7 @@ async def test_the_stream_of_a_modern_server_keeps_no_call_waiting() -> None:
     ):
         assert await client.call_tool("t") == FINE  # a connection rests
         headers = mirrored_headers(LISTEN, {}, Version.V2026_07_28)
-        exchange = client._exchange
+        exchange = client.exchange
         listening = asyncio.create_task(
             exchange.ask(exchange.next_id(), LISTEN, b"{}", timeout=WAIT_S, headers=headers)
         )

@@ -25,14 +25,14 @@ class Doorways:
     """Doorways over HTTP, each started once, by the server behind it."""
 
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
+        self.stack = contextlib.ExitStack()
         self._urls: dict[tuple[str, str], str] = {}
 
     def url(self, kind: str, era: str) -> str:
         """Where a server of an era is to be had."""
         if (kind, era) not in self._urls:
-            target = self._stack.enter_context(everything_over(kind, era))
-            self._urls[kind, era] = self._stack.enter_context(wrapped(target))
+            target = self.stack.enter_context(everything_over(kind, era))
+            self._urls[kind, era] = self.stack.enter_context(wrapped(target))
         return self._urls[kind, era]
 
     @classmethod
@@ -40,7 +40,7 @@ class Doorways:
     def open(cls) -> Iterator["Doorways"]:
         """All of them, until the block ends."""
         doorways = cls()
-        with doorways._stack:
+        with doorways.stack:
             yield doorways
 
 

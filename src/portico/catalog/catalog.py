@@ -131,7 +131,7 @@ class Catalog:
         """The lists that a server declares, but that could not be had whole."""
         self.settled: dict[tuple[str, Version], bytes] = {}
         """By method and version, results that stay as they are."""
-        self._pages: dict[tuple[str, Version, str, int], bytes] = {}
+        self.pages: dict[tuple[str, Version, str, int], bytes] = {}
         self._introductions: dict[tuple[Version, int], bytes] = {}
         self._tools: dict[str, ListedTool] = {}
         self._places: dict[str, dict[str, int]] = {}
@@ -198,7 +198,7 @@ class Catalog:
         """A page of a list, or None for a cursor that nobody gave out."""
         listed = self.offer.listed(kind)
         ttl = self._ttl_ms(listed.more) if version.modern else 0
-        ready = self._pages.get((kind, version, cursor, ttl))
+        ready = self.pages.get((kind, version, cursor, ttl))
         if ready is None:
             start = 0
             if cursor:
@@ -207,11 +207,11 @@ class Catalog:
                     return None
                 start = found
             ready = self._build(kind, listed, version, start, ttl)
-            if len(self._pages) > _MOST_PAGES:  # remainders of the past
-                self._pages.clear()
+            if len(self.pages) > _MOST_PAGES:  # remainders of the past
+                self.pages.clear()
             # Cursors of an older catalog are good too, but only ours are kept: they are few.
             if not cursor or _is_cursor_of(kind, listed, start, cursor):
-                self._pages[kind, version, cursor, ttl] = ready
+                self.pages[kind, version, cursor, ttl] = ready
         return ready
 
     def tool(self, name: str) -> ListedTool | None:

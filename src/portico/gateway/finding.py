@@ -39,7 +39,7 @@ class Finder:
             version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
         self.is_needed = True
         first = (lambda: _first(union, tags)) if union.tool_count > FIRST else None
-        self._searcher.use(version, lambda: _searched(union.shares.values(), tags), first)
+        self._searcher.use(version, lambda: searched_tools(union.shares.values(), tags), first)
 
     @property
     def indexed(self) -> int | None:
@@ -87,7 +87,7 @@ class Finder:
 
 def _first(union: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """The tools of the smallest servers: a large one must not hold up the others."""
-    return islice(_searched(_smallest(union), tags), FIRST)
+    return islice(searched_tools(_smallest(union), tags), FIRST)
 
 
 def _smallest(union: Merged) -> list[Share]:
@@ -95,7 +95,7 @@ def _smallest(union: Merged) -> list[Share]:
     return sorted(union.shares.values(), key=lambda share: len(share.listed("tools").keys))
 
 
-def _searched(shares: Iterable[Share], tags: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def searched_tools(shares: Iterable[Share], tags: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for share in shares:
         tagged = tags.get(share.server, "")
         for tool in share.tools:

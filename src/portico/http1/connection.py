@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
         """Gives back its place, if it is one of those that its pool counts."""
         self._rests = rests
         self._gone = gone
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._parser: HttpResponseParser | None = None
         self._response: Response | None = None
@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
         """Send a request; what is large goes out as fast as the server reads it."""
         assert self._response is None
         response = Response(self, ready)
-        if self._transport is None:  # it was accepted, and hung up on at once
+        if self.transport is None:  # it was accepted, and hung up on at once
             response.fail(Snapped("it ended without an answer"))
             return response
         self._response = response
@@ -67,9 +67,9 @@ class Connection(asyncio.Protocol):
         self._silent = self._left = 0
         self._until_end = self._keeps = False
         if len(body) <= SMALL:
-            self._transport.write(head + body)
+            self.transport.write(head + body)
         else:
-            self._transport.write(head)
+            self.transport.write(head)
             self._unsent = memoryview(body)
             self._push()
         return response
@@ -77,15 +77,15 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """True until it is closed, by whomever."""
-        return self._transport is not None
+        return self.transport is not None
 
     def is_alive(self) -> bool:
         """True if it can be asked: neither closed nor about to be told that it is."""
-        assert self._transport is not None
-        if self._transport.is_closing():
+        assert self.transport is not None
+        if self.transport.is_closing():
             return False
         # Nothing was asked, so whatever is there to be read is no answer.
-        line = self._transport.get_extra_info("socket")
+        line = self.transport.get_extra_info("socket")
         if sys.platform == "win32":
             return not select.select([line], [], [], 0)[0]
         if self._poll is None:
@@ -95,8 +95,8 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close it; who still waits for an answer is told."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     # What an answer asks of it.
 
@@ -104,8 +104,8 @@ class Connection(asyncio.Protocol):
         """There is room for more of the body."""
         if self._is_paused:
             self._is_paused = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.resume_reading()
 
     def leave(self) -> None:
         """It does not count any more, though its answer may go on."""
@@ -124,13 +124,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         # Transports of uvloop are of no class of asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         self._parser = self._new_parser()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
         # The parser knows our methods: without it nothing is left that goes in a circle.
-        self._transport = self._parser = self._poll = self._unsent = None
+        self.transport = self._parser = self._poll = self._unsent = None
         self._gone(self)
         if self._response is not None:
             self._ended(self._response, None if exc is None else Snapped(words(exc)))
@@ -277,14 +277,14 @@ class Connection(asyncio.Protocol):
         """See what is to be done after an answer grew, ended or failed; then tell its reader."""
         if response.is_over():
             self._response = None
-            if self._keeps and self._unsent is None and self._transport is not None:
+            if self._keeps and self._unsent is None and self.transport is not None:
                 self._rests(self)
             else:
                 self.abort()
         elif response.is_full() and not self._is_paused:
-            assert self._transport is not None
+            assert self.transport is not None
             self._is_paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
         response.wake()
 
     def _ended(self, response: Response, trouble: Trouble | None) -> None:
@@ -295,10 +295,10 @@ class Connection(asyncio.Protocol):
 
     def _push(self) -> None:
         """Send the next pieces of a large request, as long as they are taken."""
-        while self._unsent is not None and not self._is_full and self._transport is not None:
+        while self._unsent is not None and not self._is_full and self.transport is not None:
             piece, rest = self._unsent[:_SLICE], self._unsent[_SLICE:]
             self._unsent = rest if len(rest) else None
-            self._transport.write(piece)
+            self.transport.write(piece)
 
 
 def _garbage(error: Exception) -> Snapped:

@@ -50,7 +50,7 @@ async def _connect(origin: Origin, make: Callable[[], P]) -> tuple[asyncio.Trans
     if _is_address(origin.host):
         made = await loop.create_connection(make, origin.host, origin.port, **secured)
     else:
-        line = await _first(await _addresses(origin))
+        line = await _first(await addresses_of(origin))
         try:
             made = await loop.create_connection(make, sock=line, **secured)
         except BaseException:
@@ -88,7 +88,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _addresses(origin: Origin) -> list[_Address]:
+async def addresses_of(origin: Origin) -> list[_Address]:
     """Those of a name, best first, but no two of a family in a row if there are two families."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
@@ -108,7 +108,7 @@ async def _first(addresses: list[_Address]) -> socket.socket:
     try:
         while waiting or trying:
             if waiting:
-                trying.add(asyncio.create_task(_open(*waiting.popleft())))
+                trying.add(asyncio.create_task(open_socket(*waiting.popleft())))
             limit = _STAGGER_S if waiting else None
             done, trying = await asyncio.wait(trying, timeout=limit, return_when="FIRST_COMPLETED")
             failed += [error for task in done if (error := task.exception()) is not None]
@@ -128,7 +128,7 @@ def _close(task: asyncio.Task[socket.socket]) -> None:
         task.result().close()
 
 
-async def _open(family: int, address: Any) -> socket.socket:
+async def open_socket(family: int, address: Any) -> socket.socket:
     line = socket.socket(family, socket.SOCK_STREAM)
     try:
         line.setblocking(False)

@@ -19,7 +19,7 @@ MAX_IDLE = 20
 """Connections kept for later; more of them only from one moment to the next."""
 IDLE_S = 4.0
 """Servers commonly close a connection after 5 s: what is sent at that moment would be lost."""
-_LOOK_S = 1.0
+LOOK_S = 1.0
 _MOST_HEADS = 64
 _CLOSED = "all connections are closed"
 _DEFAULTS = {
@@ -53,8 +53,8 @@ class Pool:
         self._way: tuple[Origin, Proxy | None] | None = None
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._idle: list[Connection] = []
-        self._all: set[Connection] = set()
-        self._places = Places(max_connections)
+        self.connections: set[Connection] = set()
+        self.places = Places(max_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -74,17 +74,17 @@ class Pool:
         """
         head = self._head(method, url, headers)
         if not is_apart:
-            await self._places.place()
+            await self.places.place()
         try:
             if self._is_closed:
                 raise Unfit(_CLOSED)
             connection = self._rested() or await self._new()
         except BaseException:
             if not is_apart:
-                self._places.leave()
+                self.places.leave()
             raise
         if not is_apart:
-            connection.give_back = self._places.leave
+            connection.give_back = self.places.leave
             if not connection.is_open:
                 connection.leave()
         return connection.ask(*_request(head, content))
@@ -99,7 +99,7 @@ class Pool:
     ) -> Response | None:
         """Send a request if there is a connection for it; else None. Raises Unfit."""
         head = self._head(method, url, headers)
-        places = self._places
+        places = self.places
         connection = self._rested() if places.inside < places.most else None
         if connection is None:
             return None
@@ -112,7 +112,7 @@ class Pool:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for connection in tuple(self._all):
+        for connection in tuple(self.connections):
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # sockets are closed a moment later
@@ -125,7 +125,7 @@ class Pool:
             connection.abort()
             raise Unfit(_CLOSED)
         if connection.is_open:
-            self._all.add(connection)
+            self.connections.add(connection)
         return connection
 
     def _make(self) -> Connection:
@@ -152,10 +152,10 @@ class Pool:
         self._idle.append(connection)
         connection.leave()
         if self._timer is None:
-            self._timer = loop.call_later(_LOOK_S, self._look)
+            self._timer = loop.call_later(LOOK_S, self._look)
 
     def _gone(self, connection: Connection) -> None:
-        self._all.discard(connection)
+        self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         connection.leave()
@@ -169,7 +169,7 @@ class Pool:
             if place < surplus or not _is_fresh(connection, now):
                 connection.abort()
                 self._idle.remove(connection)
-        self._timer = loop.call_later(_LOOK_S, self._look) if self._idle else None
+        self._timer = loop.call_later(LOOK_S, self._look) if self._idle else None
 
     def _head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         """All that the same requests begin with."""

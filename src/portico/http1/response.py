@@ -33,13 +33,13 @@ class Response:
     """What came so far. Its body is iterated over by one reader, once."""
 
     __slots__ = (
-        "_chunks",
-        "_held",
         "_ready",
         "_source",
         "_trouble",
         "_waiter",
+        "chunks",
         "headers",
+        "held",
         "is_small",
         "is_whole",
         "reason",
@@ -59,8 +59,8 @@ class Response:
         """True once all of it came."""
         self._source = source
         self._ready = ready
-        self._chunks: deque[bytes] = deque()
-        self._held = 0
+        self.chunks: deque[bytes] = deque()
+        self.held = 0
         self._trouble: Trouble | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -81,7 +81,7 @@ class Response:
 
     async def __anext__(self) -> bytes:
         """The next piece of the body; raises Trouble if it is cut off."""
-        while not self._chunks:
+        while not self.chunks:
             if self.is_whole:
                 raise StopAsyncIteration
             if self._trouble is not None:
@@ -93,7 +93,7 @@ class Response:
         """The whole body, unless some of it is still to come."""
         if not self.is_whole:
             return None
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
 
     def follow(self) -> None:
         """It is read by a task from now on, and nobody called."""
@@ -114,8 +114,8 @@ class Response:
 
     def add(self, chunk: bytes) -> None:
         """More of the body came."""
-        self._chunks.append(chunk)
-        self._held += len(chunk)
+        self.chunks.append(chunk)
+        self.held += len(chunk)
 
     def is_over(self) -> bool:
         """True if nothing more can come."""
@@ -123,7 +123,7 @@ class Response:
 
     def is_full(self) -> bool:
         """True if no more should come for now."""
-        return self._held > HIGH and not self.is_whole
+        return self.held > HIGH and not self.is_whole
 
     def fail(self, trouble: Trouble) -> None:
         """It will never be whole."""
@@ -140,10 +140,10 @@ class Response:
             self._waiter.set_result(None)
 
     def _take(self) -> bytes:
-        chunk = self._chunks.popleft()
-        before = self._held
-        self._held -= len(chunk)
-        if self._held <= LOW < before and not self.is_whole:
+        chunk = self.chunks.popleft()
+        before = self.held
+        self.held -= len(chunk)
+        if self.held <= LOW < before and not self.is_whole:
             self._source.resume()
         return chunk
 

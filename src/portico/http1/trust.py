@@ -8,7 +8,7 @@ import sys
 
 from portico.http1.trouble import Unfit, words
 
-_BUNDLES = (
+BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -22,11 +22,11 @@ _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 def tls_context() -> ssl.SSLContext:
     """How to shake hands; slow the first time, since all certificates are read. Raises Unfit."""
     environ = os.environ
-    return _context(environ.get("SSL_CERT_FILE", ""), environ.get("SSL_CERT_DIR", ""))
+    return context_of(environ.get("SSL_CERT_FILE", ""), environ.get("SSL_CERT_DIR", ""))
 
 
 @functools.cache
-def _context(file: str, folder: str) -> ssl.SSLContext:
+def context_of(file: str, folder: str) -> ssl.SSLContext:
     if not file and not folder and sys.platform != "linux":
         import truststore
 
@@ -58,6 +58,6 @@ def _load_known(context: ssl.SSLContext) -> None:
     if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
         context.set_default_verify_paths()
         return
-    for bundle in filter(os.path.isfile, _BUNDLES):
+    for bundle in filter(os.path.isfile, BUNDLES):
         context.load_verify_locations(bundle)
         break

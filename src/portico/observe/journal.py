@@ -28,13 +28,13 @@ from portico.state.files import make_private
 OFF = "off"
 _MAX_SIZE = 10_000_000
 """Of a gateway's file; what is older is in the one beside it."""
-_EVERY_S = 0.5
-_AGAIN_S = 5.0
+EVERY_S = 0.5
+AGAIN_S = 5.0
 """After a failure."""
 _BATCH = 250
 """Notes made into lines at once: a few milliseconds for which calls wait."""
 _MORE_S = 0.02
-_MOST_NOTES = 5_000
+MAX_NOTES = 5_000
 _MOST_PARAMS = 16 * 1024
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_TEXT = 2_000
@@ -140,7 +140,7 @@ class Journal:
         )
         self._uncounted.append(call)
         if self._timer is None:
-            self._arm(_EVERY_S)
+            self._arm(EVERY_S)
         elif len(self._uncounted) >= _BATCH:
             self.count()
 
@@ -180,7 +180,7 @@ class Journal:
             self._timer = None
         until = time.monotonic() + _CLOSE_S
         while self._notes and time.monotonic() < until:
-            if not self._write():
+            if not self.write():
                 if self._failed:
                     return
                 time.sleep(0.01)  # another process is at it, and soon done
@@ -199,13 +199,13 @@ class Journal:
 
     def _note(self, note: CallNote | _Stderr | _Event, size: int = 0) -> None:
         notes = self._notes
-        if len(notes) >= _MOST_NOTES or self._bytes > _MOST_BYTES:
+        if len(notes) >= MAX_NOTES or self._bytes > _MOST_BYTES:
             self._lost += 1
             return
         notes.append(note)
         self._bytes += size
         if self._timer is None:
-            self._arm(_EVERY_S)
+            self._arm(EVERY_S)
 
     def _arm(self, after_s: float) -> None:
         self._timer = self._loop.call_later(after_s, self._tick)
@@ -213,11 +213,11 @@ class Journal:
     def _tick(self) -> None:
         self._timer = None
         self.count()
-        written = not self._notes or self._write()
+        written = not self._notes or self.write()
         if self._notes and self._timer is None:
-            self._arm(_MORE_S if written else _AGAIN_S if self._failed else _EVERY_S)
+            self._arm(_MORE_S if written else AGAIN_S if self._failed else EVERY_S)
 
-    def _write(self) -> bool:
+    def write(self) -> bool:
         """Make lines of the oldest notes; False if they are still to be written."""
         assert self._path is not None
         batch = self._notes[:_BATCH]

@@ -32,7 +32,7 @@ _CACHEABLE = ("resources/read",)
 _SERVER_INFO = encode(SERVER_INFO_KEY)
 _ADDED = (b'"_meta"', b'"resultType"', b"\\u")
 _SHORT = 1024
-_MOST_JOINED = 64 * 1024
+MAX_JOINED = 64 * 1024
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 Members = dict[str, Raw]
@@ -128,7 +128,7 @@ def _put_token(meta: Members, token: bytes) -> None:
 
 def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
     """A legacy server's result for a modern client."""
-    is_plain = len(result) <= _MOST_JOINED and result[:2] == b'{"' and result[-1:] == b"}"
+    is_plain = len(result) <= MAX_JOINED and result[:2] == b'{"' and result[-1:] == b"}"
     # None of its fields may be one that the modern era adds, however it is spelled.
     if is_plain and method not in _CACHEABLE and not any(map(result.count, _ADDED)):
         whose = b',"_meta":{%b:%b}' % (_SERVER_INFO, server_info) if server_info else b""

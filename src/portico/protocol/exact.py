@@ -53,19 +53,19 @@ def once(raw: bytes, fields: Members) -> bytes:
     """The JSON object with these fields; as it was written, if no key stands there twice."""
     written = encode(fields)
     # Most clients write no spaces: then this is all there is to compare.
-    return raw if raw == written or _starts(raw, fields) else written
+    return raw if raw == written or starts_of(raw, fields) else written
 
 
 def replaced(raw: bytes, key: str, value: bytes) -> bytes:
     """The JSON object with another value in one of its fields, and all else as it was written."""
     fields = members(raw)
-    start = _starts(raw, fields).get(key)
+    start = starts_of(raw, fields).get(key)
     if start is None:
         return encode({**fields, key: Raw(value)})
     return raw[:start] + value + raw[start + len(fields[key]) :]
 
 
-def _starts(raw: bytes, fields: Members) -> dict[str, int]:
+def starts_of(raw: bytes, fields: Members) -> dict[str, int]:
     """Where the value of each field begins; empty if a key stands there twice."""
     found: dict[str, int] = {}
     at = 0

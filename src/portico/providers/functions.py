@@ -94,10 +94,10 @@ class FunctionProvider:
         if made is None or made[0] != number:
             offer = Offer(
                 lists={
-                    "tools": _listed(self.tools),
-                    "resources": _listed(self.resources),
-                    "templates": _listed(self.templates),
-                    "prompts": _listed(self.prompts),
+                    "tools": listed_entries(self.tools),
+                    "resources": listed_entries(self.resources),
+                    "templates": listed_entries(self.templates),
+                    "prompts": listed_entries(self.prompts),
                 },
                 completions=bool(self.completers),
                 subscriptions=True,
@@ -362,7 +362,7 @@ def _words(error: BaseException) -> str:
     return f"{kind}: {words}" if words else kind
 
 
-def _listed(entries: Mapping[str, Registered]) -> Listed:
+def listed_entries(entries: Mapping[str, Registered]) -> Listed:
     return Listed(items=tuple(entry.raw for entry in entries.values()), keys=tuple(entries))
 
 

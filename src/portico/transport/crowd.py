@@ -7,7 +7,7 @@ from typing import Protocol
 
 from portico.transport.limits import Limits
 
-_GRACE_S = 1.0
+GRACE_S = 1.0
 """A client that has just connected may have sent its request already, unread by us."""
 _BURST = 4
 """So many times the limit may connect within that time."""
@@ -57,7 +57,7 @@ class Crowd:
         self._half_open[guest] = self._now()
         if len(self._half_open) > self._most_half_open:
             oldest, since = next(iter(self._half_open.items()))
-            is_old = self._now() - since > _GRACE_S
+            is_old = self._now() - since > GRACE_S
             if is_old or len(self._half_open) > self._most_half_open * _BURST:
                 del self._half_open[oldest]
                 oldest.dismiss()

@@ -30,13 +30,13 @@ class Doors(HttpApp):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        door = self._door(scope["path"]) if scope["type"] == "http" else None
+        door = self.door(scope["path"]) if scope["type"] == "http" else None
         if door is None:
             await super().__call__(scope, receive, send)
         else:
             await door(scope, receive, send)
 
-    def _door(self, path: str) -> HttpApp | None:
+    def door(self, path: str) -> HttpApp | None:
         if path == self._main:
             return None
         endpoint = self._find_endpoint(path)
@@ -56,7 +56,7 @@ class Doors(HttpApp):
     def tidy(self) -> None:
         """See which doors lead elsewhere now, or nowhere, before anybody comes to them."""
         for path in tuple(self._doors):
-            self._door(path)
+            self.door(path)
 
     def _retire(self, door: HttpApp) -> None:
         """End what waits behind a door for news that cannot come, and let its calls finish."""

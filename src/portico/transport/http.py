@@ -100,11 +100,11 @@ class HttpApp:
         self.crowd = Crowd(self.limits)
         """The connections of a server of ours."""
         self._bodies = BodyReader(self.limits, self.bodies)
-        self._load = Load(self.limits)
+        self.load = Load(self.limits)
         pulse = Pulse(self.limits.quiet_s)
-        self._legacy = Legacy(endpoint, self.limits, self._load, pulse)
-        self.posts = Posts(endpoint, self._load, pulse, self._legacy)
-        self._sse = OldSse(endpoint, self.limits, self._load, pulse)
+        self._legacy = Legacy(endpoint, self.limits, self.load, pulse)
+        self.posts = Posts(endpoint, self.load, pulse, self._legacy)
+        self._sse = OldSse(endpoint, self.limits, self.load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
         # With and without a last slash; of "/", the latter is a mount asked for by its very prefix.
         self._routes: dict[str, _Route] = {path: self._mcp, path.rstrip("/"): self._mcp}
@@ -156,23 +156,23 @@ class HttpApp:
 
     def begin_notice(self) -> None:
         """Report not ready and keep serving, so that load balancers send new requests elsewhere."""
-        self._load.leaving = True
+        self.load.leaving = True
 
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
-        self._load.begin_drain()
+        self.load.begin_drain()
         self._legacy.sessions.drain()
 
     async def drain(self, within_s: float) -> None:
         """Let what is under way finish for so long, then cancel it and tell its askers so."""
         self.begin_drain()
-        if not await self._load.idle(within_s):
-            self._load.gave_up = True
-            for task in tuple(self._load.tasks):
+        if not await self.load.idle(within_s):
+            self.load.gave_up = True
+            for task in tuple(self.load.tasks):
                 task.cancel()
             self._legacy.cancel_all()
             self._sse.cancel_all()
-            await self._load.idle(_GRACE_S)
+            await self.load.idle(_GRACE_S)
         self._legacy.sessions.close()
 
     def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
@@ -272,13 +272,13 @@ class HttpApp:
 
     async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         self._probed = monotonic()
-        await send_reply(send, _DRAINING if self._load.leaving else _READY)
+        await send_reply(send, _DRAINING if self.load.leaving else _READY)
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await receive()
-            if self._load.draining:
-                self._load.reopen()  # a test client, or a reload, begins anew with the same app
+            if self.load.draining:
+                self.load.reopen()  # a test client, or a reload, begins anew with the same app
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self.drain(0)

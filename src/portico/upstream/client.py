@@ -50,7 +50,7 @@ class Client:
         self.server = server
         self.transport = exchange.wire.transport
         self.limits = limits or Limits()
-        self._exchange = exchange
+        self.exchange = exchange
         self._answers = answers
         self._info = info
         self._log = log
@@ -71,7 +71,7 @@ class Client:
     @property
     def mirrors(self) -> bool:
         """True if what a request asks for must be repeated in its HTTP headers."""
-        return self.modern and self._exchange.wire.mirrors
+        return self.modern and self.exchange.wire.mirrors
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[How]
@@ -115,8 +115,8 @@ class Client:
         progress: Progress | None = None,
     ) -> bytes:
         headers = await self._mirrored(method, params) if self.mirrors else {}
-        id = self._exchange.next_id()
-        return await self._exchange.ask(
+        id = self.exchange.next_id()
+        return await self.exchange.ask(
             id,
             method,
             encode(self._with_meta(params, id if progress is not None else b"")),
@@ -151,7 +151,7 @@ class Client:
 
     async def close(self) -> None:
         """End the conversation, and the server if we started it."""
-        await self._exchange.close()
+        await self.exchange.close()
 
     def noticed(self, method: str, params: bytes, about: bytes = b"") -> None:
         """Take a notification of the server's."""
@@ -160,7 +160,7 @@ class Client:
         try:
             self._log(msgspec.json.decode(params, type=dict[str, Any]))
         except (msgspec.DecodeError, RecursionError):
-            self._exchange.garbage += 1
+            self.exchange.garbage += 1
 
     def _with_meta(self, params: Mapping[str, Any], token: bytes) -> dict[str, Any]:
         meta: dict[str, Any] = dict(params.get("_meta") or {})

@@ -133,7 +133,7 @@ class _Window:
             begun = loop.time()
             crossing = Crossing(place, bridge, self._turn)
             if await _settled(bridge, crossing):
-                silent = _silent(bridge, crossing, self._shared.silence_s)
+                silent = falls_silent(bridge, crossing, self._shared.silence_s)
                 await first_of(bridge.adrift.wait(), self._stop.wait(), silent)
             if self._stop.is_set() and not bridge.is_idle:  # something waits for the next owner
                 await bridge.part(self._shared.drain_s + _MARGIN_S)
@@ -236,7 +236,7 @@ class _Window:
         return found
 
 
-async def _silent(bridge: Bridge, crossing: Crossing, after_s: float) -> None:
+async def falls_silent(bridge: Bridge, crossing: Crossing, after_s: float) -> None:
     """Hang up on an owner that lives and answers nothing, as one that somebody has stopped."""
     while not crossing.is_over:
         await asyncio.sleep(after_s)

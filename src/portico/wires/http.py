@@ -23,7 +23,7 @@ _MAX_IDLE_RESUMES = 3
 _HEAR_S = 0.5
 """How long others may take to hear that their session is gone, once one has heard it."""
 _NO_RESULT = "ended its answer before its result"
-_LINGER_S = 1.0
+LINGER_S = 1.0
 """How long a stream may take to end after its answer, so that its connection can be used again."""
 
 
@@ -135,7 +135,7 @@ class StreamableHttp:
         if self._naming.session:
             with contextlib.suppress(Broken, TimeoutError):
                 async with (
-                    asyncio.timeout(_LINGER_S),
+                    asyncio.timeout(LINGER_S),
                     self._web.send("DELETE", self._web.url, self._naming.common(), is_apart=True),
                 ):
                     pass
@@ -268,7 +268,7 @@ class StreamableHttp:
                     await pace.spread(chunk, lambda piece: self._take(reader, piece, id))
                     if id and limit.when() is None and not receiver.waits(id):
                         response.linger()
-                        limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
+                        limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
         except TimeoutError:
             pass
         except Trouble:
