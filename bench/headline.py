@@ -85,7 +85,9 @@ def benefits(kept: Kept) -> Table:
         rows.append(["read by a model before its first question: 500 tools, 15 servers", *read])
     if start := _gateway(kept):
         took = [f"{start[name] / 1000:.1f} s" for name in (WITHOUT, "Portico")]
-        rows.append(["second start: 20 servers, to the first search result", *took])
+        rows.append(
+            ["second start: 20 servers of 0.5 to 1.5 s each, to the first search result", *took]
+        )
     if called := _beside(kept, _LOAD, "call CPU us", _OVER_HTTP):
         ours = f"{called.pop('Portico'):,.0f} µs"
         peers = sorted(called.items(), key=lambda item: -item[1])
