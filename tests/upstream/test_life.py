@@ -7,7 +7,7 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.upstream.leg import Leg
-from portico.upstream.life import TABLE, Event, State, drawing
+from portico.upstream.life import TABLE, Event, State
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker, Patience
 from portico.upstream.plan import Plan
@@ -64,6 +64,13 @@ def test_only_one_without_calls_is_closed_for_being_idle() -> None:
 def test_what_is_not_in_the_table_does_not_happen(state: State, event: Event) -> None:
     with pytest.raises(KeyError):
         TABLE[state, event]
+
+
+def drawing() -> str:
+    """The table as a Mermaid diagram, as the documentation shows it."""
+    lines = ["stateDiagram-v2", "    [*] --> disconnected"]
+    lines += [f"    {old} --> {new}: {event}" for (old, event), new in TABLE.items()]
+    return "\n".join(lines)
 
 
 def test_the_drawing_has_an_arrow_for_every_row() -> None:

@@ -48,10 +48,3 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.FAILED, Event.CLOSED): State.DISCONNECTED,
 }
 """What is not in the table does not happen, and is an error of ours."""
-
-
-def drawing() -> str:
-    """The table as a Mermaid diagram, for the documentation."""
-    lines = ["stateDiagram-v2", "    [*] --> disconnected"]
-    lines += [f"    {old} --> {new}: {event}" for (old, event), new in TABLE.items()]
-    return "\n".join(lines)
