@@ -19,7 +19,7 @@ from portico.model.errors import (
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, Kind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Handler, Leveled, Notified, Provider
+from portico.model.types import Answer, Handler, Leveled, Notified, Provider, Report
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import decode_params, encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
@@ -33,8 +33,6 @@ from portico.state.pending import Pending
 _STATIC, _CORE, _NOTICE = Kind.STATIC, Kind.CORE, Kind.NOTICE
 
 
-Report = Callable[[Request, BaseException], None]
-"""Tells the operator what failed, and in which request."""
 _OURS = ("notifications/initialized", "notifications/cancelled")
 """Notifications that end here."""
 

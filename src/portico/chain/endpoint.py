@@ -5,12 +5,12 @@ from weakref import WeakKeyDictionary
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.merge import View
-from portico.chain.core import Core, Hub, Report, Shelf, responding
+from portico.chain.core import Core, Hub, Shelf, responding
 from portico.chain.fold import fold, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler, Link, Provider
+from portico.model.types import Answer, Handler, Link, Provider, Report
 from portico.protocol.codec import encode
 from portico.protocol.exact import replaced
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from portico.catalog.catalog import Identity
 from portico.catalog.merge import Merged
 from portico.catalog.names import SEPARATOR
-from portico.chain.core import Report
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
 from portico.config.schema import Config
@@ -24,7 +23,7 @@ from portico.gateway.member import GATEWAY, Entry, Member
 from portico.gateway.router import Router, Witness
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.types import Change, Link, Provider
+from portico.model.types import Change, Link, Provider, Report
 from portico.model.wording import did_you_mean
 from portico.observe.link import observing
 from portico.state.background import Background

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.catalog.catalog import Catalog
 from portico.chain.core import first_owner
 from portico.config.names import fits, fitted
 from portico.config.schema import Config, ToolFilter
@@ -43,7 +42,7 @@ class LocalServer:
         self.name = name
         self._providers, shelf = frozen(server)
         self._owner = first_owner(self._providers)
-        self.now = shelf.now
+        self.now = self.offered = shelf.now
         self.catalog = shelf.catalog
         self.ready = shelf.ready
         self.hub = shelf.hub
@@ -52,10 +51,6 @@ class LocalServer:
     def offer(self) -> Offer:
         """What it offers now."""
         return self.now().offer
-
-    def offered(self) -> Catalog:
-        """The same with its bytes."""
-        return self.now()
 
     def provide(self, request: Request, context: Context) -> Answer:
         """Call the function that answers."""

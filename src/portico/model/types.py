@@ -16,6 +16,9 @@ Handler = Callable[[Request, Context], Answer]
 Link = Callable[[Handler], Handler]
 """Given the next handler, a handler that changes or guards requests on their way to it."""
 
+Report = Callable[[Request, BaseException], None]
+"""Tells the operator what failed, and in which request."""
+
 
 class Change:
     """What changed: a list (`tools`, `resources`, `prompts`), or one resource if a URI is given."""

@@ -20,7 +20,7 @@ from portico.model.errors import (
 )
 from portico.model.message import Request, Response
 from portico.model.offer import Listed, Offer
-from portico.model.types import Answer, Change
+from portico.model.types import Answer, Change, Report
 from portico.model.version import Version
 from portico.protocol.codec import decode_params, encode
 from portico.protocol.results import EMPTY_RESULT, error_result, identified
@@ -35,7 +35,6 @@ from portico.providers.results import (
 )
 from portico.providers.rounds import Direct, Replay, Rounds, Suspended
 
-Report = Callable[[Request, BaseException], None]
 _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the URI that was asked for, and the template's variables in it."""
 

@@ -49,7 +49,6 @@ _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
 _READY = Reply(200, b'{"status":"ready"}', (JSON_TYPE,))
 _DRAINING = Reply(503, b'{"status":"draining"}', (JSON_TYPE,))
-_BARE_400 = Reply(400)
 _GRACE_S = 1.0  # for cancelled calls to tell their askers
 _PROBED_S = 60.0
 """A load balancer that probes at all does so at least this often."""
@@ -226,7 +225,7 @@ class HttpApp:
         if version is not None and version.modern:
             await send_reply(send, _not_allowed(b"POST"))
         elif text is not None and version is None:
-            await send_reply(send, _BARE_400)
+            await send_reply(send, Reply(400))
         elif session is None:
             await send_reply(send, missing_or_gone(head))
         elif scope["method"] == "DELETE":
