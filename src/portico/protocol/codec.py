@@ -150,6 +150,14 @@ def decode_params(request: Request, type: type[T]) -> T:
         raise InvalidParams(f"params of {request.method}: {error}") from None
 
 
+def request_message(method: str, params: bytes, id: bytes) -> bytes:
+    """A whole request made of raw parts, ready to send; it has no params if they are empty."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
+    if params not in (b"", b"{}"):
+        message["params"] = Raw(params)
+    return encode(message)
+
+
 def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
     """A whole notification, ready to send."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}

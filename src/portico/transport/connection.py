@@ -21,6 +21,7 @@ from portico.protocol.codec import (
     is_id,
     notification,
     read_error,
+    request_message,
 )
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.state.pending import Pending, Reply, Running
@@ -120,7 +121,7 @@ class Connection:
     def cancel(self, notice: Request) -> None:
         """Stop the call that a `notifications/cancelled` names, if it still runs."""
         key = id_key(cancelled_id(notice.params))
-        running = self.running.get(key)
+        running = self.running.get(key) if key else None
         if running is not None:
             self._done(key)
             if isinstance(running, asyncio.Task):
@@ -147,11 +148,8 @@ class Connection:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.questions[id] = answer
         answer.add_done_callback(lambda _: self.questions.pop(id, None))
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
-        if params != b"{}":
-            message["params"] = Raw(params)
         taken_back = notification("notifications/cancelled", {"requestId": Raw(id)})
-        return Question(encode(message), taken_back, answer)
+        return Question(request_message(method, params, id), taken_back, answer)
 
     def settle(self, answer: ClientAnswer) -> None:
         """Bring a client's answer to the handler that asked; one to nothing is ignored."""

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
-from portico.protocol.codec import Envelope, error_response, notification
+from portico.protocol.codec import Envelope, cancelled_id, error_response, notification
 from portico.protocol.lines import LineReader
 from portico.state.background import Background
 from portico.state.report import report
@@ -33,7 +33,6 @@ from portico.windows.noted import (
     Asked,
     Noted,
     acknowledgement,
-    cancelled_id,
     noted,
     read,
     salvaged,
@@ -276,7 +275,7 @@ class Bridge:
             # Who asked is gone, if it is not this one.
             return crossing.questions.pop(id_key(id), None) is not None or is_batch
         elif method == CANCELLED:
-            crossing.asked.pop(id_key(cancelled_id(envelope)), None)
+            crossing.asked.pop(id_key(cancelled_id(envelope.params)), None)
         elif method == INITIALIZED:
             self._noted.initialized = line
         return True
@@ -290,7 +289,7 @@ class Bridge:
             if id:
                 crossing.questions[id_key(id)] = id
             elif envelope.method == CANCELLED:
-                crossing.questions.pop(id_key(cancelled_id(envelope)), None)
+                crossing.questions.pop(id_key(cancelled_id(envelope.params)), None)
             elif envelope.method == ACKNOWLEDGED:
                 return self._acknowledged(crossing, envelope)
             return True
@@ -336,7 +335,7 @@ class Bridge:
 def _is_under_way(crossing: Crossing, envelope: Envelope) -> bool:
     """True of an answer, and of the cancellation of a request that was sent this way."""
     if envelope.method == CANCELLED:
-        return id_key(cancelled_id(envelope)) in crossing.asked
+        return id_key(cancelled_id(envelope.params)) in crossing.asked
     return not envelope.method
 
 

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Protocol
 
-from portico.protocol.codec import Envelope
+from portico.protocol.codec import Envelope, request_message
 from portico.protocol.lines import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.guests import AGAIN, LAST
 from portico.windows.joining import Attached
-from portico.windows.noted import Asked, message
+from portico.windows.noted import Asked
 
 _MAX_ANSWER = 256 * 1024 * 1024
 NO_ANSWER = Envelope()
@@ -111,7 +111,7 @@ class Crossing:
         id = f'"portico-again-{self._own}"'.encode()
         answer: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
         self.hushed[id] = answer
-        self.send(message(method, params, id))
+        self.send(request_message(method, params, id))
         return answer
 
     def over(self) -> None:

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 from portico.model.methods import TABLE, Kind
 from portico.model.types import Change
 from portico.model.version import BY_TEXT, Version
-from portico.protocol.codec import NO_RAW, Envelope, encode
+from portico.protocol.codec import Envelope
 from portico.protocol.inbound import Malformed, read_message
 from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
 
@@ -35,17 +35,13 @@ class _Uri(Struct):
     uri: str = ""
 
 
-class _Cancelled(Struct):
-    requestId: Raw = NO_RAW  # noqa: N815  (fields of the wire)
-
-
 class _Acknowledged(Struct):
     notifications: dict[str, Any] = {}
     meta: dict[str, Raw] = msgspec.field(default_factory=dict, name="_meta")
 
 
 class _Handshake(Struct):
-    protocolVersion: str = ""  # noqa: N815
+    protocolVersion: str = ""  # noqa: N815  (a field of the wire)
     capabilities: dict[str, Any] = {}
 
 
@@ -131,26 +127,12 @@ def salvaged(line: bytes) -> Asked | None:
     return None
 
 
-def cancelled_id(envelope: Envelope) -> bytes:
-    """Which request a `notifications/cancelled` is about; empty if it does not say."""
-    said = _decoded(envelope.params, _Cancelled)
-    return b"" if said is None else bytes(said.requestId)
-
-
 def acknowledgement(envelope: Envelope) -> tuple[bytes, list[bytes]]:
     """Whose it is, and what tells that listener that its lists may be others now."""
     said = _decoded(envelope.params, _Acknowledged) or _Acknowledged()
     id = bytes(said.meta.get(SUBSCRIPTION_KEY, b""))
     kinds = [kind for kind in LIST_KINDS if said.notifications.get(f"{kind}ListChanged")]
     return id, [change_message(Change(kind), id) for kind in kinds]
-
-
-def message(method: str, params: bytes, id: bytes) -> bytes:
-    """A request, made of raw parts."""
-    whole: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
-    if params:
-        whole["params"] = Raw(params)
-    return encode(whole)
 
 
 def _tells(capability: Any) -> bool:
