@@ -14,7 +14,7 @@ from portico.transport.pipes import FileWriter
 from portico.windows.bridge import Bridge
 from portico.windows.crossing import NO_ANSWER, Crossing
 from portico.windows.joining import Attached
-from portico.windows.noted import Asked
+from portico.windows.session_state import Asked
 from portico.windows.sharing import falls_silent
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params

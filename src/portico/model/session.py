@@ -1,6 +1,6 @@
 """What a legacy connection agreed on and asked for; a modern request carries its own.
 
-It is the one record of the log level: upstreams read it here, also those that replace another.
+It is the one record of the log level: upstreams read it here, including one that replaces another.
 """
 
 from collections.abc import Awaitable, Callable

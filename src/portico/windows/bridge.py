@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
+from portico.model.methods import INITIALIZED, LISTEN
 from portico.protocol.codec import Envelope, cancelled_id, error_response, notification
 from portico.protocol.lines import LineReader
 from portico.state.background import Background
@@ -22,18 +23,16 @@ from portico.transport.pipes import PipeReader, Writer
 from portico.transport.stdio import too_long
 from portico.windows.crossing import Crossing
 from portico.windows.guests import LEAVE, SAY
-from portico.windows.noted import (
+from portico.windows.session_state import (
     ACKNOWLEDGED,
     CANCELLED,
     INITIALIZE,
-    INITIALIZED,
-    LISTEN,
     SET_LEVEL,
     SUBSCRIBE,
     Asked,
-    Noted,
+    SessionState,
     acknowledgement,
-    noted,
+    kept,
     read,
     salvaged,
 )
@@ -57,7 +56,7 @@ class Bridge:
         self._stop = stop
         self._lines = LineReader(max_line)
         self._reader = PipeReader(0, self._received, stop.set)
-        self._noted = Noted()
+        self._state = SessionState()
         self._crossing: Crossing | None = None
         """To the owner of now; being told what it must know until it is settled."""
         self._is_settled = False
@@ -203,15 +202,15 @@ class Bridge:
     # The next owner.
 
     async def _introduce(self, crossing: Crossing) -> None:
-        known = self._noted
-        if not known.handshake:
+        state = self._state
+        if not state.handshake:
             return
-        await crossing.tell(INITIALIZE, known.handshake)
-        if known.initialized:
-            crossing.send(known.initialized)
-        if known.level:
-            await crossing.tell(SET_LEVEL, known.level)
-        for params in tuple(known.subscriptions.values()):
+        await crossing.tell(INITIALIZE, state.handshake)
+        if state.initialized:
+            crossing.send(state.initialized)
+        if state.level:
+            await crossing.tell(SET_LEVEL, state.level)
+        for params in tuple(state.subscriptions.values()):
             crossing.tell(SUBSCRIBE, params)
 
     def _catch_up(self, crossing: Crossing) -> None:
@@ -222,9 +221,9 @@ class Bridge:
             if asked.acknowledged:
                 crossing.relisted.add(key)
             crossing.send(asked.line)
-            if asked.method == INITIALIZE and self._noted.initialized:
-                crossing.send(self._noted.initialized)
-        for change in self._noted.changes() if crossing.turn else ():
+            if asked.method == INITIALIZE and self._state.initialized:
+                crossing.send(self._state.initialized)
+        for change in self._state.changes() if crossing.turn else ():
             self._say(change)
         waiting, self._waiting = self._waiting, deque()
         for line in waiting:
@@ -235,7 +234,7 @@ class Bridge:
     def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if line is None:
-                self._reply(too_long(self._lines, self._noted.version))
+                self._reply(too_long(self._lines, self._state.version))
             elif line and not line.isspace():
                 self._from_client(line)
 
@@ -270,14 +269,14 @@ class Bridge:
                 # The two answers could not be told apart.
                 self._reply(in_flight(id))
                 return False
-            crossing.asked[key] = noted(envelope, b"" if is_batch else line)
+            crossing.asked[key] = kept(envelope, b"" if is_batch else line)
         elif not method:
             # Who asked is gone, if it is not this one.
             return crossing.questions.pop(id_key(id), None) is not None or is_batch
         elif method == CANCELLED:
             crossing.asked.pop(id_key(cancelled_id(envelope.params)), None)
         elif method == INITIALIZED:
-            self._noted.initialized = line
+            self._state.initialized = line
         return True
 
     # To the client.
@@ -305,7 +304,7 @@ class Bridge:
             return False
         if asked is not None:
             crossing.has_answered = True
-            self._noted.answered(asked, envelope)
+            self._state.answered(asked, envelope)
         return True
 
     def _acknowledged(self, crossing: Crossing, envelope: Envelope) -> bool:

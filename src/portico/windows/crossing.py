@@ -8,7 +8,7 @@ from portico.protocol.lines import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.guests import AGAIN, LAST
 from portico.windows.joining import Attached
-from portico.windows.noted import Asked
+from portico.windows.session_state import Asked
 
 _MAX_ANSWER = 256 * 1024 * 1024
 NO_ANSWER = Envelope()

@@ -18,7 +18,6 @@ from portico.windows.bridge import Bridge
 from portico.windows.crossing import Crossing
 from portico.windows.guests import Wants
 from portico.windows.joining import Attached, Unfit, attach, greeted
-from portico.windows.noted import PING
 from portico.windows.owner import (
     SILENCE_S,
     H_co,
@@ -31,6 +30,7 @@ from portico.windows.owner import (
     own_here,
 )
 from portico.windows.ownership import Ownership, owner_of
+from portico.windows.session_state import PING
 
 __all__ = ["SILENCE_S", "Shared", "hosted", "serve_shared"]
 

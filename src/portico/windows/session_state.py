@@ -1,38 +1,34 @@
-"""What a client has told its server, as far as the next server must know it too."""
+"""The state of one client's session, as far as the next owner must learn it.
 
-from typing import Any, TypeVar
+A window passes lines on as they are, and an owner that dies leaves nothing behind, so the window
+keeps the client's own bytes and sends them again. Within an owner the same state is a `Session`
+(`model/session.py`); the connections of an upstream replay what all its sessions want together.
+"""
+
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.methods import TABLE, Kind
+from portico.model.methods import LISTEN, TABLE, Kind
 from portico.model.types import Change
 from portico.model.version import BY_TEXT, Version
-from portico.protocol.codec import Envelope
+from portico.protocol.codec import Envelope, WireParams, decoded
 from portico.protocol.inbound import Malformed, read_message
 from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
 
-T = TypeVar("T")
-
-INITIALIZE, LISTEN, PING = "initialize", "subscriptions/listen", "ping"
-SET_LEVEL, SUBSCRIBE = "logging/setLevel", "resources/subscribe"
-UNSUBSCRIBE = "resources/unsubscribe"
-INITIALIZED, CANCELLED = "notifications/initialized", "notifications/cancelled"
+INITIALIZE, PING, SET_LEVEL = "initialize", "ping", "logging/setLevel"
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+CANCELLED = "notifications/cancelled"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-STAYS = frozenset((INITIALIZE, LISTEN))
-"""What must be known to whoever serves the client, so it goes on to the next as it is."""
 _STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is Kind.STATIC)
-AGAIN = STAYS | _STATIC | {PING}
+_REPEATABLE = _STATIC | {INITIALIZE, LISTEN, PING}
 """What may be asked a second time without harm. A call may not."""
 _TOLD = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))
 
 _envelope = msgspec.json.Decoder(Envelope).decode
 _members = msgspec.json.Decoder(list[Raw]).decode
-
-
-class _Uri(Struct):
-    uri: str = ""
 
 
 class _Acknowledged(Struct):
@@ -58,8 +54,8 @@ class Asked(Struct, gc=False):
     """True of a listener that has heard that it is one."""
 
 
-class Noted:
-    """One client's session, ready to be told to the next server."""
+class SessionState:
+    """One client's session, ready to be told to the next owner."""
 
     def __init__(self) -> None:
         self.version: Version | None = None
@@ -70,28 +66,25 @@ class Noted:
         self.subscriptions: dict[str, bytes] = {}
         self._kinds: tuple[str, ...] = ()
 
-    def answered(self, asked: Asked, envelope: Envelope) -> bool:
-        """Note what a request has changed; True if the next server must know it."""
-        if asked.method not in _TOLD or not envelope.result:
-            return False
+    def answered(self, asked: Asked, envelope: Envelope) -> None:
+        """Note what a request has changed, if it was granted."""
+        if not (asked.params and envelope.result):
+            return
         if asked.method == INITIALIZE:
             self._shaken(asked, envelope)
         elif asked.method == SET_LEVEL:
             self.level = asked.params
+        elif asked.method == SUBSCRIBE:
+            self.subscriptions[_uri(asked)] = asked.params
         else:
-            uri = (_decoded(asked.params, _Uri) or _Uri()).uri
-            if asked.method == SUBSCRIBE:
-                self.subscriptions[uri] = asked.params
-            else:
-                self.subscriptions.pop(uri, None)
-        return True
+            self.subscriptions.pop(_uri(asked), None)
 
     def changes(self) -> list[bytes]:
         """What tells a legacy client that its lists may be others now."""
         return [change_message(Change(kind)) for kind in self._kinds]
 
     def _shaken(self, asked: Asked, envelope: Envelope) -> None:
-        said = _decoded(envelope.result, _Handshake) or _Handshake()
+        said = decoded(envelope.result, _Handshake) or _Handshake()
         self.handshake = asked.params
         self.version = BY_TEXT.get(said.protocolVersion)
         self._kinds = tuple(kind for kind in LIST_KINDS if _tells(said.capabilities.get(kind)))
@@ -107,13 +100,13 @@ def read(line: bytes) -> list[Envelope]:
         return []
 
 
-def noted(envelope: Envelope, line: bytes) -> Asked:
+def kept(envelope: Envelope, line: bytes) -> Asked:
     """What to keep of a request."""
     method = envelope.method
     return Asked(
         id=bytes(envelope.id),
         method=method,
-        line=line if method in AGAIN else b"",
+        line=line if method in _REPEATABLE else b"",
         params=bytes(envelope.params) if method in _TOLD else b"",
     )
 
@@ -129,7 +122,7 @@ def salvaged(line: bytes) -> Asked | None:
 
 def acknowledgement(envelope: Envelope) -> tuple[bytes, list[bytes]]:
     """Whose it is, and what tells that listener that its lists may be others now."""
-    said = _decoded(envelope.params, _Acknowledged) or _Acknowledged()
+    said = decoded(envelope.params, _Acknowledged) or _Acknowledged()
     id = bytes(said.meta.get(SUBSCRIPTION_KEY, b""))
     kinds = [kind for kind in LIST_KINDS if said.notifications.get(f"{kind}ListChanged")]
     return id, [change_message(Change(kind), id) for kind in kinds]
@@ -139,8 +132,5 @@ def _tells(capability: Any) -> bool:
     return isinstance(capability, dict) and capability.get("listChanged") is True
 
 
-def _decoded(raw: Raw | bytes, type: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(raw or b"{}", type=type)
-    except msgspec.DecodeError:
-        return None
+def _uri(asked: Asked) -> str:
+    return (decoded(asked.params, WireParams) or WireParams()).uri
