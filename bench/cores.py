@@ -54,19 +54,19 @@ def price_of_waking(messages: int) -> str:
             with one_core(echo.everyone()):
                 single.append(_echoed(echo, messages))
     return (
-        f"An echo in Python, which reads, writes and does no more, takes {min(free):.0f} to "
+        f"An echo in Python, which only reads and writes, takes {min(free):.0f} to "
         f"{max(free):.0f} us of CPU a message with all cores, and {median(single):.0f} on one: the "
-        "difference is the price of waking another core on this machine, which everybody pays at "
-        "each hop."
+        "difference is the cost of waking another core on this machine, which every contender pays "
+        "at each hop."
     )
 
 
 def price_of_reading(faults: float | None) -> str:
     """What to know of the floor's calls on one core, in words."""
     return (
-        "asyncio reads a pipe into 256 KB, which malloc gives back to the kernel after each read, "
-        "or keeps, as the heap lies: two page faults a call or none, which cost more than all else "
-        "that the floor does. With one call in flight on one core it had "
+        "asyncio reads a pipe into 256 KB, which malloc returns to the kernel after each read or "
+        "keeps, depending on the heap: two page faults a call or none, which cost more than "
+        "everything else in the floor. With one call in flight on one core it had "
         f"{'-' if faults is None else f'{faults:.1f}'} in this run."
     )
 

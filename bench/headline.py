@@ -41,7 +41,7 @@ _NOTES = """\
   HTTP.
 - A call, and memory: HTTP in front, the same server as a child process behind. The child is not
   included.
-- mcp-compressor answers with a shorter list than that of the server.
+- mcp-compressor returns a shorter list than the server, and FastMCP a different one.
 """
 
 

@@ -25,10 +25,10 @@ TOKENIZER = ROOT / ".tools" / "node_modules" / "gpt-tokenizer"
 _SCRIPT = Path(__file__).with_name("tokens.mjs")
 _ABOUT = (
     "Counted with gpt-tokenizer, o200k_base; other tokenizers give other figures. Definitions are "
-    "counted as listed, in compact JSON; a client may add words of its own to each.",
-    "The tools are real ones. A task is: search in a few words, describe the first that was found, "
-    "execute it. The result of the tool itself is the same either way, and not counted.",
-    "A client hands a model either the text of a result or its structuredContent.",
+    "counted as listed, in compact JSON; a client may add its own text to each.",
+    "The tools are real ones. A task is: search in a few words, describe the first hit, execute "
+    "it. The result of the tool itself is the same either way, and not counted.",
+    "A client gives a model either the text of a result or its structuredContent.",
 )
 
 

@@ -27,14 +27,14 @@ _LINK_US, _MEMBER_US, _FLOOR_US = 5, 25, 35
 _ECHO = 1.9
 """Here, where the floor is as fresh as what it is compared with: see `price_of_reading`."""
 _ABOUT = (
-    "Driver, upstream and contender share one core. Each is started afresh in every round, and "
-    "asked in turn with what it is compared with; what is added is the middle of the differences. "
-    "The upstream's process is in no figure.",
+    "Driver, upstream and contender share one core. Each is restarted in every round and takes "
+    "turns with the one it is compared with; the added time is the median of the differences. No "
+    "figure includes the upstream's process.",
     "The link is a plain function that passes everything on. The program is the same without it. "
-    "The list of `serve` is that of its own tools.",
-    f"A member is a server of the gateway's own process; its function is that of `{_RUN}`.",
-    f"Budgets in microseconds hold where the floor takes {_FLOOR_US} us a call, and are scaled by "
-    "what it takes here.",
+    "The list of `serve` has its own tools only.",
+    f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
+    f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "
+    "of this run.",
 )
 
 

@@ -15,9 +15,9 @@ HEADING = "The gateway"
 _ABOUT = (
     f"The gateway leads to {SERVERS} servers with {TOOLS:,} real tools together; the servers' own "
     "processes are in no figure but that of the row of the upstream itself.",
-    "CPU and memory at the start are those of the gateway's process; later its guardian is in them "
-    "too, as for `wrap`.",
-    "Calls go to one server's echo. A budget for what the gateway adds counts all of its CPU.",
+    "CPU and memory at the start are those of the gateway's process; later they include its "
+    "guardian, as for `wrap`.",
+    "Calls go to one server's echo. A budget for what the gateway adds covers all of its CPU.",
     f"FastMCP {FASTMCP.version} is its `create_proxy` in front of one server, as for `wrap`.",
 )
 

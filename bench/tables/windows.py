@@ -18,8 +18,8 @@ _WALL, _CALL, _MEMORY = "spawn to list ms", "call CPU us", "PSS MB"
 _COLUMNS = (_WALL, _CALL, _MEMORY)
 _ABOUT = (
     "A window starts the owner of the gateway and is a bridge to it. With `--alone` the gateway is "
-    "in the window's own process, as it used to be for the first window. Both find what their "
-    "server offered last. The server's process is in the memory of both.",
+    "in the window's own process. Both start with a stored catalog. The memory of both includes "
+    "the server's process.",
 )
 _GONE_S = 10.0
 

@@ -8,11 +8,10 @@ from bench.tables import wrap_growth, wrap_stdio, wrap_web
 HEADING = "Proxies with one upstream"
 
 _ABOUT = (
-    "The upstream's own process is in no figure but its own row's; Portico's guardian is in all of "
-    "Portico's.",
-    'Latencies are added to those of the upstream itself, whose own are in brackets; "to HTTP" has '
-    "an HTTP upstream, whose hop is in its row too.",
-    'mcp-compressor answers another, shorter list; its "list" is that one.',
+    "Only the upstream's own row includes its process; all of Portico's rows include the guardian.",
+    "Latencies are what a proxy adds to the upstream's own, which is in brackets. A row with "
+    '"to HTTP" has an HTTP upstream, and includes that hop.',
+    'mcp-compressor returns another, shorter list; its "list" is that one.',
 )
 
 
