@@ -166,7 +166,7 @@ def test_without_a_terminal_a_question_is_shown_and_declined(
 ) -> None:
     said = call(demo, "ask", "--era", era)
     assert said.out == "decline\n"
-    assert f"{demo} asks: Sure?" in said.err
+    assert f"{demo} requests input: Sure?" in said.err
     assert "declined, because there is no terminal" in said.err
 
 

@@ -128,7 +128,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_a_person_fills_in_a_form_looks_at_it_and_sends_it(demo: str, era: str) -> None:
     with calling(demo, "order", "--era", era) as terminal:
-        terminal.until("asks: What may it be?")
+        terminal.until("requests input: What may it be?")
         terminal.answer("Your name (string)\n  > ", "")  # required, so asked again
         terminal.answer("it must have at least 2 characters", "A")
         terminal.answer("> ", "Ada")

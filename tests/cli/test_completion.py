@@ -176,7 +176,7 @@ def test_a_shell_completes_what_is_typed(home: Path, shell: str) -> None:
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("portico stat", "status\tshow how gateways fare"),
+        ("portico stat", "status\tshow the state of gateways"),
         ("portico servers remove m", "maths"),
         ("portico serve --auth=n", "--auth=none"),
         ("portico run ma", "maths.py"),

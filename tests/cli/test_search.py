@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gateway")
     config = prepared(folder)
     ran = portico(folder, "search", "add", "--config", str(config))
-    assert "asking maths for the first time" in ran.stderr
+    assert "listing the tools of maths for the first time" in ran.stderr
     assert ran.stdout.startswith("maths__add\n  Add two numbers.\n  a:integer*, b:integer\n")
     return folder
 
@@ -169,7 +169,7 @@ def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Pat
             ran = portico(tmp_path, "search", "add", *config)
             assert (ran.returncode, ran.stderr) == (0, why)
         ran = portico(tmp_path, "describe", "gone__tool", *config)
-        assert ran.stderr.startswith(f"asking gone for the first time ...\n{why}")
+        assert ran.stderr.startswith(f"listing the tools of gone for the first time ...\n{why}")
 
 
 def test_a_search_waits_for_vectors_and_says_why_there_are_none(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_search_waits_for_vectors_and_says_why_there_are_none(tmp_path: Path) 
     config = str(prepared(tmp_path, '[search]\nvectors = true\nmodel = "nowhere"\n'))
     ran = portico(tmp_path, "search", "plus", "--limit", "1", "--config", config)
     assert ran.returncode == 1
-    assert "portico: search goes on without vectors: " in ran.stderr
+    assert "portico: search continues without vectors: " in ran.stderr
 
 
 @pytest.mark.parametrize("words", [[""], [" ", "\t"]])
@@ -189,7 +189,7 @@ def test_nothing_to_search_for_is_wrong_usage(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["search", *words]) == 2
-    assert "QUERY is empty; say in plain words what you need" in capsys.readouterr().err
+    assert "QUERY is empty; describe in plain words what you need" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_number_that_is_too_large_is_wrong_usage(
         (["python"], "which TOOL of python?"),
         (["server.py", '{"a": 1}'], "which TOOL of server.py?"),
         (["", "{}"], "TOOL is empty"),
-        (["a", "b", "c", "d"], "more than TARGET TOOL JSON"),
+        (["a", "b", "c", "d"], "expected TARGET TOOL JSON"),
         (["maths__add", "--env", "A=b"], "are for a TARGET"),
         (["http://127.0.0.1:1/mcp", "add", "--config", "x"], "not for a TARGET"),
     ],

@@ -164,7 +164,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say what to do: list, add"),
+        ([], "give an action: list, add"),
         (["ad"], "invalid choice"),
         (["add"], "add needs a NAME"),
         (["add", "a"], "add needs a NAME"),
@@ -242,7 +242,7 @@ def test_names_stand_in_a_column_for_people_only(
 def test_the_help_has_every_way(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["servers", "--help"]) == 0
     out = capsys.readouterr().out
-    for words in ("servers add NAME [options] URL", "  disable  switch one off", "--tag TAG"):
+    for words in ("servers add NAME [options] URL", "  disable  disable a server", "--tag TAG"):
         assert words in out
 
 
@@ -287,7 +287,7 @@ def test_an_empty_config_lists_nothing_and_a_broken_one_is_explained(
     assert "  no servers; add one with `portico servers add" in capsys.readouterr().out
     assert main(["servers", "refresh"]) == 0
     assert (
-        capsys.readouterr().err == f"portico: {config}: no server is enabled, so none was asked\n"
+        capsys.readouterr().err == f"portico: {config}: no server is enabled; nothing to refresh\n"
     )
     config.write_text("[servers.a]\ncomand = 1\n")
     assert main(["servers", "list"]) == 1

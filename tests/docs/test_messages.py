@@ -14,7 +14,6 @@ ALLOWED = {
     "auth": 4,
     "catalog": 4,
     "chain": 1,
-    "cli": 38,
     "definitions": 4,
     "gateway": 12,
     "http1": 17,
@@ -22,14 +21,14 @@ ALLOWED = {
     "observe": 3,
     "protocol": 1,
     "providers": 2,
-    "search": 4,
+    "search": 3,
     "transport": 9,
     "upstream": 16,
     "windows": 6,
     "wires": 13,
 }
 """Messages with wording to avoid, by package. These numbers only go down."""
-ALLOWED_PROSE = 1_220
+ALLOWED_PROSE = 1_211
 """Docstrings and comments with wording to avoid. This number only goes down."""
 
 

@@ -107,7 +107,7 @@ def test_without_a_model_it_says_so_once() -> None:
     for _ in range(2):
         vectors.use(ToolIndex.build(TOOLS), lambda: TOOLS)
         vectors.wait()
-    assert said == ["search goes on without vectors: vectors need x: install it"]
+    assert said == ["search continues without vectors: vectors need x: install it"]
     assert vectors.space is None
 
 

@@ -102,7 +102,7 @@ def _sort(parser: Parser, options: argparse.Namespace) -> None:
     """Which of the words is what: without a TARGET, the gateway of the config is meant."""
     words = options.words
     if len(words) > 3:
-        parser.error("more than TARGET TOOL JSON; put the JSON in quotes")
+        parser.error("too many arguments: expected TARGET TOOL JSON; quote the JSON")
     first = words[0]
     jsonlike = len(words) == 2 and words[1].lstrip()[:1] in ("{", "-")
     if len(words) == 1 or jsonlike:
@@ -269,7 +269,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
-    what = "one argument; the tool's schema says of which type"
+    what = "one argument, converted to the type in the tool's schema"
     repeatable(add, "--arg", pair, "NAME=VALUE", what)
     what = "write images, audio and files of the result here"
     add("--save", type=Path, metavar="DIR", help=what)

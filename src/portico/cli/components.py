@@ -47,7 +47,7 @@ def _server_in(module: ModuleType, path: str, variable: str) -> Server:
     found = {name: value for name, value in vars(module).items() if isinstance(value, Server)}
     if variable:
         if variable not in found:
-            raise RegistrationError(f"{path}: {variable!r} is no Server there{_among(found)}")
+            raise RegistrationError(f"{path}: {variable!r} is not a Server{_among(found)}")
         return found[variable]
     if "server" in found or len(set(map(id, found.values()))) == 1:
         return found.get("server") or next(iter(found.values()))

@@ -67,7 +67,7 @@ def _show(screen: Screen, tool: dict[str, Any]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico describe",
-        description="Show all there is to know of tools of the configured servers.",
+        description="Show the full definitions of tools of the configured servers.",
         epilog="example: portico describe github__create_issue",
     )
     add = parser.add_argument

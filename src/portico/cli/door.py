@@ -39,9 +39,9 @@ def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     add(
         "--auth",
         choices=("token", "none"),
-        help="want the bearer token (default), or none: on loopback only",
+        help="require the bearer token (default), or none (loopback only)",
     )
-    what = "a file with the token to want, instead of Portico's own; else PORTICO_TOKEN"
+    what = "file with the token to require (default: PORTICO_TOKEN, or Portico's own token)"
     valued(add, "--token-file", str, "FILE", what)
     what = "a further Host to answer to, for example behind a proxy"
     repeatable(add, "--allow-host", _host, "HOST[:PORT]", what)

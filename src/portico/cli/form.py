@@ -38,7 +38,9 @@ class Form:
 
     async def _put(self, params: dict[str, Any]) -> dict[str, Any]:
         message = params.get("message")
-        asks = f"{self._server} asks: {message if isinstance(message, str) else '(nothing)'}"
+        asks = (
+            f"{self._server} requests input: {message if isinstance(message, str) else '(nothing)'}"
+        )
         self._screen.say(asks, "bold")
         if not (sys.stdin.isatty() and self._screen.is_terminal):
             self._screen.say("declined, because there is no terminal to answer from", "dim")

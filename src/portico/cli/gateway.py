@@ -64,9 +64,9 @@ def _running(path: str, error: ConfigError) -> "Address":
     processes = " and ".join(f"process {name.partition('.')[0]}" for name in found)
     try:
         read(path, only=())
-        remedy = "set the above as it is for the one that you mean"
+        remedy = "set the variables above as they are set for the one that you mean"
     except ConfigError:
-        remedy = "mend the file, so that your variables tell which one you mean"
+        remedy = "fix the file, so that your variables select one of them"
         if len(found) == 1:
             warn_broken(error, f"using the running gateway ({processes}) and its previous config")
     if len(found) > 1:
@@ -99,7 +99,7 @@ async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         said = "\n".join(text for text in texts if isinstance(text, str))
-        raise PorticoError(said or "it failed without a word")
+        raise PorticoError(said or "it failed without a message")
     return result
 
 
@@ -123,7 +123,7 @@ async def learn(client: "Client", *wanted: str) -> None:
         failed = [one for one in pending if one.get("error")]
         new = [one["server"] for one in pending if not one.get("error")]
     if new:
-        err.say(f"asking {', '.join(new)} for the first time ...", "dim")
+        err.say(f"listing the tools of {', '.join(new)} for the first time ...", "dim")
         answers = await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in new))
         failed += [one for told in answers for one in _servers(told) if one.get("error")]
     for one in failed:

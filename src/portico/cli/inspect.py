@@ -132,7 +132,7 @@ def _ms(seconds: float) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico inspect",
-        description="Show what an MCP server says of itself and offers: tools, resources, prompts.",
+        description="Show an MCP server's version, instructions, tools, resources and prompts.",
         epilog="example: portico inspect 'npx -y @modelcontextprotocol/server-everything'",
     )
     parser.add_argument(

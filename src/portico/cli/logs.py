@@ -135,21 +135,28 @@ def _path(given: str | None) -> str:
             raise
         warn_broken(error, f"showing the log at {log or log_file()}")
     if log == "off":
-        raise PorticoError(f'there is no log: {file} says gateway.log = "off"')
+        raise PorticoError(f'there is no log: gateway.log is "off" in {file}')
     return log or log_file()
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="portico logs",
-        description="Show what `portico serve` wrote down: each call, without its values, what "
+        description="Show the log of `portico serve`: calls without their values, what "
         "servers wrote to stderr, and what happened to the gateway.",
     )
     add = parser.add_argument
     add("server", nargs="?", metavar="SERVER", help="only lines of this server")
-    add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    add("-f", "--follow", action="store_true", help="keep showing new lines, until Ctrl-C")
     count = whole("a number of lines", 0, 999_999_999)
-    add("-n", "--lines", type=count, default=50, metavar="N", help="so many at most (default 50)")
+    add(
+        "-n",
+        "--lines",
+        type=count,
+        default=50,
+        metavar="N",
+        help="show at most N lines (default 50)",
+    )
     parser.add_config()
     parser.add_json("print the lines as they are, for programs")
     return parser

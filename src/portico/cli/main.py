@@ -14,12 +14,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
     "search": ("portico.cli.search", "find tools among those of all configured servers"),
-    "describe": ("portico.cli.describe", "show all there is to know of some of these tools"),
-    "inspect": ("portico.cli.inspect", "show what any MCP server says of itself and offers"),
+    "describe": ("portico.cli.describe", "show the full definitions of some of these tools"),
+    "inspect": ("portico.cli.inspect", "show the tools, resources and prompts of any MCP server"),
     "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
-    "status": ("portico.cli.status", "show how gateways fare, and each server behind them"),
-    "stop": ("portico.cli.stop", "end the gateway of a config, once its calls are done"),
-    "logs": ("portico.cli.logs", "show what the gateway wrote down: calls, stderr, events"),
+    "status": ("portico.cli.status", "show the state of gateways and of each server behind them"),
+    "stop": ("portico.cli.stop", "stop the gateway of a config, once its calls are done"),
+    "logs": ("portico.cli.logs", "show the gateway's log: calls, stderr, events"),
     "completion": ("portico.cli.completion", "print a script that completes words in your shell"),
     "version": ("portico.cli.version", "show the version of Portico"),
 }
@@ -148,7 +148,7 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "`portico COMMAND --help` says more; `portico --version` says which this is.",
+            "`portico COMMAND --help` lists the options of a command.",
         )
     )
 

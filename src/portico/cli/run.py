@@ -96,5 +96,5 @@ def _parser() -> "Parser":
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
     add_door(add)
-    add("--name", help="what to call the server; by default as it calls itself")
+    add("--name", help="name of the server (default: its own name)")
     return parser

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_intermixed_args(argv)
     if not " ".join(options.query).strip():
-        parser.error("QUERY is empty; say in plain words what you need")
+        parser.error("QUERY is empty; describe in plain words what you need")
     return run(_search(address_of(options), options))
 
 
@@ -70,7 +70,7 @@ async def _joined(client: "Client") -> bool:
         await asyncio.sleep(_LOOK_S)
         vectors = await _vectors(client)
     if vectors.get("failed"):
-        err.say(f"portico: search goes on without vectors: {vectors['failed']}", "yellow")
+        err.say(f"portico: search continues without vectors: {vectors['failed']}", "yellow")
     elif not vectors["ready"]:
         made = f"{vectors['made']} of {vectors['of']}"
         err.say(f"portico: only words were compared, {made} vectors are made yet", "yellow")
@@ -99,9 +99,14 @@ def _parser() -> Parser:
         epilog="example: portico search create an issue",
     )
     add = parser.add_argument
-    add("query", nargs="+", metavar="QUERY", help="what you need, in plain words")
+    add("query", nargs="+", metavar="QUERY", help="description of what you need, in plain words")
     limit = whole("a number from 1 to 50", 1, 50)
-    add("--limit", type=limit, metavar="N", help="so many at most (default: the config's, or 5)")
+    add(
+        "--limit",
+        type=limit,
+        metavar="N",
+        help="show at most N tools (default: the config's, or 5)",
+    )
     add("--server", metavar="NAME", help="only tools of this server")
     add_options(parser)
     return parser

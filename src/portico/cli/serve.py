@@ -115,8 +115,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="portico serve",
         description="Serve all configured MCP servers as one: a few tools to search, describe and "
-        "execute theirs, or all of theirs. What they offer comes from a catalog at once; they are "
-        "started when needed and looked after.",
+        "execute theirs, or all of theirs. Lists come from a catalog at once; servers are "
+        "started when needed and restarted when they fail.",
     )
     add = parser.add_argument
     parser.add_config()
@@ -127,7 +127,7 @@ def _parser() -> Parser:
         help="show tools to search with, or all tools; auto searches from 30 tools on",
     )
     over = parser.add_mutually_exclusive_group().add_argument
-    over("--stdio", action="store_true", help="serve stdio, even if the config says HTTP")
+    over("--stdio", action="store_true", help="serve stdio, even if the config sets HTTP")
     add_door(add, http=over)
     add(
         "--alone",
@@ -138,6 +138,6 @@ def _parser() -> Parser:
         "--no-refresh",
         dest="refresh",
         action="store_false",
-        help="do not ask the servers at the start, only when they are used",
+        help="do not connect to the servers at the start, only when they are used",
     )
     return parser

@@ -14,11 +14,11 @@ portico servers list [NAME] [--config FILE]
 _DEEDS = {
     "list": "show the configured servers, and those that run",
     "add": "add a server to the config",
-    "remove": "remove one from it",
-    "enable": "switch one on",
-    "disable": "switch one off, and keep its entry",
-    "test": "start one or all that are enabled, and say what they are",
-    "refresh": "have those that run asked for their lists anew",
+    "remove": "remove a server from the config",
+    "enable": "enable a server",
+    "disable": "disable a server, and keep its entry",
+    "test": "start one server, or all that are enabled, and show what they offer",
+    "refresh": "fetch the lists of running servers again",
 }
 _WITH_NAME = ("remove", "enable", "disable")
 _FOR = {
@@ -47,7 +47,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     """What the command line says; `options.name` and `options.target` are parted already."""
     parser = _parser()
     if not argv:
-        parser.error(f"say what to do: {', '.join(_DEEDS)}")
+        parser.error(f"give an action: {', '.join(_DEEDS)}")
     before, command = parser.split_command(argv, after=2)
     options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, deeds in _FOR.items():
@@ -90,7 +90,7 @@ def _parser() -> Parser:
         usage=_USAGE,
         description="The servers of the config, and those that run behind Portico now.",
         epilog="\n".join(
-            ("what to do:", *(f"  {deed.ljust(width)}  {what}" for deed, what in _DEEDS.items()))
+            ("actions:", *(f"  {deed.ljust(width)}  {what}" for deed, what in _DEEDS.items()))
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -107,5 +107,5 @@ def _parser() -> Parser:
     repeatable(new, "--header", header, "'K: V'", "a header for a URL")
     new("--cwd", metavar="FOLDER", help="where to start a command")
     repeatable(new, "--tag", str, "TAG", "a word to find it by")
-    new("--disabled", action="store_true", help="add it switched off")
+    new("--disabled", action="store_true", help="add it disabled")
     return parser

@@ -47,7 +47,7 @@ def main(options: argparse.Namespace) -> int:
                 raise PorticoError(nothing(config_file()))
             return run(_asked_once(options))
         chosen = _chosen(running, options.name)
-        Screen(sys.stderr).wait_for(f"asking {', '.join(one.called for one in chosen)}")
+        Screen(sys.stderr).wait_for(f"refreshing {', '.join(one.called for one in chosen)}")
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
         return _report(_refreshed(chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
@@ -180,13 +180,13 @@ async def _asked_once(options: argparse.Namespace) -> int:
 
     options.era, options.token = "auto", ""
     which = {} if options.name is None else {"server": options.name}
-    Screen(sys.stderr).wait_for(f"asking {options.name or 'all servers'}")
+    Screen(sys.stderr).wait_for(f"refreshing {options.name or 'all servers'}")
     async with await open_client(address_of(options), options) as client:
         told = (await ask(client, "refresh_tools", **which))["structuredContent"]
     rows = [Running("", {**one, "ok": not one["error"]}) for one in told["servers"]]
     if not rows and not options.json:
         path = options.config or config_file()
-        Screen(sys.stderr).say(f"portico: {path}: no server is enabled, so none was asked")
+        Screen(sys.stderr).say(f"portico: {path}: no server is enabled; nothing to refresh")
     return _report(rows, options.json)
 
 

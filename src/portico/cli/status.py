@@ -152,6 +152,6 @@ def _parser() -> Parser:
         "If the one of your config does not run, show what is known of its servers.",
     )
     parser.add_config()
-    parser.add_argument("--watch", action="store_true", help="go on showing it, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     parser.add_json("print JSON, for programs; with --watch, each change")
     return parser

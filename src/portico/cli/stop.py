@@ -51,7 +51,7 @@ def _lives(process: int) -> bool:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico stop",
-        description="End the gateway that the windows of a config share. Calls under way are "
+        description="Stop the gateway that the windows of a config share. Running calls are "
         "finished first. A window that is still open starts a new gateway with its next request.",
     )
     parser.add_config()

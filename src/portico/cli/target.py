@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     repeatable(add, "--header", header, "'K: V'", "a header to send to a URL")
     add("--token", default="", help="a bearer token to send to a URL")
-    what = "a file with the token instead; else PORTICO_TOKEN, if the server wants one"
+    what = "file with the token (default: PORTICO_TOKEN, if the server requires a token)"
     valued(add, "--token-file", str, "FILE", what)
     what = "a variable for a command, beside our own environment"
     repeatable(add, "--env", pair, "K=V", what)

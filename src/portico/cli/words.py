@@ -11,7 +11,7 @@ def header(text: str) -> tuple[str, str]:
     """`NAME: VALUE`."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError("give it as 'NAME: VALUE'")
+        raise argparse.ArgumentTypeError("expected 'NAME: VALUE'")
     name, value = name.strip(), value.strip()
     if why := unfit_header(name, value):
         raise argparse.ArgumentTypeError(why)
@@ -22,7 +22,7 @@ def pair(text: str) -> tuple[str, str]:
     """`NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError("give it as NAME=VALUE")
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
 

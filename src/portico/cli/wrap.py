@@ -217,13 +217,13 @@ def _parser() -> "Parser":
         prog="portico wrap",
         usage="portico wrap [options] COMMAND [ARGS...]\n       portico wrap [options] URL",
         description="Put a doorway in front of one MCP server: its lists come from a catalog at "
-        "once, it is started when needed and looked after, and all else passes through. Options "
-        "stand before COMMAND; every word after it belongs to the command.",
+        "once, it is started when needed and restarted when it fails, and all else passes "
+        "through. Options come before COMMAND; every word after it belongs to the command.",
     )
     add = parser.add_argument
     add("target", nargs="*", metavar="URL", help="a server at a URL, instead of a COMMAND")
     add_door(add)
-    add("--name", help="what to call the server in messages")
+    add("--name", help="name of the server in messages")
     _add_limits(add)
     _add_server(add)
     return parser
@@ -235,19 +235,19 @@ def _add_limits(add: "Add") -> None:
 
     valued(add, "--init-timeout", seconds, "S", "to get ready (default 30)")
     valued(add, "--list-timeout", seconds, "S", "for a list (default 30)")
-    what = "for a call, counted anew with each sign of progress (default 120)"
+    what = "for a call, restarted by each progress notification (default 120)"
     valued(add, "--call-timeout", seconds, "S", what)
     what = "stop a server that has nothing to do (default 300 with --http, else never)"
     valued(add, "--idle-timeout", seconds, "S", what)
-    what = "so many processes for a server that answers one call at a time (default 1)"
+    what = "number of processes for a server that answers one call at a time (default 1)"
     valued(add, "--instances", int, "N", what)
-    valued(add, "--max-in-flight", int, "N", "calls under way at once (default 256)")
+    valued(add, "--max-in-flight", int, "N", "calls in progress at once (default 256)")
     valued(add, "--max-connections", int, "N", "connections to a URL with calls (default 128)")
     valued(add, "--queue", int, "N", "calls that may wait for their turn (default 1024)")
     add(
         "--sharing",
         choices=("auto", "shared", "per-client"),
-        help="whether clients share one process; auto gives those that can be asked (roots, "
+        help="whether clients share one process; auto gives clients that accept requests (roots, "
         "sampling, elicitation) one of their own",
     )
     add("--era", choices=("auto", "modern", "legacy"), help="how to speak to the server")
@@ -257,14 +257,14 @@ def _add_server(add: "Add") -> None:
     """How the server is started, remembered and spoken to."""
     from portico.cli.words import header, pair, repeatable, valued, whole
 
-    add("--warm", action="store_true", help="start the server as soon as a client says hello")
+    add("--warm", action="store_true", help="start the server as soon as a client connects")
     add(
         "--no-cache",
         dest="cache",
         action="store_false",
         help="neither read nor keep its lists on disk",
     )
-    add("--refresh", action="store_true", help="ask the server for its lists at the start")
+    add("--refresh", action="store_true", help="fetch the server's lists at the start")
     add(
         "--clean-env",
         action="store_true",

@@ -141,13 +141,13 @@ class Vectors:
                 give_back_memory()
             except PorticoError as error:
                 self._give_up(str(error))
-            except Exception as error:  # noqa: BLE001 - search goes on without vectors
+            except Exception as error:  # noqa: BLE001 - search continues without vectors
                 self._give_up(f"{type(error).__name__}: {error}")
 
     def _give_up(self, why: str) -> None:
         known, self.failed = self.failed, why
         if why != known:
-            self._report(f"search goes on without vectors: {why}")
+            self._report(f"search continues without vectors: {why}")
 
     def _make(self, index: ToolIndex, tools: Tools) -> None:
         import numpy as np
