@@ -80,10 +80,11 @@ HTTP_TYPESCRIPT = Contender(
     asked=Asked.LEGACY,
     needs=(NODE, TYPESCRIPT_SDK),
 )
+HTTP_WITHOUT = tuple(map(HTTP_PORTICO.without, ("known headers", "its own HTTP connection")))
 HTTP = (
     HTTP_FLOOR,
     HTTP_PORTICO,
-    *map(HTTP_PORTICO.without, ("known headers", "its own HTTP connection")),
+    *HTTP_WITHOUT,
     HTTP_TOKEN,
     HTTP_SESSION,
     HTTP_SDK,
@@ -107,10 +108,11 @@ STDIO_SDK = Contender("Python SDK", _SDK, asked=Asked.LEGACY)
 STDIO_TYPESCRIPT = Contender(
     "TypeScript SDK 1.x", _TYPESCRIPT, asked=Asked.LEGACY, needs=(NODE, TYPESCRIPT_SDK)
 )
+STDIO_WITHOUT = tuple(map(STDIO_PORTICO.without, ("eager tasks", "joined answers")))
 STDIO = (
     STDIO_FLOOR,
     STDIO_PORTICO,
-    *map(STDIO_PORTICO.without, ("eager tasks", "joined answers")),
+    *STDIO_WITHOUT,
     STDIO_MODERN,
     STDIO_SCRIPT,
     STDIO_SDK,

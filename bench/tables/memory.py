@@ -9,9 +9,11 @@ from bench.contenders import (
     HTTP_PORTICO,
     HTTP_SESSION,
     HTTP_TOKEN,
+    HTTP_WITHOUT,
     STDIO,
     STDIO_MODERN,
     STDIO_PORTICO,
+    STDIO_WITHOUT,
     Contender,
 )
 from bench.pipe import PipeServer
@@ -26,6 +28,8 @@ HEADING = "Memory"
 _CONNECTIONS = 8
 _IN_FLIGHT = 32
 _SLICE = 10_000
+_NOT_APART = (HTTP_SESSION, HTTP_TOKEN, STDIO_MODERN, *HTTP_WITHOUT, *STDIO_WITHOUT)
+"""The same programs as others, as far as memory goes."""
 
 
 def measure(scale: Scale) -> Section:
@@ -49,8 +53,8 @@ Idle = dict[tuple[str, str], tuple[Memory, Memory]]
 def _idle(workspace: Workspace, rounds: int, notes: list[str]) -> Idle:
     found: Idle = {}
     ways: list[tuple[str, Contender, type[PipeServer | WebServer]]] = [
-        *(("stdio", c, PipeServer) for c in STDIO if c is not STDIO_MODERN),
-        *(("HTTP", c, WebServer) for c in HTTP if c not in (HTTP_SESSION, HTTP_TOKEN)),
+        *(("stdio", c, PipeServer) for c in STDIO if c not in _NOT_APART),
+        *(("HTTP", c, WebServer) for c in HTTP if c not in _NOT_APART),
     ]
     for way, contender, kind in ways:
         if contender.missing() is None:
