@@ -50,7 +50,6 @@ LEFT_OUT = {
     "__slots__": "names for Python",
     **dict.fromkeys(("_BASH", "_ZSH", "_FISH"), "programs for a shell"),
     "_BOOT": "a program for the guardian",
-    "drawing": "a diagram for the docs",
     "Numbers": "a type",
     **dict.fromkeys(("STATIC", "CORE", "CALL", "NOTICE"), "members of an enum, never printed"),
 }
