@@ -35,7 +35,9 @@ def test_a_schema_nested_beyond_reason_is_refused(depth: int) -> None:
 
 
 def test_a_schema_of_reasonable_depth_is_fine() -> None:
-    Schema(nested(40, lambda inner: {"properties": {"a": inner}}, {"type": "string"})).check()
+    schema = Schema(nested(40, lambda inner: {"properties": {"a": inner}}, {"type": "string"}))
+    assert schema.problems(nested(40, lambda inner: {"a": inner}, "x")) == []
+    assert schema.problems(nested(40, lambda inner: {"a": inner}, 1))
 
 
 def test_data_in_a_schema_counts_as_well() -> None:

@@ -69,7 +69,9 @@ def test_a_mistake_is_named_with_its_place(schema: Any, message: str) -> None:
     ],
 )
 def test_what_is_right_or_only_data_is_left_alone(schema: Any) -> None:
+    before = msgspec.json.encode(schema)
     structural_check(schema)
+    assert msgspec.json.encode(schema) == before
 
 
 def test_no_valid_schema_of_the_suite_is_refused() -> None:

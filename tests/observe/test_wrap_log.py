@@ -149,12 +149,12 @@ async def test_a_line_appears_a_moment_later_without_a_close(tmp_path: Path) -> 
 async def test_the_file_is_never_rotated(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()
-    os.truncate(path, 2 * journals._MAX_SIZE)
+    os.truncate(path, 2 * journals.MAX_SIZE)
     log, handle = door(path, OK)
     await handle(call(), Context())
     log.close()
     assert os.listdir(tmp_path) == ["log"]
-    assert path.stat().st_size > 2 * journals._MAX_SIZE
+    assert path.stat().st_size > 2 * journals.MAX_SIZE
 
 
 async def test_a_log_that_cannot_be_written_is_reported_once_and_hurts_no_call(

@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import patch
 
-from portico.process.pace import _BUSY, LEAST, MOST, SLICE_S, Pace
+from portico.process.pace import BUSY, LEAST, MOST, SLICE_S, Pace
 
 
 class Clock:
@@ -40,14 +40,14 @@ def test_a_flood_of_small_messages_is_read_in_small_pieces_and_a_large_result_in
 
 def test_a_flood_that_nobody_waits_for_has_to_rest_and_a_burst_has_not() -> None:
     pace, clock = Pace(), Clock()
-    rests = [taken(pace, clock, 1e-6) for _ in range(2 * _BUSY)]
-    assert not any(rests[: _BUSY - 1])
-    assert all(rests[_BUSY:])
+    rests = [taken(pace, clock, 1e-6) for _ in range(2 * BUSY)]
+    assert not any(rests[: BUSY - 1])
+    assert all(rests[BUSY:])
 
 
 def test_answers_are_never_delayed() -> None:
     pace, clock = Pace(), Clock()
-    assert not any(taken(pace, clock, 1e-6, wanted=True) for _ in range(2 * _BUSY))
+    assert not any(taken(pace, clock, 1e-6, wanted=True) for _ in range(2 * BUSY))
 
 
 async def test_what_was_read_at_once_is_handled_over_several_turns() -> None:

@@ -27,7 +27,7 @@ async def test_plain_functions_do_not_block_each_other_however_many_hang() -> No
 async def test_too_many_plain_functions_are_told_and_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(invoke, "_threads", Threads(1))
+    monkeypatch.setattr(invoke, "threads", Threads(1))
     server = Server("t")
     began, over = threading.Event(), threading.Event()
 
@@ -51,7 +51,7 @@ async def test_too_many_plain_functions_are_told_and_not_logged(
 async def test_a_plain_function_that_found_no_thread_is_not_run_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(invoke, "_threads", Threads())
+    monkeypatch.setattr(invoke, "threads", Threads())
     server = Server("t")
     runs: list[int] = []
 

@@ -239,9 +239,13 @@ def test_a_server_on_the_web_fails_in_its_name(gateway: Gateway, mode: str, kind
 @pytest.mark.usefixtures("unmoved")
 def test_ten_thousand_tools_are_found_and_called(gateway: Gateway) -> None:
     with Behind(gateway.port, "many") as many, gateway.client() as client:
-        found = client.call("search_tools", query="tool-9876", limit=3)
-        (first, *_) = result_of(found)["structuredContent"]["results"][0]["tools"]
-        assert first["name"] == "many__tool-9876"
+
+        def first() -> str:
+            found = client.call("search_tools", query="tool-9876", limit=3)
+            name: str = result_of(found)["structuredContent"]["results"][0]["tools"][0]["name"]
+            return name
+
+        assert until(lambda: first() == "many__tool-9876")  # once all of them are indexed
         assert many.said("echo", text="hi") == "hi"
         listed = client.ask("tools/list")["result"]["tools"]
         assert len(listed) == 5

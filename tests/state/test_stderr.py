@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+
 from portico.state.stderr import Stderr
 
 PLENTY = 5_000
@@ -54,3 +56,5 @@ def test_what_is_closed_is_let_be() -> None:
     os.close(read)
     os.close(write)
     Stderr(write).say("nobody hears this")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(write)

@@ -60,12 +60,12 @@ class Speaker:
     def __init__(self, port: int, *, modern: bool) -> None:
         self.port = port
         self.modern = modern
-        self._session = b""
+        self.session = b""
 
     async def open(self) -> None:
         """Connect, and shake hands where that is done."""
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-        if self.modern or self._session:
+        if self.modern or self.session:
             return
         hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize"}
         self.send({**hello, "params": initialize_params(LEGACY)})
@@ -73,7 +73,7 @@ class Speaker:
         assert "result" in answer, answer
         found = _SESSION.search(head)
         assert found is not None
-        self._session = found[1]
+        self.session = found[1]
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         await self.receive()
 
@@ -85,13 +85,13 @@ class Speaker:
     def again(self) -> "Speaker":
         """The same client, for another connection."""
         other = Speaker(self.port, modern=self.modern)
-        other._session = self._session
+        other.session = self.session
         return other
 
     async def leave(self) -> None:
         """End the session."""
         self._writer.write(
-            b"DELETE /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nmcp-session-id: %s\r\n\r\n" % self._session
+            b"DELETE /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nmcp-session-id: %s\r\n\r\n" % self.session
         )
         await self.receive()
 
@@ -109,9 +109,9 @@ class Speaker:
         body = msgspec.json.encode(message)
         if self.modern:
             mirrored += b"mcp-protocol-version: %s\r\n" % MODERN.encode()
-        elif self._session:
+        elif self.session:
             mirrored = b"mcp-protocol-version: %s\r\n" % LEGACY.encode()
-            mirrored += b"mcp-session-id: %s\r\n" % self._session
+            mirrored += b"mcp-session-id: %s\r\n" % self.session
         else:
             mirrored = b""
         self._writer.write(

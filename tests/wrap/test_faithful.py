@@ -203,7 +203,7 @@ def test_only_the_progress_token_is_another(pair: Pair, token: bytes) -> None:
 def test_an_answer_has_the_id_as_it_was_written(pair: Pair, id: bytes) -> None:
     pair.client.answers.pop(id, None)
     pair.client.request("resources/read", pair.params(CALLS["resources/read"]), id)
-    pair.client.result(id)
+    assert pair.client.result(id)
 
 
 def test_the_introduction_is_the_upstreams_own(pair: Pair) -> None:

@@ -26,7 +26,7 @@ from portico.observe.logfile import append_bounded, check_writable
 from portico.state.files import make_private
 
 OFF = "off"
-_MAX_SIZE = 10_000_000
+MAX_SIZE = 10_000_000
 """Of a gateway's file; what is older is in the one beside it."""
 EVERY_S = 0.5
 AGAIN_S = 5.0
@@ -95,7 +95,7 @@ class Journal:
         folder: str | None = None,
         count: Callable[[CallNote], None] = lambda call: None,
         call_line: type[_CallLine] = _GatewayCallLine,
-        max_size: int = _MAX_SIZE,
+        max_size: int = MAX_SIZE,
     ) -> None:
         """`report` is told, once, that the file cannot be written; `folder` is ours to make;
         `count` gets every call; a file of `max_size` bytes is rotated."""

@@ -11,7 +11,7 @@ from time import perf_counter
 SLICE_S = 0.000_25
 """About how long one server may keep the loop in one turn."""
 LEAST, MOST = 1024, 64 * 1024
-_BUSY = 40
+BUSY = 40
 """Slices that may be used up, one after the other, before the server has to rest between them."""
 _REST_S = 0.002
 """The shortest rest. Event loops round to milliseconds, down to none at all."""
@@ -35,8 +35,8 @@ class Turns:
         if took_s < SLICE_S / 2:
             self._used_up = max(0, self._used_up - 1)
             return 0.0
-        self._used_up = min(_BUSY, self._used_up + 1)
-        return 0.0 if is_wanted or self._used_up < _BUSY else min(max(took_s, _REST_S), _LONGEST_S)
+        self._used_up = min(BUSY, self._used_up + 1)
+        return 0.0 if is_wanted or self._used_up < BUSY else min(max(took_s, _REST_S), _LONGEST_S)
 
 
 class Pace:

@@ -13,7 +13,7 @@ MAX_NESTING = 128
 _QUOTE, _OPEN, _CLOSE, _NOTHING = range(4)
 _DIGITS = bytes.maketrans(b'"[{]}', b"01122")
 _OTHERS = bytes(byte for byte in range(256) if byte not in b'"[{]}')
-_PIECE = 64 * 1024
+PIECE = 64 * 1024
 
 State = list["State"]
 
@@ -23,8 +23,8 @@ def is_too_deep(data: bytes) -> bool:
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     state, too_deep = _states()
-    for at in range(0, len(data), _PIECE):
-        digits = data[at : at + _PIECE].translate(_DIGITS, _OTHERS)
+    for at in range(0, len(data), PIECE):
+        digits = data[at : at + PIECE].translate(_DIGITS, _OTHERS)
         if not digits:
             continue
         digits += b"3" * (-len(digits) % 4)  # _NOTHING

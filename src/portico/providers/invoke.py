@@ -13,7 +13,7 @@ from portico.providers.ending import NotAnException, ends_call, meant_in
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 
-_threads = Threads()
+threads = Threads()
 
 Binder = Callable[[dict[str, Any], Any], tuple[list[Any], dict[str, Any]]]
 """From arguments and context to what the function takes."""
@@ -53,7 +53,7 @@ class Invocation:
     async def _in_thread(self, arguments: dict[str, Any], context: Context) -> Any:
         blocking = BlockingContext(context, asyncio.get_running_loop())
         args, kwargs = self._bind(arguments, blocking)
-        value = await _threads.run(lambda: self.function(*args, **kwargs))
+        value = await threads.run(lambda: self.function(*args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
 
