@@ -60,7 +60,7 @@ class Upstream:
         self.plan = plan
         self._report = report
         self._history = history
-        self._breaker = Breaker(self.name, plan.patience, asyncio.get_running_loop().time)
+        self._breaker = Breaker(self.name, plan.patience, _now)
         self._callers = Callers(plan.may_ask)
         self._lines = Lines(address, plan, self._breaker, self._callers, self, self)
         self._background = Background()
@@ -413,3 +413,8 @@ def _unaskable(request: Request) -> Request:
     if not declared:
         return request
     return declaring(request, encode(without_questions(members(declared))))
+
+
+def _now() -> float:
+    """The loop's time; a status can be made without a loop."""
+    return asyncio.get_running_loop().time()
