@@ -8,6 +8,7 @@ import pytest
 from portico.http1.pool import Pool
 from portico.http1.response import Response
 from portico.http1.trouble import Snapped, Trouble, Unfit, Unreachable
+from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
 
@@ -26,13 +27,6 @@ def holding(go: asyncio.Event, answer: bytes = OK) -> Converse:
             writer.write(answer)
 
     return converse
-
-
-async def until(met: Callable[[], bool]) -> None:
-    """Let others go on until this is so."""
-    async with asyncio.timeout(WAIT_S):
-        while not met():  # noqa: ASYNC110  (nothing says when it is)
-            await asyncio.sleep(0)
 
 
 async def started(pool: Pool, url: str, *bodies: bytes) -> list["asyncio.Task[tuple[int, bytes]]"]:

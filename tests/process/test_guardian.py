@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 from portico.process.guardian import GUARDIAN
 from portico.wires.child import Command
+from tests.wrap.standing import until
 
 GONE_S = 8.0
 """Four times as long as it may take, for a busy machine."""
@@ -125,9 +125,7 @@ def until_it_is_gone(pid: int) -> None:
 
 def until_it_waits(pipe: int) -> None:
     """Until the guardian has read all that we wrote; there is no event for that."""
-    limit = time.monotonic() + GONE_S
-    while any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))) and time.monotonic() < limit:
-        time.sleep(0.01)
+    until(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))), "it does not read")
 
 
 def links_of(pid: int | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -112,10 +111,7 @@ def who(window: Piped, name: str = "one") -> int:
 
 def known(window: Piped) -> None:
     """Wait until the window's gateway knows its servers."""
-    deadline = time.monotonic() + 30
-    while len(window.ask("tools/list")["result"]["tools"]) < TOOLS:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(window.ask("tools/list")["result"]["tools"]) >= TOOLS, "tools are missing")
 
 
 def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:

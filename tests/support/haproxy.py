@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from tests.support.patience import until
 from tests.support.shared import unavailable
 
 WAIT_S = 60.0
@@ -42,9 +43,12 @@ class Haproxy:
 
     async def becomes(self, server: str, state: str) -> None:
         """Wait until it takes a server for `UP` or `DOWN`."""
+
+        async def is_so() -> bool:
+            return (await self._states()).get(server, "").startswith(state)
+
         async with asyncio.timeout(WAIT_S):
-            while not (await self._states()).get(server, "").startswith(state):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+            await until(is_so)
 
     async def _states(self) -> dict[str, str]:
         reader, writer = await asyncio.open_unix_connection(self._socket)

@@ -15,6 +15,7 @@ from portico import Server
 from portico.transport.limits import Limits
 from tests.support.clock import Clock
 from tests.support.messages import modern
+from tests.support.patience import until
 from tests.support.running import HttpServer
 from tests.support.stage import staged
 from tests.support.web import (
@@ -57,9 +58,7 @@ async def staller(site: Site, size: int) -> AsyncIterator[asyncio.StreamReader]:
 
 async def held(site: Site, least: int) -> None:
     """Wait until bodies hold so much."""
-    async with asyncio.timeout(WAIT_S):
-        while site.app.bodies.used < least:  # noqa: ASYNC110  (it has no event of its own)
-            await asyncio.sleep(0)
+    await until(lambda: site.app.bodies.used >= least)
 
 
 def large(size: int = LARGE) -> bytes:
@@ -130,15 +129,10 @@ async def test_the_body_of_a_call_counts_also_after_its_client_has_left() -> Non
         await soon(stage.entered)
         connections = len(site.app.crowd)
         writer.close()
-        async with asyncio.timeout(WAIT_S):
-            while len(site.app.crowd) == connections:  # noqa: ASYNC110  (as above)
-                await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await until(lambda: len(site.app.crowd) < connections)
         refused = await site.post(large(), mirrored(LIST))
         stage.go_on.set()
-        async with asyncio.timeout(WAIT_S):
-            while site.app.bodies.used:  # noqa: ASYNC110  (it has no event of its own)
-                await asyncio.sleep(0)
+        await until(lambda: not site.app.bodies.used)
 
     assert refused.status_code == 503
 
