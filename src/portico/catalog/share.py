@@ -80,7 +80,11 @@ class Share:
 
     def definition(self, tool: str) -> dict[str, Any]:
         """A tool's definition; what is no JSON object is empty."""
-        return decoded(self.raw("tools", tool), dict[str, Any]) or {}
+        try:
+            found = msgspec.json.decode(self.raw("tools", tool))
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def renamed(self, kind: str, key: str, field: str, shown: str) -> bytes:
         """A definition with what it is asked for by replaced; as it came if that is the same."""

@@ -21,7 +21,7 @@ from portico.model.methods import KNOWN, LISTS, Kind
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Handler, Leveled, Notified, Provider, Report
 from portico.model.version import Version, negotiate
-from portico.protocol.codec import decode_params, encode, error_response, mcp_error_response
+from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
@@ -141,6 +141,12 @@ class Core:
         if catalog is None:
             return self._later(request, context)
         if kind is _STATIC:
+            # Without a cursor and a date it stays as it is for as long as the catalog does.
+            ready = (
+                None if request.cursor else catalog.settled.get((request.method, request.version))
+            )
+            if ready is not None:
+                return Response(id=request.id, result=ready)
             return self._static(catalog, request, context, capability)
         if capability not in catalog.kinds:
             return _not_found(request)
@@ -168,11 +174,6 @@ class Core:
         self, catalog: Catalog, request: Request, context: Context, capability: str
     ) -> Answer:
         """The answer from the catalog's ready bytes; it needs this capability, if any."""
-        # Without a cursor and a date it stays as it is for as long as the catalog does.
-        asked = (request.method, request.version)
-        ready = None if request.cursor else catalog.settled.get(asked)
-        if ready is not None:
-            return Response(id=request.id, result=ready)
         if not capability:
             return Response(id=request.id, result=catalog.discovery(request.version))
         if capability not in catalog.kinds:
@@ -183,7 +184,7 @@ class Core:
         if page is None:
             return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
         if not request.cursor and not request.version.modern:
-            catalog.settled[asked] = page
+            catalog.settled[request.method, request.version] = page
         return Response(id=request.id, result=page)
 
     def _notice(self, request: Request, context: Context) -> Response:
@@ -207,7 +208,7 @@ class Core:
         return Response(id=request.id, result=EMPTY_RESULT)
 
     def _initialize(self, request: Request, context: Context) -> Answer:
-        params = decode_params(request, _InitializeParams)
+        params = request.decode_as(_InitializeParams)
         session = context.session
         if session is not None:
             if session.version is not None:
@@ -246,7 +247,7 @@ class Core:
 
     def _set_level(self, request: Request, context: Context) -> Answer:
         session = _session(request, context)
-        level = decode_params(request, _LevelParams).level
+        level = request.decode_as(_LevelParams).level
         if level not in LOG_LEVELS:
             raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}, not {level[:40]!r}")
         session.log_level = level

@@ -16,7 +16,7 @@ from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler
-from portico.protocol.codec import NO_RAW, decode_params, encode
+from portico.protocol.codec import NO_RAW, encode
 from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact, replaced
 from portico.protocol.results import error_result
@@ -114,7 +114,7 @@ def at(request: Request, uri: str) -> Request:
 
 def reference_of(request: Request) -> Reference:
     """What a completion is about; raises InvalidParams."""
-    return decode_params(request, _Complete).ref
+    return request.decode_as(_Complete).ref
 
 
 def referring(request: Request, key: str, value: str) -> Request:

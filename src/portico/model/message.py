@@ -1,13 +1,16 @@
 """One JSON-RPC message, decoded only as far as needed: ids, params and results stay raw bytes."""
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from portico.model.errors import InvalidParams
 from portico.model.methods import TABLE, Kind, Meaning
 from portico.model.version import LATEST_LEGACY, Version
+
+T = TypeVar("T")
 
 
 class Meta(Struct, frozen=True, gc=False):
@@ -68,6 +71,13 @@ class Request(Struct, kw_only=True, gc=False):
             return {}
         params: dict[str, Any] = msgspec.json.decode(self.params, type=dict[str, Any])
         return params
+
+    def decode_as(self, type: type[T]) -> T:
+        """The params as a type, or InvalidParams that names the field."""
+        try:
+            return msgspec.json.decode(self.params or b"{}", type=type)
+        except msgspec.DecodeError as error:
+            raise InvalidParams(f"params of {self.method}: {error}") from None
 
 
 class Response(Struct, kw_only=True, frozen=True, gc=False):

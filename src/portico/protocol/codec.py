@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from portico.model.errors import INTERNAL_ERROR, InvalidParams, McpError
-from portico.model.message import Request, Response
+from portico.model.errors import INTERNAL_ERROR, McpError
+from portico.model.message import Response
 from portico.model.version import Version
 
 NO_RAW = Raw(b"")  # `Raw | None` cannot hold an object, so "absent" is an empty Raw.
@@ -140,14 +140,6 @@ def cancelled_id(params: bytes) -> bytes:
     ignored (cancellation, error handling)."""
     notice = decoded(params, _Cancelled)
     return b"" if notice is None else bytes(notice.requestId)
-
-
-def decode_params(request: Request, type: type[T]) -> T:
-    """The params as a type, or InvalidParams that names the field."""
-    try:
-        return msgspec.json.decode(request.params or b"{}", type=type)
-    except msgspec.DecodeError as error:
-        raise InvalidParams(f"params of {request.method}: {error}") from None
 
 
 def request_message(method: str, params: bytes, id: bytes) -> bytes:

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from portico.model.message import Request
 from portico.model.types import Change
-from portico.protocol.codec import decode_params, encode, notification
+from portico.protocol.codec import encode, notification
 from portico.protocol.eras import members
 
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
@@ -43,7 +43,7 @@ class Wanted(Struct, frozen=True):
 
 def wanted_of(request: Request, kinds: frozenset[str]) -> Wanted:
     """What a listen request asks for, less what this server has not got."""
-    asked = decode_params(request, _ListenParams).notifications
+    asked = request.decode_as(_ListenParams).notifications
     lists = {kind for kind in LIST_KINDS if getattr(asked, f"{kind}ListChanged")}
     uris = asked.resourceSubscriptions if "resources" in kinds else []
     return Wanted(request.id, frozenset(lists & kinds), frozenset(uris))

@@ -22,7 +22,7 @@ from portico.model.message import Request, Response
 from portico.model.offer import Listed, Offer
 from portico.model.types import Answer, Change, Report
 from portico.model.version import Version
-from portico.protocol.codec import decode_params, encode
+from portico.protocol.codec import encode
 from portico.protocol.results import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.ending import NotAnException, leaves
@@ -135,7 +135,7 @@ class FunctionProvider:
         if request.arguments is not None:
             arguments = request.arguments  # a gateway has checked them
         else:
-            arguments = decode_params(request, _NamedParams).arguments or {}
+            arguments = request.decode_as(_NamedParams).arguments or {}
             problems = tool.input.problems(arguments, len(request.params))
             if problems:
                 words = f"{tool.name}: {tool.input.describe(problems)}"
@@ -203,7 +203,7 @@ class FunctionProvider:
         return None if prompt is None else self._fill_in(prompt, request, context)
 
     async def _fill_in(self, prompt: Prompt, request: Request, context: Context) -> Response:
-        arguments = decode_params(request, _NamedParams).arguments or {}
+        arguments = request.decode_as(_NamedParams).arguments or {}
         missing = [a["name"] for a in prompt.arguments if a.get("required")]
         missing = [name for name in missing if name not in arguments]
         if missing:
@@ -227,7 +227,7 @@ class FunctionProvider:
 
     def complete(self, request: Request, context: Context) -> Answer | None:
         """Complete one argument of a prompt or one variable of a template."""
-        params = decode_params(request, _CompleteParams)
+        params = request.decode_as(_CompleteParams)
         reference = params.ref.name if params.ref.type == "ref/prompt" else params.ref.uri
         if reference in self.prompts or reference in self.templates:
             return self._complete(reference, params, request, context)

@@ -20,7 +20,7 @@ from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
 from portico.model.version import Version
-from portico.protocol.codec import decode_params, encode
+from portico.protocol.codec import encode
 from portico.protocol.eras import declares
 from portico.providers.ending import leaves
 
@@ -201,7 +201,7 @@ class Rounds:
         return {"resultType": "input_required", "inputRequests": asks, "requestState": state}
 
     def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
-        retry = decode_params(request, _Retry)
+        retry = request.decode_as(_Retry)
         given, sealed = retry.inputResponses, retry.requestState
         if sealed is None:
             return given, {"answers": {}, "state": {}}

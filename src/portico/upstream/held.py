@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from portico.model.context import Context
 from portico.model.errors import AskError, InvalidParams, TargetError
 from portico.model.message import Request
-from portico.protocol.codec import decode_params, encode
+from portico.protocol.codec import encode
 from portico.protocol.eras import modern_question
 from portico.upstream.caller import Call, Caller
 
@@ -162,7 +162,7 @@ class HeldCalls:
         """The call that a request goes on with; None if it begins anew."""
         if b'"requestState"' not in request.params:
             return None
-        retry = decode_params(request, _Retry)
+        retry = request.decode_as(_Retry)
         if not retry.requestState:
             return None
         from portico.protocol.seal import SealBroken, binding
