@@ -1,4 +1,4 @@
-"""The tests keep the rules of CONTRIBUTING: public names only, no sleeps, no silent skips."""
+"""The tests keep the rules of CONTRIBUTING: public names, no sleeps, no skips on CI, asserts."""
 
 import ast
 from collections.abc import Iterator
@@ -100,6 +100,35 @@ def skips(file: str) -> Iterator[str]:
                     yield f"{node.lineno}: skipif"
 
 
+CHECKS = {"until", "wait_for", "timeout", "soon", "eventually", "comes", "check_call"}
+"""Functions that fail by themselves: those that wait, and one of the benchmarks."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def called(node: ast.AST) -> set[str]:
+    """The names of all functions that are called in there."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def checks(function: Function) -> bool:
+    """True if it can fail by itself."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assert() | ast.Call(func=ast.Attribute(attr="raises" | "fail")):
+                return True
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in CHECKS:
+                return True
+    return False
+
+
+@cache
+def checking() -> set[str]:
+    """The functions of the tests that check something."""
+    every = (node for file in FILES for node in tree(file).body)
+    return {node.name for node in every if isinstance(node, Function) and checks(node)}
+
+
 def test_private_names_are_used_by_nobody_else() -> None:
     found = {file: [*private_names(file)] for file in FILES if file not in PRIVATE}
     assert {file: names for file, names in found.items() if names} == {}
@@ -119,3 +148,14 @@ def test_every_exception_is_needed() -> None:
     assert [file for file in SKIPS if not [*skips(file)]] == []
     assert [file for file in PRIVATE if not [*private_names(file)]] == []
     assert [file for file in SLEEPS if not [*sleeps(file)]] == []
+
+
+def test_every_test_asserts_something() -> None:
+    idle = [
+        f"{file}: {node.name}"
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, Function) and node.name.startswith("test_") and not checks(node)
+        if not called(node) & checking() and "check=True" not in ast.unparse(node)
+    ]
+    assert idle == []

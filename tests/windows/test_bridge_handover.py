@@ -173,7 +173,8 @@ def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
     old = street.stop()
     window.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
     street.told("drops one")
-    moved(window, old)
+    new = moved(window, old)
+    assert street.said("owns") == [old, new]
 
 
 def test_a_client_that_leaves_while_the_owner_stops_has_its_last_call_done(street: Street) -> None:

@@ -20,7 +20,7 @@ from tests.process.test_guardian import (
 from tests.support.running import Piped, initialize_params
 from tests.support.soak import times
 from tests.support.unprivileged import given, unprivileged
-from tests.wrap.standing import children
+from tests.wrap.standing import children, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -99,6 +99,10 @@ def _words(pid: int) -> list[str]:
         return []
 
 
+def until_they_ended(pids: list[int]) -> None:
+    until(lambda: not any(any(_words(pid)) for pid in pids), "one that was killed still runs")
+
+
 def _owner(words: list[str]) -> int:
     return int(words[words.index("portico-guardian") + 1])
 
@@ -125,6 +129,7 @@ def test_a_portico_behind_a_portico_leaves_nothing(
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         nest.ended()
+        until_they_ended(pids)
     record_property("soak", f"{rounds} rounds, 0 processes left")
 
 
