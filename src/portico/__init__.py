@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
-    from portico.definitions.errors import DefinitionError as DefinitionError
+    from portico.definitions.definition_error import DefinitionError as DefinitionError
     from portico.model.content import Contents as Contents
     from portico.model.content import Embedded as Embedded
     from portico.model.content import Message as Message
@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "portico.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),
-    "portico.definitions.errors": ("DefinitionError",),
+    "portico.definitions.definition_error": ("DefinitionError",),
     "portico.model.content": (
         "Contents",
         "Embedded",

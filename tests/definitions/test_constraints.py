@@ -15,8 +15,8 @@ import pytest
 from msgspec import Struct
 
 from portico import Server
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_prompt, derive_tool
-from portico.definitions.errors import DefinitionError
 from portico.definitions.schema import Schema
 from portico.model.errors import InvalidParams
 from tests.support.messages import call

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from portico.definitions.binding import Derived
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_tool
-from portico.definitions.errors import DefinitionError
 
 
 def test_methods_partials_decorated_functions_and_objects_are_functions_too() -> None:

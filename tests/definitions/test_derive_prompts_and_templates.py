@@ -8,8 +8,8 @@ import pytest
 from msgspec import Meta
 
 from portico import Context, InvalidParams
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_prompt, derive_template
-from portico.definitions.errors import DefinitionError
 
 
 class Tone(Enum):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_prompt, derive_tool
-from portico.definitions.errors import DefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ import pytest
 from msgspec import Meta, Struct
 
 from portico import Context, ToolError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_tool
-from portico.definitions.errors import DefinitionError
 from portico.definitions.schema import Schema
 
 # Type names in annotations are evaluated where they stand; quoted ones are in test_derive_quoted.

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp.shared.inbound import find_invalid_x_mcp_header
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.headers import header_params
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcp.types import Tool as SdkTool
 
 from portico import PorticoError
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.load import (
     load_file,
     load_prompts,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from portico.http1 import dial, trust
-from portico.http1.trouble import Unfit, Unreachable
-from portico.http1.weburl import Origin
+from portico.http1 import certificates, dial
+from portico.http1.errors import ConnectError, InvalidRequest
+from portico.http1.url import Origin
 from portico.wires.web import Site, Web
 from tests.support.shared import unavailable
 from tests.upstream.fakes import WAIT_S
@@ -92,7 +92,7 @@ async def test_a_certificate_that_nobody_trusts_is_told(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     async with raw_server(saying(OK), tls) as server, asking() as pool:
-        with pytest.raises(Unreachable, match=r"certificate is not to be trusted: self.signed"):
+        with pytest.raises(ConnectError, match=r"certificate is not to be trusted: self.signed"):
             await fetched(pool, f"https://localhost:{server.port}/")
         assert server.heads == []
 
@@ -109,12 +109,12 @@ def trusting(
             return
         none = ssl.DefaultVerifyPaths("", "", "", "", "", "")
         monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: none)
-        monkeypatch.setattr(trust, "BUNDLES", (str(file),))
+        monkeypatch.setattr(certificates, "BUNDLES", (str(file),))
         monkeypatch.setattr(sys, "platform", "linux")
 
-    trust.context_of.cache_clear()
+    certificates.context_of.cache_clear()
     yield trust_it
-    trust.context_of.cache_clear()
+    certificates.context_of.cache_clear()
 
 
 async def test_whoever_names_the_certificates_the_same_is_demanded_of_them(
@@ -127,7 +127,7 @@ async def test_whoever_names_the_certificates_the_same_is_demanded_of_them(
         if sys.version_info < (3, 13):
             assert await asked == (200, b"ok")
         else:
-            with pytest.raises(Unreachable, match="not to be trusted"):
+            with pytest.raises(ConnectError, match="not to be trusted"):
                 await asked
 
 
@@ -135,7 +135,7 @@ def test_tls_is_as_strict_as_the_default_of_this_python_on_each_way(
     trusting: Callable[[Path], None], tmp_path: Path
 ) -> None:
     trusting(certified(tmp_path, "localhost")[1])
-    found, usual = trust.tls_context(), ssl.create_default_context()
+    found, usual = certificates.tls_context(), ssl.create_default_context()
     assert found.minimum_version == ssl.TLSVersion.TLSv1_2
     assert found.verify_flags == usual.verify_flags
     assert found.options == usual.options
@@ -148,9 +148,9 @@ async def test_a_certificate_for_somebody_else_is_told(
     context, trusted = certified(tmp_path, "elsewhere.test")
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     async with raw_server(saying(OK), context) as server, asking() as pool, asking() as other:
-        with pytest.raises(Unreachable, match=r"to be trusted: Hostname mismatch.*'localhost'"):
+        with pytest.raises(ConnectError, match=r"to be trusted: Hostname mismatch.*'localhost'"):
             await fetched(other, f"https://localhost:{server.port}/")
-        with pytest.raises(Unreachable, match=r"to be trusted: IP address mismatch"):
+        with pytest.raises(ConnectError, match=r"to be trusted: IP address mismatch"):
             await fetched(pool, f"https://127.0.0.1:{server.port}/")
         assert server.heads == []
 
@@ -161,7 +161,7 @@ async def test_who_speaks_no_tls_is_told(tls: ssl.SSLContext) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async with raw_server(converse) as server, asking() as pool:
-        with pytest.raises(Unreachable, match="cannot be reached: no TLS came about"):
+        with pytest.raises(ConnectError, match="cannot be reached: no TLS came about"):
             await fetched(pool, f"https://localhost:{server.port}/")
 
 
@@ -170,7 +170,9 @@ async def test_a_file_of_certificates_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/trusted.pem")
     async with asking() as pool:
-        with pytest.raises(Unfit, match="SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"):
+        with pytest.raises(
+            InvalidRequest, match="SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
+        ):
             await fetched(pool, "https://localhost:1/")
 
 
@@ -179,7 +181,7 @@ async def test_a_handshake_without_end_is_not_waited_for() -> None:
         await reader.read()
 
     async with raw_server(converse) as server, asking(1.0) as pool:
-        with pytest.raises(Unreachable, match=r"does not accept the connection within 1 s"):
+        with pytest.raises(ConnectError, match=r"does not accept the connection within 1 s"):
             await fetched(pool, f"https://127.0.0.1:{server.port}/")
         await asyncio.wait_for(server.left.get(), WAIT_S)
 
@@ -224,7 +226,7 @@ async def test_a_name_without_anybody_at_its_addresses_is_told(
 ) -> None:
     leads_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     async with asking() as pool:
-        with pytest.raises(Unreachable, match="cannot be reached: Connection refused"):
+        with pytest.raises(ConnectError, match="cannot be reached: Connection refused"):
             await fetched(pool, "http://many.test:1/")
 
 
@@ -330,7 +332,7 @@ async def test_a_proxy_that_does_not_carry_is_told(
 ) -> None:
     async with raw_server(saying(OK), tls) as server, proxy(says) as between, asking() as pool:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:pw@127.0.0.1:{between.port}")
-        with pytest.raises(Unreachable, match=f"cannot be reached: {why}"):
+        with pytest.raises(ConnectError, match=f"cannot be reached: {why}"):
             await fetched(pool, f"https://localhost:{server.port}/")
         await asyncio.wait_for(between.left.get(), WAIT_S)
         assert server.heads == []

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.http1.connection import MAX_HEAD, MAX_HEADERS, Connection
-from portico.http1.response import Response
-from portico.http1.trouble import Snapped
+from portico.http1.connection import MAX_HEAD, MAX_HEADERS, Http1Connection
+from portico.http1.errors import ConnectionLost
+from portico.http1.response import Http1Response
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
 
@@ -52,9 +52,9 @@ class Ways:
         pass
 
 
-def asked(at_rest: list[Connection]) -> tuple[Connection, Response]:
+def asked(at_rest: list[Http1Connection]) -> tuple[Http1Connection, Http1Response]:
     """A connection on which something was asked."""
-    connection = Connection(at_rest.append, lambda _: None)
+    connection = Http1Connection(at_rest.append, lambda _: None)
     ways: Any = Ways()
     connection.connection_made(ways)
     return connection, connection.ask(b"GET / HTTP/1.1\r\n\r\n", b"")
@@ -73,7 +73,7 @@ def test_however_an_answer_is_chopped_it_is_the_same(
     named: tuple[str, bytes], at: list[int]
 ) -> None:
     name, answer = named
-    at_rest: list[Connection] = []
+    at_rest: list[Http1Connection] = []
     connection, response = asked(at_rest)
     cuts = sorted({0, len(answer), *(cut for cut in at if cut < len(answer))})
     for start, end in itertools.pairwise(cuts):
@@ -136,7 +136,7 @@ async def test_an_answer_that_is_cut_anywhere_is_never_taken_for_a_shorter_one(n
         asked = 0
         for _ in range(0, len(answer), step):
             asked += 1
-            with pytest.raises(Snapped):
+            with pytest.raises(ConnectionLost):
                 await fetched(pool, server.url)
         assert server.connections == asked  # and nothing was asked twice
 
@@ -168,7 +168,7 @@ async def test_what_is_no_answer_is_told_and_not_taken(answer: bytes) -> None:
         await reader.read()  # until the other side hangs up
 
     async with raw_server(converse) as server, asking() as pool:
-        with pytest.raises(Snapped, match="broke the connection: its answer is no"):
+        with pytest.raises(ConnectionLost, match="broke the connection: its answer is no"):
             await fetched(pool, server.url)
         await asyncio.wait_for(server.left.get(), WAIT_S)
 

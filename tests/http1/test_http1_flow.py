@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from portico.http1 import pool as pool_module
+from portico.http1.errors import ConnectError, ConnectionLost, Http1Error, InvalidRequest
 from portico.http1.pool import Pool
-from portico.http1.response import HIGH, Response
-from portico.http1.trouble import Snapped, Trouble, Unfit, Unreachable
+from portico.http1.response import HIGH, Http1Response
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
 
@@ -74,7 +74,9 @@ async def test_a_request_that_meets_a_closing_connection_is_not_sent_twice() -> 
 
     async with raw_server(converse) as server, asking() as pool:
         assert await fetched(pool, server.url) == (200, b"ok")
-        with pytest.raises(Snapped, match="broke the connection: it ended without an answer"):
+        with pytest.raises(
+            ConnectionLost, match="broke the connection: it ended without an answer"
+        ):
             await fetched(pool, server.url)
     assert (server.connections, len(server.heads)) == (1, 2)
 
@@ -94,7 +96,7 @@ async def test_idle_connections_are_few_and_do_not_stay(monkeypatch: pytest.Monk
 
 
 async def test_an_answer_is_ready_without_a_task_on_a_connection_that_rests() -> None:
-    ready: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[Http1Response] = asyncio.get_running_loop().create_future()
     async with raw_server(saying(OK)) as server, asking() as pool:
         assert pool.begin("POST", server.url, {}, b"", ready.set_result) is None
         await fetched(pool, server.url)
@@ -106,7 +108,7 @@ async def test_an_answer_is_ready_without_a_task_on_a_connection_that_rests() ->
 
 
 async def test_a_large_answer_is_ready_with_its_head_and_read_to_its_end() -> None:
-    ready: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[Http1Response] = asyncio.get_running_loop().create_future()
     large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (3 * MB) + b"x" * (3 * MB)
     async with raw_server(saying(OK, large)) as server, asking() as pool:
         await fetched(pool, server.url)
@@ -229,9 +231,9 @@ async def test_closing_tells_those_who_wait_and_lets_nobody_else_in() -> None:
         waits = asyncio.create_task(fetched(pool, server.url))
         await asyncio.wait_for(server.asked.wait(), WAIT_S)
         await pool.close()
-        with pytest.raises(Snapped):
+        with pytest.raises(ConnectionLost):
             await waits
-        with pytest.raises(Unfit):
+        with pytest.raises(InvalidRequest):
             await fetched(pool, server.url)
 
 
@@ -252,14 +254,14 @@ async def test_a_server_that_accepts_and_says_nothing_is_waited_for_until_somebo
 @pytest.mark.parametrize(
     ("url", "kind", "why"),
     [
-        ("http://127.0.0.1:1/", Unreachable, "cannot be reached: Connect"),
-        ("http://no-such-host.invalid/", Unreachable, "cannot be reached: "),
-        (f"http://{'a' * 64}.example/", Unreachable, "cannot be reached: "),
-        ("ftp://127.0.0.1/", Unfit, "does not begin with http:// or https://"),
-        ("127.0.0.1:80/", Unfit, "does not begin with http:// or https://"),
+        ("http://127.0.0.1:1/", ConnectError, "cannot be reached: Connect"),
+        ("http://no-such-host.invalid/", ConnectError, "cannot be reached: "),
+        (f"http://{'a' * 64}.example/", ConnectError, "cannot be reached: "),
+        ("ftp://127.0.0.1/", InvalidRequest, "does not begin with http:// or https://"),
+        ("127.0.0.1:80/", InvalidRequest, "does not begin with http:// or https://"),
     ],
 )
-async def test_nobody_there_is_told(url: str, kind: type[Trouble], why: str) -> None:
+async def test_nobody_there_is_told(url: str, kind: type[Http1Error], why: str) -> None:
     async with asking() as pool:
         with pytest.raises(kind, match=why):
             await fetched(pool, url)
@@ -268,6 +270,6 @@ async def test_nobody_there_is_told(url: str, kind: type[Trouble], why: str) -> 
 @pytest.mark.parametrize("headers", [{"X-A": "1\r\nX-B: 2"}, {"X A": "1"}, {"Content-Length": "9"}])
 async def test_no_header_brings_another_along(headers: dict[str, str]) -> None:
     async with raw_server(saying(OK)) as server, asking() as pool:
-        with pytest.raises(Unfit, match="cannot be asked"):
+        with pytest.raises(InvalidRequest, match="cannot be asked"):
             await pool.ask("POST", server.url, headers, b"")
         assert server.connections == 0

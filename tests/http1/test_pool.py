@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from portico.http1.errors import ConnectError, ConnectionLost, Http1Error, InvalidRequest
 from portico.http1.pool import Pool
-from portico.http1.response import Response
-from portico.http1.trouble import Snapped, Trouble, Unfit, Unreachable
+from portico.http1.response import Http1Response
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
@@ -113,7 +113,7 @@ async def test_no_place_is_lost_whenever_its_caller_gives_up() -> None:
 async def test_a_connection_that_breaks_makes_room(answer: bytes) -> None:
     async with raw_server(saying(answer, closes=True)) as server, asking(most=1) as pool:
         for task in await started(pool, server.url, b"1", b"2", b"3"):
-            with pytest.raises(Snapped):
+            with pytest.raises(ConnectionLost):
                 await task
         await until(lambda: free(pool) == 1)
     assert server.bodies == [b"1", b"2", b"3"]
@@ -122,7 +122,7 @@ async def test_a_connection_that_breaks_makes_room(answer: bytes) -> None:
 async def test_a_server_that_cannot_be_reached_keeps_no_place() -> None:
     async with asking(most=1) as pool:
         for task in await started(pool, "http://127.0.0.1:1/", b"1", b"2"):
-            with pytest.raises(Unreachable):
+            with pytest.raises(ConnectError):
                 await task
         assert free(pool) == 1
 
@@ -133,7 +133,7 @@ async def test_a_server_that_hangs_up_on_a_new_connection_keeps_no_place() -> No
 
     async with raw_server(converse) as server, asking(most=1) as pool:
         for _ in range(20):
-            with pytest.raises(Trouble):
+            with pytest.raises(Http1Error):
                 await fetched(pool, server.url)
         await until(lambda: free(pool) == 1)
 
@@ -141,12 +141,12 @@ async def test_a_server_that_hangs_up_on_a_new_connection_keeps_no_place() -> No
 async def test_a_request_without_a_task_does_not_overtake_those_that_wait() -> None:
     go = asyncio.Event()
     go.set()
-    overtaking: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+    overtaking: asyncio.Future[Http1Response | None] = asyncio.get_running_loop().create_future()
     async with raw_server(holding(go)) as server, asking(most=1) as pool:
         await fetched(pool, server.url, b"1")
         go.clear()
 
-        def ready(_: Response) -> None:
+        def ready(_: Http1Response) -> None:
             overtaking.set_result(pool.begin("POST", server.url, {}, b"4", lambda _: None))
 
         assert pool.begin("POST", server.url, {}, b"2", ready) is not None
@@ -180,10 +180,10 @@ async def test_closing_tells_those_who_wait_for_a_connection() -> None:
         first, *others = await started(pool, server.url, b"1", b"2", b"3")
         await until(lambda: server.bodies == [b"1"])
         await pool.close()
-        with pytest.raises(Snapped):
+        with pytest.raises(ConnectionLost):
             await first
         for task in others:
-            with pytest.raises(Unfit, match="all connections are closed"):
+            with pytest.raises(InvalidRequest, match="all connections are closed"):
                 await task
     assert server.connections == 1
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.catalog import cursor as cursors
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.methods import CAPABILITIES, LIST_KINDS, LISTS
 from portico.model.offer import HeaderParam, Listed, Offer

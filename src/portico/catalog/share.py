@@ -115,7 +115,7 @@ class Share:
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""
         if tool not in self.schemas:
-            from portico.definitions.errors import SchemaError
+            from portico.definitions.definition_error import SchemaError
             from portico.definitions.schema import Schema
 
             source = self.definition(tool).get("inputSchema")

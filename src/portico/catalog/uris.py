@@ -98,7 +98,7 @@ class Pattern(Struct, frozen=True):
 @lru_cache(maxsize=8192)
 def pattern(text: str) -> Pattern | None:
     """The pattern of a template; None if it cannot be matched."""
-    from portico.definitions.errors import DefinitionError
+    from portico.definitions.definition_error import DefinitionError
     from portico.definitions.templates import UriTemplate
 
     same = canonical_template(text)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
-from portico.definitions.errors import DefinitionError
 from portico.definitions.load import check_json
 from portico.definitions.templates import UriTemplate
 

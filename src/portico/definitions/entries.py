@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.headers import header_params
 from portico.definitions.structure import structural_check
 from portico.definitions.templates import UriTemplate

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.words import shown
 
 MAX_LENGTH = 4096

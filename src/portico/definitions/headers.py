@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from string import ascii_letters, digits
 from typing import Any
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.keywords import Location, subschemas
 from portico.definitions.words import dotted, shown
 from portico.model.offer import HeaderParam

@@ -3,7 +3,7 @@
 from math import isqrt
 from typing import Any
 
-from portico.definitions.errors import SchemaError
+from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import parts_of, subschemas
 from portico.definitions.patterns import compile_units, pattern_cost, patterns_in
 from portico.definitions.references import References

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
-from portico.definitions.errors import DefinitionError
 from portico.definitions.words import listed, nearest, shown, type_name
 
 Source = str | PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any]

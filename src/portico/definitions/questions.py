@@ -7,7 +7,7 @@ from urllib.parse import quote, urljoin
 
 from jsonschema_rs import Registry
 
-from portico.definitions.errors import SchemaError
+from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import DRAFT_4, Location
 from portico.definitions.schema import compiled
 

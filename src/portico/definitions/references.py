@@ -6,7 +6,7 @@ does them all; so what a schema unfolds to is counted before it is compiled.
 
 from typing import Any
 
-from portico.definitions.errors import SchemaError
+from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import REFERENCES, STORES, Location, subschemas
 from portico.definitions.words import dotted, shown
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from portico.definitions.errors import SchemaError
+from portico.definitions.definition_error import SchemaError
 from portico.definitions.limits import FOREIGN_WORK, OWN_WORK, Limits, check_compile_time
 from portico.definitions.patterns import BACKTRACKS, COMPILED_BYTES
 from portico.definitions.problems import Problem, describe

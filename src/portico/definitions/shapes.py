@@ -8,7 +8,7 @@ import msgspec
 
 from portico.definitions.choices import restore_order
 from portico.definitions.constraints import members
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
 from portico.definitions.words import shown
 

@@ -19,7 +19,7 @@ from portico.definitions.constraints import (
     is_field,
     members,
 )
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.words import shown
 
 NOTHING: Any = inspect.Parameter.empty

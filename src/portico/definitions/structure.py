@@ -7,7 +7,7 @@ lets through is checked in full when the schema is first used.
 from collections.abc import Callable
 from typing import Any
 
-from portico.definitions.errors import SchemaError
+from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import (
     DIALECTS,
     DRAFT_4,

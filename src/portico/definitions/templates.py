@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.expressions import Expression, parse
 from portico.definitions.words import shown
 

@@ -10,8 +10,8 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from portico.http1.response import SMALL, Response
-from portico.http1.trouble import Snapped, Trouble, words
+from portico.http1.errors import ConnectionLost, Http1Error, words
+from portico.http1.response import SMALL, Http1Response
 
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
@@ -22,15 +22,15 @@ _MARGIN_S = 1.0
 """A request must arrive before the server closes the connection, not only leave."""
 
 
-class Odd(Exception):
+class MalformedResponse(Exception):
     """What a server sent is not what an answer looks like."""
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """Asks one thing at a time. Nothing is ever sent twice."""
 
     def __init__(
-        self, rests: Callable[["Connection"], None], gone: Callable[["Connection"], None]
+        self, rests: Callable[["Http1Connection"], None], gone: Callable[["Http1Connection"], None]
     ) -> None:
         """`rests` is told when it may be asked again, `gone` when it is closed."""
         self.idle_since = 0.0
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._parser: HttpResponseParser | None = None
-        self._response: Response | None = None
+        self._response: Http1Response | None = None
         self._begin_head()
         self._keeps = False  # may it be asked again after this answer?
         self._until_end = False  # is the end of the connection the end of the body?
@@ -54,13 +54,13 @@ class Connection(asyncio.Protocol):
         self._unsent: memoryview | None = None
 
     def ask(
-        self, head: bytes, body: bytes, ready: Callable[[Response], None] | None = None
-    ) -> Response:
+        self, head: bytes, body: bytes, ready: Callable[[Http1Response], None] | None = None
+    ) -> Http1Response:
         """Send a request; what is large goes out as fast as the server reads it."""
         assert self._response is None
-        response = Response(self, ready)
+        response = Http1Response(self, ready)
         if self.transport is None:  # it was accepted, and hung up on at once
-            response.fail(Snapped("it ended without an answer"))
+            response.fail(ConnectionLost("it ended without an answer"))
             return response
         self._response = response
         self._begin_head()
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
             give_back, self.give_back = self.give_back, None
             give_back()
 
-    def drop(self, response: Response) -> None:
+    def drop(self, response: Http1Response) -> None:
         """The rest of an answer is not wanted, and there is no other way to be rid of it."""
         if self._response is response:
             self._response = None
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self.transport = self._parser = self._poll = self._unsent = None
         self._gone(self)
         if self._response is not None:
-            self._ended(self._response, None if exc is None else Snapped(words(exc)))
+            self._ended(self._response, None if exc is None else ConnectionLost(words(exc)))
 
     def eof_received(self) -> None:
         """The server will send no more, which ends a body that has no other end."""
@@ -154,14 +154,14 @@ class Connection(asyncio.Protocol):
             self._parse(response, data)
         self._settle(response)
 
-    def _parse(self, response: Response, data: bytes) -> None:
+    def _parse(self, response: Http1Response, data: bytes) -> None:
         assert self._parser is not None
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
             if self._silent > MAX_HEAD and not response.is_whole:
-                raise Odd(f"its headers are longer than {MAX_HEAD} bytes")
-        except (HttpParserError, HttpParserUpgrade, Odd) as error:
+                raise MalformedResponse(f"its headers are longer than {MAX_HEAD} bytes")
+        except (HttpParserError, HttpParserUpgrade, MalformedResponse) as error:
             self._keeps = False
             response.fail(_garbage(error))
         if self._pieces:
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
             response.add(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
             self._pieces = []
 
-    def _add_plain(self, response: Response, data: bytes) -> None:
+    def _add_plain(self, response: Http1Response, data: bytes) -> None:
         """More of a body of known length, as it is: to copy what is large takes its time."""
         piece = data if len(data) <= self._left else data[: self._left]
         response.add(piece)
@@ -194,20 +194,22 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """An answer begins."""
         if self._response is None or self._response.is_whole:
-            raise Odd("it goes on after its end")
+            raise MalformedResponse("it goes on after its end")
 
     def on_status(self, status: bytes) -> None:
         """The words beside the status, or some of them."""
         self._reason += status
         if len(self._reason) > MAX_HEAD:
-            raise Odd(f"its headers are longer than {MAX_HEAD} bytes")
+            raise MalformedResponse(f"its headers are longer than {MAX_HEAD} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; also one that comes after the body, which nobody asked for."""
         self._count += 1
         self._size += len(name) + len(value)
         if self._count > MAX_HEADERS or self._size > MAX_HEAD:
-            raise Odd(f"it has more than {MAX_HEADERS} headers or {MAX_HEAD} bytes of them")
+            raise MalformedResponse(
+                f"it has more than {MAX_HEADERS} headers or {MAX_HEAD} bytes of them"
+            )
         response = self._response
         if response is None or response.status:
             return
@@ -224,12 +226,12 @@ class Connection(asyncio.Protocol):
         status = parser.get_status_code()
         if status < 200:
             if status == 101:
-                raise Odd("it changes to another protocol, which nobody asked for")
+                raise MalformedResponse("it changes to another protocol, which nobody asked for")
             return
         headers = self._headers
         coding = headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
-            raise Odd("it is packed in a way that nobody asked for")
+            raise MalformedResponse("it is packed in a way that nobody asked for")
         length = headers.get("content-length")
         self._until_end = coding is None and length is None and status not in _BODILESS
         size = 0 if status in _BODILESS else int(length or 0)
@@ -273,7 +275,7 @@ class Connection(asyncio.Protocol):
         self._reason = b""
         self._count = self._size = 0
 
-    def _settle(self, response: Response) -> None:
+    def _settle(self, response: Http1Response) -> None:
         """See what is to be done after an answer grew, ended or failed; then tell its reader."""
         if response.is_over():
             self._response = None
@@ -287,10 +289,10 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
         response.wake()
 
-    def _ended(self, response: Response, trouble: Trouble | None) -> None:
+    def _ended(self, response: Http1Response, trouble: Http1Error | None) -> None:
         self._keeps = False
         cut = "it ended within the answer" if response.status else "it ended without an answer"
-        response.fail(trouble or Snapped(cut))
+        response.fail(trouble or ConnectionLost(cut))
         self._settle(response)
 
     def _push(self) -> None:
@@ -301,11 +303,11 @@ class Connection(asyncio.Protocol):
             self.transport.write(piece)
 
 
-def _garbage(error: Exception) -> Snapped:
-    cause = error.__context__ if isinstance(error.__context__, Odd) else error
-    if isinstance(cause, Odd):
-        return Snapped(f"its answer is none: {cause}")
-    return Snapped(f"its answer is no HTTP ({cause})")
+def _garbage(error: Exception) -> ConnectionLost:
+    cause = error.__context__ if isinstance(error.__context__, MalformedResponse) else error
+    if isinstance(cause, MalformedResponse):
+        return ConnectionLost(f"its answer is none: {cause}")
+    return ConnectionLost(f"its answer is no HTTP ({cause})")
 
 
 def _text(value: bytes) -> str:

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from portico.http1.certificates import tls_context
+from portico.http1.errors import ConnectError, words
 from portico.http1.proxies import Proxy
-from portico.http1.trouble import Unreachable, words
-from portico.http1.trust import tls_context
 from portico.http1.tunnel import Tunnel
-from portico.http1.weburl import Origin
+from portico.http1.url import Origin
 
 _STAGGER_S = 0.25
 """How long an address may keep silent before the next one is tried beside it (RFC 8305)."""
@@ -30,15 +30,15 @@ async def dial(origin: Origin, proxy: Proxy | None, make: Callable[[], P], timeo
                 return await _through(proxy, origin, make)
             return (await _connect(origin if proxy is None else proxy.origin, make))[1]
     except TimeoutError:
-        raise Unreachable.in_time(timeout_s) from None
+        raise ConnectError.in_time(timeout_s) from None
     except ssl.SSLCertVerificationError as error:
         why = f"its certificate is not to be trusted: {error.verify_message}"
-        raise Unreachable.because(why) from None
+        raise ConnectError.because(why) from None
     except ssl.SSLError as error:
-        raise Unreachable.because(f"no TLS came about: {error.reason or error}") from None
+        raise ConnectError.because(f"no TLS came about: {error.reason or error}") from None
     # UnicodeError: a name that is too long to look up. RuntimeError: no thread can be had for it.
     except (OSError, UnicodeError, RuntimeError) as error:
-        raise Unreachable.because(words(error)) from None
+        raise ConnectError.because(words(error)) from None
 
 
 async def _connect(origin: Origin, make: Callable[[], P]) -> tuple[asyncio.Transport, P]:

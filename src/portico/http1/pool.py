@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from portico.http1.connection import Connection
+from portico.http1.connection import Http1Connection
 from portico.http1.dial import dial
+from portico.http1.errors import InvalidRequest
 from portico.http1.headers import unfit_header
-from portico.http1.places import Places
 from portico.http1.proxies import Proxy, proxy_for
-from portico.http1.response import Response
-from portico.http1.trouble import Unfit
-from portico.http1.weburl import Origin, parse
+from portico.http1.response import Http1Response
+from portico.http1.slots import Slots
+from portico.http1.url import Origin, parse
 
 MAX_CONNECTIONS = 128
 """Connections with a request under way; further requests wait for one of them. More than calls may
@@ -52,9 +52,9 @@ class Pool:
         self._is_direct = is_direct
         self._way: tuple[Origin, Proxy | None] | None = None
         self._heads: dict[tuple[object, ...], bytes] = {}
-        self._idle: list[Connection] = []
-        self.connections: set[Connection] = set()
-        self.places = Places(max_connections)
+        self._idle: list[Http1Connection] = []
+        self.connections: set[Http1Connection] = set()
+        self.places = Slots(max_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -66,7 +66,7 @@ class Pool:
         content: Body | None = None,
         *,
         is_apart: bool = False,
-    ) -> Response:
+    ) -> Http1Response:
         """Send a request, on a new connection if need be; raises Trouble.
 
         It waits while there are too many, as long as its caller does. A request apart neither waits
@@ -77,7 +77,7 @@ class Pool:
             await self.places.place()
         try:
             if self._is_closed:
-                raise Unfit(_CLOSED)
+                raise InvalidRequest(_CLOSED)
             connection = self._rested() or await self._new()
         except BaseException:
             if not is_apart:
@@ -95,8 +95,8 @@ class Pool:
         url: str,
         headers: Mapping[str, str],
         content: Body | None,
-        ready: Callable[[Response], None],
-    ) -> Response | None:
+        ready: Callable[[Http1Response], None],
+    ) -> Http1Response | None:
         """Send a request if there is a connection for it; else None. Raises Unfit."""
         head = self._head(method, url, headers)
         places = self.places
@@ -117,21 +117,21 @@ class Pool:
         self._idle.clear()
         await asyncio.sleep(0)  # sockets are closed a moment later
 
-    async def _new(self) -> Connection:
+    async def _new(self) -> Http1Connection:
         assert self._way is not None
         origin, proxy = self._way
         connection = await dial(origin, proxy, self._make, self._connect_s)
         if self._is_closed:
             connection.abort()
-            raise Unfit(_CLOSED)
+            raise InvalidRequest(_CLOSED)
         if connection.is_open:
             self.connections.add(connection)
         return connection
 
-    def _make(self) -> Connection:
-        return Connection(self._rests, self._gone)
+    def _make(self) -> Http1Connection:
+        return Http1Connection(self._rests, self._gone)
 
-    def _rested(self) -> Connection | None:
+    def _rested(self) -> Http1Connection | None:
         """A connection that is open and has not been idle for long, the latest first."""
         if not self._idle:
             return None
@@ -143,7 +143,7 @@ class Pool:
             connection.abort()
         return None
 
-    def _rests(self, connection: Connection) -> None:
+    def _rests(self, connection: Http1Connection) -> None:
         if self._is_closed:
             connection.abort()
             return
@@ -154,7 +154,7 @@ class Pool:
         if self._timer is None:
             self._timer = loop.call_later(LOOK_S, self._look)
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: Http1Connection) -> None:
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -189,7 +189,7 @@ class Pool:
             self._way = target.origin, proxy
         origin, proxy = self._way
         if target.origin != origin:
-            raise Unfit("its URL leads elsewhere")
+            raise InvalidRequest("its URL leads elsewhere")
         by_name = {"host": ("host", origin.shown)}
         for name, value in (*_DEFAULTS.items(), *self._headers.items(), *headers.items()):
             by_name[name.lower()] = name, value
@@ -202,12 +202,12 @@ class Pool:
                 by_name["proxy-authorization"] = "proxy-authorization", proxy.login
         for name, value in by_name.values():
             if why := unfit_header(name, value):
-                raise Unfit(why)
+                raise InvalidRequest(why)
         lines = (f"{name}: {value}\r\n" for name, value in by_name.values())
         return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}".encode()
 
 
-def _is_fresh(connection: Connection, now: float) -> bool:
+def _is_fresh(connection: Http1Connection, now: float) -> bool:
     return now - connection.idle_since < min(IDLE_S, connection.rest_s)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from portico.http1.trouble import Unfit
-from portico.http1.weburl import Origin, parse
+from portico.http1.errors import InvalidRequest
+from portico.http1.url import Origin, parse
 
 
 class Proxy(Struct, frozen=True):
@@ -35,11 +35,13 @@ def _proxy(value: str, name: str) -> Proxy:
     scheme = url.partition("://")[0].lower()
     if scheme not in ("http", "https"):
         speaks = "SOCKS, which Portico does not speak" if scheme.startswith("socks") else scheme
-        raise Unfit(f"the proxy in {name} wants {speaks}: name an HTTP proxy, or use NO_PROXY")
+        raise InvalidRequest(
+            f"the proxy in {name} wants {speaks}: name an HTTP proxy, or use NO_PROXY"
+        )
     try:
         target = parse(url)
-    except Unfit:
-        raise Unfit(f"the proxy in {name} has no URL that could be understood") from None
+    except InvalidRequest:
+        raise InvalidRequest(f"the proxy in {name} has no URL that could be understood") from None
     return Proxy(target.origin, target.login)
 
 

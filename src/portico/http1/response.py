@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from portico.http1.trouble import Trouble
+from portico.http1.errors import Http1Error
 
 SMALL = 64 * 1024
 """Up to this size a body is waited for as a whole, and written in one piece."""
@@ -13,7 +13,7 @@ HIGH, LOW = 256 * 1024, 64 * 1024
 """Bytes that may wait to be read before the server has to wait, and until it may go on."""
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """The connection that an answer comes from."""
 
     def resume(self) -> None:
@@ -24,12 +24,12 @@ class Source(Protocol):
         """It need not count among the connections any more."""
         ...
 
-    def drop(self, response: "Response") -> None:
+    def drop(self, response: "Http1Response") -> None:
         """Nobody wants the rest of it."""
         ...
 
 
-class Response:
+class Http1Response:
     """What came so far. Its body is iterated over by one reader, once."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Response:
         "status",
     )
 
-    def __init__(self, source: Source, ready: Callable[["Response"], None] | None) -> None:
+    def __init__(self, source: BodySource, ready: Callable[["Http1Response"], None] | None) -> None:
         """`ready` is called once: with the whole answer if it is small, else with its head, or
         with what went wrong, for which `head` then raises."""
         self.status = 0
@@ -61,7 +61,7 @@ class Response:
         self._ready = ready
         self.chunks: deque[bytes] = deque()
         self.held = 0
-        self._trouble: Trouble | None = None
+        self._trouble: Http1Error | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -125,7 +125,7 @@ class Response:
         """True if no more should come for now."""
         return self.held > HIGH and not self.is_whole
 
-    def fail(self, trouble: Trouble) -> None:
+    def fail(self, trouble: Http1Error) -> None:
         """It will never be whole."""
         if not self.is_over():
             self._trouble = trouble

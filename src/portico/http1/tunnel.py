@@ -2,8 +2,8 @@
 
 import asyncio
 
-from portico.http1.trouble import Unreachable, words
-from portico.http1.weburl import Origin
+from portico.http1.errors import ConnectError, words
+from portico.http1.url import Origin
 
 _LONGEST = 64 * 1024
 _END = b"\r\n\r\n"
@@ -54,5 +54,5 @@ class Tunnel(asyncio.Protocol):
 
     def _refuse(self, why: str) -> None:
         if not self.opened.done():
-            self.opened.set_exception(Unreachable.because(why))
+            self.opened.set_exception(ConnectError.because(why))
             self.opened.exception()  # looked at: whoever waited may have been cancelled

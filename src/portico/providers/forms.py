@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from portico.definitions.binding import whole_numbers
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.shapes import revive, schemas_of
 from portico.model.errors import AskError
 

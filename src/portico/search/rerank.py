@@ -79,13 +79,13 @@ class Reranker:
         with self._lock:
             if self._pool is not None or self._off():
                 return
+            from portico.http1.certificates import tls_context
+            from portico.http1.errors import Http1Error
             from portico.http1.pool import Pool
-            from portico.http1.trouble import Trouble
-            from portico.http1.trust import tls_context
             from portico.wires.web import is_loopback
 
             if self._url.startswith("https:"):
-                with contextlib.suppress(Trouble):  # it will be told when it is asked
+                with contextlib.suppress(Http1Error):  # it will be told when it is asked
                     tls_context()
             # What is meant for this machine does not go through a proxy.
             self._pool = Pool({}, self._timeout_s, is_direct=is_loopback(self._url))

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from portico.http1.places import Places
+from portico.http1.slots import Slots
 from portico.model.errors import TargetError
 
 
-class Gate(Places):
+class Gate(Slots):
     """Lets so many in at a time; so many more may queue, in order."""
 
     def __init__(self, server: str, most: int, queue: int) -> None:

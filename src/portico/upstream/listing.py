@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind

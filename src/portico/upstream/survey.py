@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.definitions.errors import DefinitionError
+from portico.definitions.definition_error import DefinitionError
 from portico.definitions.headers import header_params
 from portico.model.errors import McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind

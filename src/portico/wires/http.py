@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from portico.http1.response import Response
-from portico.http1.trouble import Trouble
+from portico.http1.errors import Http1Error
+from portico.http1.response import Http1Response
 from portico.model.methods import LISTEN
 from portico.model.version import Version
 from portico.process.pace import Pace
@@ -45,7 +45,7 @@ class _Begun(Struct, frozen=True):
     message: Outgoing
     sent: Mapping[str, str]
     """The headers it went out with."""
-    response: Response
+    response: Http1Response
 
 
 class StreamableHttp:
@@ -174,7 +174,7 @@ class StreamableHttp:
         self,
         message: Outgoing,
         sent: Mapping[str, str],
-        response: Response | None = None,
+        response: Http1Response | None = None,
         heard: EventReader | None = None,
     ) -> None:
         """Have a task wait for an answer: from where it is sent, or begun, or was heard."""
@@ -192,7 +192,7 @@ class StreamableHttp:
         self,
         message: Outgoing,
         sent: Mapping[str, str],
-        begun: Response | None,
+        begun: Http1Response | None,
         heard: EventReader | None,
     ) -> None:
         web, receiver = self._web, self._receiver
@@ -255,7 +255,7 @@ class StreamableHttp:
             receiver.failed(id, web.failure(why, "session", 404))
         receiver.lost(web.failure(why, "closed", 404))
 
-    async def _read(self, response: Response, reader: EventReader, id: bytes) -> bool:
+    async def _read(self, response: Http1Response, reader: EventReader, id: bytes) -> bool:
         """Take in a stream until it ends, or soon after its request has been answered; False if it
         was cut, but can be taken up where it was."""
         web, receiver = self._web, self._receiver
@@ -271,7 +271,7 @@ class StreamableHttp:
                         limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
         except TimeoutError:
             pass
-        except Trouble:
+        except Http1Error:
             if not reader.last_id or self._naming.is_modern:
                 raise
             return False
@@ -298,7 +298,7 @@ class StreamableHttp:
                 raise Broken(web.failure(why, "network")) from None
             idle = idle + 1 if reader.last_id == before else 0
 
-    def _remember_session(self, web: Web, response: Response) -> None:
+    def _remember_session(self, web: Web, response: Http1Response) -> None:
         if not self._naming.remember(response):
             raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
 

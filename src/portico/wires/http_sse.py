@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from portico.http1.trouble import Unfit
-from portico.http1.weburl import join, parse
+from portico.http1.errors import InvalidRequest
+from portico.http1.url import join, parse
 from portico.model.version import Version
 from portico.process.pace import Pace
 from portico.protocol.ladder import VERSION_HEADER
@@ -118,7 +118,7 @@ class HttpSse(Wire):
             try:
                 url = join(self._web.url, event.data.decode(errors="replace").strip())
                 there = parse(url)
-            except Unfit:
+            except InvalidRequest:
                 return
             # Elsewhere could be anybody's: our token stays with the origin it is for.
             if there.origin != parse(self._web.url).origin:

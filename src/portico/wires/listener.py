@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from portico.http1.response import Response
+from portico.http1.response import Http1Response
 from portico.wires.naming import Naming
 from portico.wires.sse import EventReader
 from portico.wires.web import Broken, Web, is_stream
@@ -25,7 +25,7 @@ class Listener:
         self,
         web: Web,
         naming: Naming,
-        read: Callable[[Response, EventReader, bytes], Awaitable[bool]],
+        read: Callable[[Http1Response, EventReader, bytes], Awaitable[bool]],
         forgotten: Callable[[], None],
     ) -> None:
         """`read` takes in a stream to its end; `forgotten` is told if its session is no more."""

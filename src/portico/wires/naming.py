@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from portico.http1.response import Response
+from portico.http1.response import Http1Response
 from portico.model.version import Version
 from portico.protocol.ladder import VERSION_HEADER
 from portico.wires.wire import Outgoing
@@ -43,7 +43,7 @@ class Naming:
             self._usual = {**self.common(), **_JSON}
         return {**self._usual, **message.headers} if message.headers else self._usual
 
-    def remember(self, response: Response) -> bool:
+    def remember(self, response: Http1Response) -> bool:
         """Take the session that a legacy server gives; False if no header could name it."""
         session = response.headers.get(SESSION_HEADER, self.session)
         if session == self.session or self.is_modern:

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from portico.http1.errors import Http1Error, InvalidRequest
 from portico.http1.headers import unfit_header
 from portico.http1.pool import MAX_CONNECTIONS, Pool
-from portico.http1.response import Response
-from portico.http1.trouble import Trouble, Unfit
-from portico.http1.weburl import join, parse
+from portico.http1.response import Http1Response
+from portico.http1.url import join, parse
 from portico.wires.refusal import own_words
 from portico.wires.sse import TooLong
 from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
@@ -86,10 +86,10 @@ class Web:
         url: str,
         headers: Mapping[str, str],
         content: Data | None = None,
-        begun: Response | None = None,
+        begun: Http1Response | None = None,
         *,
         is_apart: bool = False,
-    ) -> AsyncGenerator[Response, None]:
+    ) -> AsyncGenerator[Http1Response, None]:
         """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
         raises Broken. One that is apart does not count among the connections."""
         for _ in range(MAX_REDIRECTS + 1):
@@ -113,7 +113,7 @@ class Web:
                     response.close()
             except TooLong as error:
                 raise Broken(self.failure(str(error), "too_large")) from None
-            except Trouble as trouble:
+            except Http1Error as trouble:
                 raise Broken(self.failure(str(trouble), "network")) from None
         raise Broken(self.failure("redirects in circles", "http"))
 
@@ -123,13 +123,13 @@ class Web:
         url: str,
         headers: Mapping[str, str],
         content: Data,
-        ready: Callable[[Response], None],
-    ) -> Response | None:
+        ready: Callable[[Http1Response], None],
+    ) -> Http1Response | None:
         """A request, if it can go out without waiting; `ready` has what came of it, and `send` goes
         on from there."""
         try:
             return self._pool.begin(method, url, self._with(headers), content, ready)
-        except Unfit:
+        except InvalidRequest:
             return None  # as `send` will say
 
     async def tell(self, url: str, headers: Mapping[str, str], content: Data) -> None:
@@ -145,7 +145,7 @@ class Web:
             why = f"did not accept a message within {ACCEPT_S:g} s"
             raise Broken(self.failure(why, "timeout")) from None
 
-    async def body(self, response: Response) -> bytes:
+    async def body(self, response: Http1Response) -> bytes:
         """The whole body, within the limit."""
         return await self._bounded(response, self.site.max_message)
 
@@ -153,7 +153,7 @@ class Web:
         """A failure of this site."""
         return Failure(server=self.site.name, why=why, kind=kind, status=status)
 
-    def nothing(self, response: Response) -> Failure:
+    def nothing(self, response: Http1Response) -> Failure:
         """A success without an answer: a page, say, of a proxy that wants somebody to log in."""
         kind = _kind(response)
         if kind in ("", "application/json", "text/event-stream"):
@@ -168,7 +168,7 @@ class Web:
     def _with(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
 
-    def _redirected(self, response: Response, url: str) -> str:
+    def _redirected(self, response: Http1Response, url: str) -> str:
         following = join(url, response.headers.get("location", ""))
         target = parse(following)
         # 301 and 302 may turn a POST into a GET, so only their successors are followed.
@@ -186,7 +186,7 @@ class Web:
         self._token = self.site.spare_token
         return True
 
-    async def _refusal(self, response: Response) -> Failure:
+    async def _refusal(self, response: Http1Response) -> Failure:
         body = await self._bounded(response, MAX_ERROR_BODY, cut=True)
         pause = _pause(response.headers.get("retry-after", ""))
         then = "" if pause is None else f"; try again in {pause} s"
@@ -202,7 +202,7 @@ class Web:
             retry_after_s=pause,
         )
 
-    async def _bounded(self, response: Response, limit: int, cut: bool = False) -> bytes:
+    async def _bounded(self, response: Http1Response, limit: int, cut: bool = False) -> bytes:
         if not cut:
             self.check_plain(response)
         body = bytearray()
@@ -215,7 +215,7 @@ class Web:
                 raise Broken(self.failure(why, "too_large", response.status))
         return bytes(body[:limit] if len(body) > limit else body)
 
-    def check_plain(self, response: Response) -> None:
+    def check_plain(self, response: Http1Response) -> None:
         """Refuse what is packed: we did not ask for it, and could not bound it."""
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -223,12 +223,12 @@ class Web:
             raise Broken(self.failure(why, "http", response.status))
 
 
-def is_stream(response: Response) -> bool:
+def is_stream(response: Http1Response) -> bool:
     """True for a stream of events."""
     return _kind(response) == "text/event-stream"
 
 
-def _kind(response: Response) -> str:
+def _kind(response: Http1Response) -> str:
     kind: str = response.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower()
 

@@ -6,7 +6,7 @@ import re
 import ssl
 import sys
 
-from portico.http1.trouble import Unfit, words
+from portico.http1.errors import InvalidRequest, words
 
 BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -50,7 +50,7 @@ def _load_named(context: ssl.SSLContext, file: str, folder: str) -> None:
         context.load_verify_locations(file or None, folder or None)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         why = f"what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {words(error)}"
-        raise Unfit(why) from None
+        raise InvalidRequest(why) from None
 
 
 def _load_known(context: ssl.SSLContext) -> None:

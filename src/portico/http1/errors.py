@@ -9,32 +9,32 @@ Trouble
 import os
 
 
-class Trouble(Exception):
+class Http1Error(Exception):
     """What ended a request."""
 
 
-class Unfit(Trouble):
+class InvalidRequest(Http1Error):
     """Nothing was sent, and nothing could be."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"cannot be asked: {why}")
 
 
-class Unreachable(Trouble):
+class ConnectError(Http1Error):
     """No connection came about."""
 
     @classmethod
-    def because(cls, why: str) -> "Unreachable":
+    def because(cls, why: str) -> "ConnectError":
         """A connection was refused, or nobody knows the way."""
         return cls(f"cannot be reached: {why}")
 
     @classmethod
-    def in_time(cls, seconds: float) -> "Unreachable":
+    def in_time(cls, seconds: float) -> "ConnectError":
         """Nobody said yes or no."""
         return cls(f"does not accept the connection within {seconds:g} s")
 
 
-class Snapped(Trouble):
+class ConnectionLost(Http1Error):
     """What was sent may have arrived, and may have been done."""
 
     def __init__(self, why: str) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from portico.http1.trouble import Unfit
+from portico.http1.errors import InvalidRequest
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)*\.?")
@@ -49,7 +49,7 @@ class Origin(Struct, frozen=True):
         return self.host.partition("%")[0].rstrip(".")
 
 
-class Target(Struct, frozen=True):
+class RequestTarget(Struct, frozen=True):
     """What a URL says."""
 
     origin: Origin
@@ -63,26 +63,26 @@ class Target(Struct, frozen=True):
         return f"{self.origin.scheme}://{self.origin.shown}{self.path}"
 
 
-def parse(url: str) -> Target:
+def parse(url: str) -> RequestTarget:
     """Take a URL apart; raises Unfit, without its secrets."""
     if len(url) > _LONGEST:
-        raise Unfit(f"its URL is longer than {_LONGEST} characters")
+        raise InvalidRequest(f"its URL is longer than {_LONGEST} characters")
     if any(char < " " or char == "\x7f" for char in url):
-        raise Unfit("its URL has characters that nobody can see")
+        raise InvalidRequest("its URL has characters that nobody can see")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise Unfit("its URL has no host and port that could be understood") from None
+        raise InvalidRequest("its URL has no host and port that could be understood") from None
     scheme = parts.scheme
     if scheme not in _PORTS:
-        raise Unfit("its URL does not begin with http:// or https://")
+        raise InvalidRequest("its URL does not begin with http:// or https://")
     if not host:
-        raise Unfit("its URL names no host")
+        raise InvalidRequest("its URL names no host")
     path = _quoted(_without_dots(parts.path or "/"), _IN_PATH)
     query = f"?{_quoted(parts.query, _IN_QUERY)}" if parts.query else ""
     origin = Origin(scheme, _host(host), port or _PORTS[scheme])
-    return Target(origin, path + query, _login(parts.username, parts.password))
+    return RequestTarget(origin, path + query, _login(parts.username, parts.password))
 
 
 def join(url: str, other: str) -> str:
@@ -90,7 +90,7 @@ def join(url: str, other: str) -> str:
     try:
         return urljoin(url, other)
     except ValueError:
-        raise Unfit("the URL that it names cannot be understood") from None
+        raise InvalidRequest("the URL that it names cannot be understood") from None
 
 
 def _host(host: str) -> str:
@@ -99,17 +99,17 @@ def _host(host: str) -> str:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise Unfit("its URL has an address that is none") from None
+            raise InvalidRequest("its URL has an address that is none") from None
         return host
     if not host.isascii():
         if not _CHANGED_SINCE.isdisjoint(host):
-            raise Unfit("its name has letters with two meanings: write it as xn--...")
+            raise InvalidRequest("its name has letters with two meanings: write it as xn--...")
         try:
             host = host.encode("idna").decode()
         except UnicodeError:
-            raise Unfit("its name cannot be written in ASCII") from None
+            raise InvalidRequest("its name cannot be written in ASCII") from None
     if not _NAME.fullmatch(host):
-        raise Unfit("its URL has a host that is no name")
+        raise InvalidRequest("its URL has a host that is no name")
     return host
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 
-class Places:
+class Slots:
     """Lets so many in at a time; the others wait, in order."""
 
     def __init__(self, most: int) -> None:

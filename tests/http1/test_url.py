@@ -2,9 +2,9 @@
 
 import pytest
 
+from portico.http1.errors import InvalidRequest
 from portico.http1.proxies import proxy_for
-from portico.http1.trouble import Unfit
-from portico.http1.weburl import Origin, join, parse
+from portico.http1.url import Origin, join, parse
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_url_says_whom_to_ask_for_what(
     ],
 )
 def test_what_is_no_url_is_said_to_be_none_without_its_secrets(url: str) -> None:
-    with pytest.raises(Unfit, match="cannot be asked: ") as caught:
+    with pytest.raises(InvalidRequest, match="cannot be asked: ") as caught:
         parse(url)
     assert "secret" not in str(caught.value)
 
@@ -79,7 +79,7 @@ def test_user_and_password_are_credentials_and_are_not_shown() -> None:
 def test_what_is_found_at_a_url_leads_on_from_there() -> None:
     assert join("http://me:pw@a.test/x/y?z", "../p?s=1") == "http://me:pw@a.test/p?s=1"
     assert join("http://a.test/x", "//b.test/y") == "http://b.test/y"
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidRequest):
         join("http://a.test/x", "http://[::1/y")
 
 
@@ -124,7 +124,7 @@ def test_a_proxy_may_want_a_password() -> None:
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_named_by_its_variable(value: str, why: str) -> None:
-    with pytest.raises(Unfit, match=why) as caught:
+    with pytest.raises(InvalidRequest, match=why) as caught:
         proxy_for(SAFE, {"ALL_PROXY": value})
     assert "secret" not in str(caught.value)
     assert proxy_for(SAFE, {"ALL_PROXY": value, "NO_PROXY": "a.test"}) is None
