@@ -12,7 +12,7 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.upstream.exchange import Exchange
-from portico.wires.child import ChildProcess, Command
+from portico.wires.child import ChildWire, Command
 from portico.wires.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S
 
@@ -59,7 +59,7 @@ def python(code: str, *args: str) -> Command:
     return Command(argv, title="child", stdin_grace_s=0.1, term_grace_s=1)
 
 
-async def opened(command: Command) -> tuple[ChildProcess, Inbox]:
+async def opened(command: Command) -> tuple[ChildWire, Inbox]:
     wire, inbox = command.wire(), Inbox()
     await wire.open(inbox)
     return wire, inbox
@@ -186,7 +186,7 @@ async def test_a_call_runs_out_or_is_cancelled_while_it_waits_to_be_sent(gate: s
 
 async def test_calls_that_wait_to_be_sent_fail_with_the_child(gate: str) -> None:
     exchange, workshop, calls = await waiting_calls(gate, *[WAIT_S] * 10)
-    assert isinstance(exchange.wire, ChildProcess)
+    assert isinstance(exchange.wire, ChildWire)
     assert exchange.wire.process is not None
     os.kill(exchange.wire.process.pid, 9)
     async with asyncio.timeout(WAIT_S):

@@ -3,7 +3,7 @@
 import pytest
 
 from portico.process.environment import clean, looks_secret, meaningful, secrets
-from portico.process.ring import Ring
+from portico.process.stderr_tail import StderrTail
 
 WINDOW = """
     PWD OLDPWD SHLVL _ TERM TERM_PROGRAM TERM_PROGRAM_VERSION TERM_SESSION_ID COLORTERM LS_COLORS
@@ -58,7 +58,7 @@ def test_a_name_that_does_not_look_secret(name: str) -> None:
 
 
 def test_a_secret_cut_in_half_by_the_bound_is_hidden_too() -> None:
-    ring = Ring(limit=40, secrets=["SECRET-VALUE", "SECRET-VALUE-2"])
+    ring = StderrTail(limit=40, secrets=["SECRET-VALUE", "SECRET-VALUE-2"])
     ring.add(b"the token is SECRET-VALUE and that is bad, so say all of us")
     assert ring.tail() == "t is bad, so say all of us"
     ring.add(b"\nSECRET-VALUE-2 too")

@@ -17,7 +17,7 @@ import pytest
 from portico.model.errors import TargetError
 from portico.process import spawn
 from portico.process.guardian import GUARDIAN
-from portico.wires.child import ChildProcess, Command
+from portico.wires.child import ChildWire, Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened
 from tests.support.patience import until
@@ -57,7 +57,7 @@ asyncio.run(main())
 """
 
 
-async def answers(wire: ChildProcess, inbox: object) -> bool:
+async def answers(wire: ChildWire, inbox: object) -> bool:
     await wire.send(Outgoing(b"1"))
     return await next_of(inbox) == b"1"  # type: ignore[arg-type]
 

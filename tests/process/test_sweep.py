@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.process import family
+from portico.process import process_tree
 from portico.process.guardian import GUARDIAN
 from portico.wires.child import Command
 from tests.process.test_child_process import heard, opened, python
@@ -35,14 +35,14 @@ sys.stdin.read()
 def readings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often the process table has been read."""
     count = 0
-    processes = family.processes
+    processes = process_tree.processes
 
     def counted() -> dict[int, tuple[int, int, int, int]]:
         nonlocal count
         count += 1
         return processes()
 
-    monkeypatch.setattr(family, "processes", counted)
+    monkeypatch.setattr(process_tree, "processes", counted)
     return lambda: count
 
 
@@ -86,7 +86,7 @@ async def test_a_family_that_cannot_be_looked_for_is_left_to_the_guardian(
 
     wire, _ = await opened(Command(("cat",)))
     with monkeypatch.context() as patched:
-        patched.setattr(family, "processes", fails)
+        patched.setattr(process_tree, "processes", fails)
         await wire.close()
     assert wire.process is not None
     assert wire.process.mark in GUARDIAN.groups

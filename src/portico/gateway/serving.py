@@ -23,7 +23,7 @@ from portico.gateway.reload import Watched
 from portico.model.errors import PorticoError
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
-from portico.process.family import MARK
+from portico.process.process_tree import MARK
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from portico.process.family import MARK, Family, start_of
 from portico.process.guardian import GUARDIAN
-from portico.process.pace import LEAST, Handle, Pace
+from portico.process.process_tree import MARK, ProcessTree, start_of
+from portico.process.read_pacing import LEAST, Handle, ReadPacing
 from portico.process.spawn import Spawned, spawn
 from portico.process.sweep import SWEEPER
 from portico.state.background import Background
@@ -31,7 +31,7 @@ _KILLS = 5
 """How often those who are left are killed before they are left to the guardian."""
 
 
-class Process:
+class ChildProcess:
     """A running child, started on the event loop that its end is reported to."""
 
     def __init__(self, spawned: Spawned, mark: str) -> None:
@@ -42,12 +42,14 @@ class Process:
         self.mark = mark
         self._is_over = False  # nobody of its family is left
         # By its mark also those are found whose parents have left them, as daemons do.
-        self._family = Family({self.pid}, {mark}, start_of(self.pid) or 0)
+        self._family = ProcessTree({self.pid}, {mark}, start_of(self.pid) or 0)
         self._loop = asyncio.get_running_loop()
         self._watch()
 
     @classmethod
-    async def start(cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> "Process":
+    async def start(
+        cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None
+    ) -> "ChildProcess":
         """Start a child; raises OSError or ValueError."""
         mark = GUARDIAN.expect()
         starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark))
@@ -61,7 +63,7 @@ class Process:
     @classmethod
     async def _start(
         cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, mark: str
-    ) -> "Process":
+    ) -> "ChildProcess":
         # If we are somebody's child ourselves, ours are theirs too.
         marks = f"{os.environ[MARK]}:{mark}" if MARK in os.environ else mark
         try:
@@ -178,12 +180,12 @@ def _waited(pid: int) -> int:
         return 0
 
 
-_STARTING: set["asyncio.Future[Process]"] = set()
+_STARTING: set["asyncio.Future[ChildProcess]"] = set()
 """Starts that nobody waits for any more."""
 _ENDING = Background()
 
 
-def _abandoned(starting: "asyncio.Future[Process]") -> None:
+def _abandoned(starting: "asyncio.Future[ChildProcess]") -> None:
     """End a child that came too late."""
     _STARTING.discard(starting)
     if starting.cancelled() or starting.exception() is not None:
@@ -194,13 +196,13 @@ def _abandoned(starting: "asyncio.Future[Process]") -> None:
     _ENDING.start(process.end(0, _REST_S))
 
 
-class Source:
+class ChildOutput:
     """One pipe out of the child, passed on as it comes."""
 
     def __init__(self, pipe: IO[bytes], take: Handle) -> None:
         self.ended = asyncio.Event()
         self._pipe, self._fd, self._take = pipe, pipe.fileno(), take
-        self._pace = Pace()
+        self._pace = ReadPacing()
         self._loop = asyncio.get_running_loop()
         os.set_blocking(self._fd, False)
         self._loop.add_reader(self._fd, self._ready)
@@ -235,7 +237,7 @@ class Source:
             self._loop.add_reader(self._fd, self._ready)
 
 
-class Sink:
+class ChildInput:
     """The pipe into the child: of what it does not take at once, whole lines are kept."""
 
     def __init__(self, pipe: IO[bytes], high_water: int) -> None:

@@ -16,15 +16,15 @@ import threading
 import time
 from importlib import import_module
 
-from portico.process.family import GUARDIAN_NAME, MARK
-from portico.process.guarding import CAN_START
+from portico.process.guardian_process import CAN_START
+from portico.process.process_tree import GUARDIAN_NAME, MARK
 
 _GRACE_S = 0.5
 _START_S = 5.0
 _LIVED_S = 1.0
 """A guardian that dies sooner than this is started again after a pause."""
 _PAUSE_S, _MOST_PAUSE_S = 0.05, 5.0
-_MODULES = ("portico.process.family", "portico.process.guarding")
+_MODULES = ("portico.process.process_tree", "portico.process.guardian_process")
 # To compile its modules would cost the guardian a megabyte, so that it gets them compiled.
 _BOOT = """
 import marshal, os, sys

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from portico.process.family import Census, Family
+from portico.process.process_tree import ProcessTable, ProcessTree
 
 _SHARE = 4
 """The thread rests this many times as long as it has worked: a fifth of a core at most."""
@@ -18,10 +18,10 @@ class Sweeper:
 
     def __init__(self) -> None:
         self._state = threading.Condition()
-        self._asked: list[tuple[Family, Callable[[bool], None]]] = []
+        self._asked: list[tuple[ProcessTree, Callable[[bool], None]]] = []
         self._thread: threading.Thread | None = None
 
-    async def look(self, family: Family) -> bool:
+    async def look(self, family: ProcessTree) -> bool:
         """Find all of a family; False if it is known that none live."""
         loop = asyncio.get_running_loop()
         found: asyncio.Future[bool] = loop.create_future()
@@ -61,7 +61,7 @@ class Sweeper:
     def _sweep(self) -> None:
         asked, self._asked = self._asked, []
         try:
-            census = Census([family for family, _ in asked])
+            census = ProcessTable([family for family, _ in asked])
         except OSError:  # no file descriptors: the guardian has some of its own
             census = None
         for family, tell in asked:

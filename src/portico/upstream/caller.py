@@ -15,7 +15,7 @@ from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version
-from portico.process.pace import SLICE_S, Turns
+from portico.process.read_pacing import SLICE_S, Turns
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from portico.process.child_process import Process, Sink, Source
+from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import DOOR_TOKEN, secrets
-from portico.process.overheard import Overheard
-from portico.process.ring import Ring
+from portico.process.stderr_lines import StderrLines
+from portico.process.stderr_tail import StderrTail
 from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.state.background import first_of
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
@@ -66,16 +66,16 @@ class Command(Struct, frozen=True):
         """The title, else the command's own name."""
         return self.title or os.path.basename(self.argv[0])
 
-    def wire(self) -> "ChildProcess":
+    def wire(self) -> "ChildWire":
         """A child that has not been started."""
-        return ChildProcess(self)
+        return ChildWire(self)
 
     def older(self) -> None:
         """Standard streams have no older form."""
         return
 
 
-class ChildProcess(Wire):
+class ChildWire(Wire):
     """A running child, fed lines on its stdin."""
 
     transport = "stdio"
@@ -84,11 +84,11 @@ class ChildProcess(Wire):
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines = LineReader(command.max_line)
-        self.ring = Ring()
+        self.ring = StderrTail()
         """The last of its stderr."""
-        self.process: Process | None = None
-        self.stdin: Sink | None = None
-        self._sources: list[Source] = []
+        self.process: ChildProcess | None = None
+        self.stdin: ChildInput | None = None
+        self._sources: list[ChildOutput] = []
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
@@ -107,16 +107,16 @@ class ChildProcess(Wire):
         if os.name != "posix":
             raise self._fail("cannot start: child processes need Linux or macOS", "start").error()
         variables = command.variables
-        self.ring = Ring(secrets=[*command.env.values(), *secrets(variables)])
+        self.ring = StderrTail(secrets=[*command.env.values(), *secrets(variables)])
         try:
-            process = await Process.start(command.argv, variables, command.cwd)
+            process = await ChildProcess.start(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(_no_start(command, error), "start").error() from None
         self.process = process
-        self.stdin = Sink(process.stdin, HIGH_WATER)
+        self.stdin = ChildInput(process.stdin, HIGH_WATER)
         listener = command.overheard
-        hear = self.ring.add if listener is None else Overheard(self.ring, listener).add
-        out, err = Source(process.stdout, self._take), Source(process.stderr, hear)
+        hear = self.ring.add if listener is None else StderrLines(self.ring, listener).add
+        out, err = ChildOutput(process.stdout, self._take), ChildOutput(process.stderr, hear)
         self._sources = [out, err]
         self._watcher = asyncio.create_task(self._watch(process, self.stdin, out, err))
 
@@ -187,7 +187,9 @@ class ChildProcess(Wire):
             self.process.signal(signal.SIGKILL)
         return receiver.answered > answered
 
-    async def _watch(self, process: Process, stdin: Sink, out: Source, err: Source) -> None:
+    async def _watch(
+        self, process: ChildProcess, stdin: ChildInput, out: ChildOutput, err: ChildOutput
+    ) -> None:
         """Report the child's end, or that it is deaf or dumb, as soon as its last words are in."""
         ends = (process.exited, out.ended, stdin.refused)
         await first_of(*(event.wait() for event in ends))

@@ -10,7 +10,7 @@ from portico.http1.errors import Http1Error
 from portico.http1.response import Http1Response
 from portico.model.methods import LISTEN
 from portico.model.version import Version
-from portico.process.pace import Pace
+from portico.process.read_pacing import ReadPacing
 from portico.protocol.ladder import METHOD_HEADER
 from portico.wires.http_sse import HttpSse
 from portico.wires.listener import Listener, delay_s
@@ -261,7 +261,7 @@ class StreamableHttp:
         web, receiver = self._web, self._receiver
         web.check_plain(response)
         reader.begin()
-        pace = Pace()
+        pace = ReadPacing()
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in response:

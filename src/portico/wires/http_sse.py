@@ -6,7 +6,7 @@ from typing import Any
 from portico.http1.errors import InvalidRequest
 from portico.http1.url import join, parse
 from portico.model.version import Version
-from portico.process.pace import Pace
+from portico.process.read_pacing import ReadPacing
 from portico.protocol.ladder import VERSION_HEADER
 from portico.wires.sse import Event, EventReader
 from portico.wires.web import CONNECT_S, Broken, Site, Web, is_stream
@@ -91,7 +91,7 @@ class HttpSse(Wire):
                 if not is_stream(response):
                     raise Broken(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
-                reader, pace = EventReader(self._site.max_message), Pace()
+                reader, pace = EventReader(self._site.max_message), ReadPacing()
                 async for chunk in response:
                     await pace.spread(chunk, lambda piece: self._take_all(reader.feed(piece)))
             failure = web.failure("closed its stream", "closed")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from portico.process.ring import Ring
+from portico.process.stderr_tail import StderrTail
 
 _KEYS = ("message", "error_description", "detail", "error")
 """Where those that refuse in JSON put their words."""
@@ -19,7 +19,7 @@ def own_words(kind: str, body: bytes, secrets: Iterable[str]) -> str:
         return ""  # a page, say
     said = _message(body) if kind == _JSON else body.decode(errors="replace")
     # Of `Bearer abc`, a server may repeat no more than the end.
-    ring = Ring(secrets=[part for one in secrets for part in (one, one.rpartition(" ")[2])])
+    ring = StderrTail(secrets=[part for one in secrets for part in (one, one.rpartition(" ")[2])])
     ring.add(said.strip().encode())
     words = " ".join(ring.tail(lines=3).split())
     return f": {words[:_LONGEST]}" if words else ""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from time import monotonic
 
-from portico.process.ring import Ring
+from portico.process.stderr_tail import StderrTail
 from portico.protocol.lines import LineReader
 
 MOST_A_SECOND = 64 * 1024
@@ -11,11 +11,11 @@ MOST_A_SECOND = 64 * 1024
 _LONGEST = 8 * 1024
 
 
-class Overheard:
+class StderrLines:
     """Cuts a child's stderr into lines for a listener, and keeps its end for error messages."""
 
     def __init__(
-        self, ring: Ring, tell: Callable[[str], None], clock: Callable[[], float] = monotonic
+        self, ring: StderrTail, tell: Callable[[str], None], clock: Callable[[], float] = monotonic
     ) -> None:
         self._ring = ring
         self._tell = tell

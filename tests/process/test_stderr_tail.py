@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.process.ring import Ring
+from portico.process.stderr_tail import StderrTail
 from tests.support.messages import initialize
 from tests.support.running import WAIT_S
 from tests.wrap.faults import wrap_command
@@ -27,7 +27,7 @@ USAGE = "\n".join(f"      --option-{n} string   one of many" for n in range(40))
     ],
 )
 def test_the_reason_is_quoted_though_a_long_text_follows(reason: str) -> None:
-    ring = Ring()
+    ring = StderrTail()
     ring.add(f"Error: an older one\nstarting\n{reason}\n\nUsage:\n{USAGE}\n".encode())
     said = ring.tail().splitlines()
     assert (said[0], said[1], len(said)) == (reason, "...", 12)
@@ -37,7 +37,7 @@ def test_the_reason_is_quoted_though_a_long_text_follows(reason: str) -> None:
 @pytest.mark.parametrize("end", ["ValueError: the newer", "that is all"])
 def test_otherwise_the_end_is_quoted_as_it_is(end: str) -> None:
     before = "ValueError: the older\n" if end.startswith("ValueError") else "no error, and so on\n"
-    ring = Ring()
+    ring = StderrTail()
     ring.add(f"{before}{USAGE}\n{end}".encode())
     said = ring.tail().splitlines()
     assert (said[0].strip()[:11], said[-1], len(said)) == ("--option-29", end, 12)

@@ -39,7 +39,7 @@ class Turns:
         return 0.0 if is_wanted or self._used_up < BUSY else min(max(took_s, _REST_S), _LONGEST_S)
 
 
-class Pace:
+class ReadPacing:
     """The number of bytes to take at once: about as many as fill a slice."""
 
     __slots__ = ("_spent_s", "_turns", "size")

@@ -1,13 +1,13 @@
 """A child's stderr passes on as it comes, without its secrets, and never holds anybody up."""
 
-from portico.process.overheard import MOST_A_SECOND, Overheard
-from portico.process.ring import Ring
+from portico.process.stderr_lines import MOST_A_SECOND, StderrLines
+from portico.process.stderr_tail import StderrTail
 
 
 def test_lines_pass_on_whole_and_without_secrets() -> None:
     heard: list[str] = []
-    ring = Ring(secrets=["hunter2000"])
-    overheard = Overheard(ring, heard.append)
+    ring = StderrTail(secrets=["hunter2000"])
+    overheard = StderrLines(ring, heard.append)
     overheard.add(b"starting\nwith hunter")
     overheard.add(b"2000 in hand\nand \xff bytes\nhalf a")
     assert heard == ["starting", "with *** in hand", "and \ufffd bytes"]
@@ -17,7 +17,7 @@ def test_lines_pass_on_whole_and_without_secrets() -> None:
 def test_a_flood_is_cut_short_and_said_to_be() -> None:
     heard: list[str] = []
     now = 7.5
-    overheard = Overheard(Ring(), heard.append, lambda: now)
+    overheard = StderrLines(StderrTail(), heard.append, lambda: now)
     line = b"x" * 99 + b"\n"
     for _ in range(200):
         overheard.add(line * 100)
@@ -30,7 +30,7 @@ def test_a_flood_is_cut_short_and_said_to_be() -> None:
 
 def test_a_line_without_an_end_is_not_kept() -> None:
     heard: list[str] = []
-    overheard = Overheard(Ring(), heard.append)
+    overheard = StderrLines(StderrTail(), heard.append)
     for _ in range(100):
         overheard.add(b"y" * 10_000)
     overheard.add(b"\nnext\n")

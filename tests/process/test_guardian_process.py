@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.process.family import processes
 from portico.process.guardian import GUARDIAN
+from portico.process.process_tree import processes
 from portico.wires.child import Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened, python

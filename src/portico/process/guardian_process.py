@@ -22,7 +22,7 @@ import select
 import sys
 import time
 
-from portico.process.family import Census, Family, start_of
+from portico.process.process_tree import ProcessTable, ProcessTree, start_of
 
 TYPE_CHECKING = False  # as in typing, which is too large for the guardian
 if TYPE_CHECKING:
@@ -156,16 +156,16 @@ class _Relay:
 def _end(known: Known) -> None:
     # A leader that started later than the one we knew has only got its number.
     leaders = {group for group, start in known.values() if start_of(group) in {start, None}}
-    family = Family(leaders - {0}, set(known))
-    if known and family.look(Census([family])):
+    family = ProcessTree(leaders - {0}, set(known))
+    if known and family.look(ProcessTable([family])):
         family.signal(_TERM)
         _until_gone(family, 0, _GRACE_S)
         _until_gone(family, _KILL, _KILL_S)
 
 
-def _until_gone(family: Family, number: int, within_s: float) -> None:
+def _until_gone(family: ProcessTree, number: int, within_s: float) -> None:
     limit = time.monotonic() + within_s
-    while family.look(Census([family])) and time.monotonic() < limit:
+    while family.look(ProcessTable([family])) and time.monotonic() < limit:
         family.signal(number)
         time.sleep(_POLL_S)
 

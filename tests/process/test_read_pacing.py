@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import patch
 
-from portico.process.pace import BUSY, LEAST, MOST, SLICE_S, Pace
+from portico.process.read_pacing import BUSY, LEAST, MOST, SLICE_S, ReadPacing
 
 
 class Clock:
@@ -16,21 +16,21 @@ class Clock:
         return self.now
 
 
-def taken(pace: Pace, clock: Clock, s_per_byte: float, *, wanted: bool = False) -> float:
+def taken(pace: ReadPacing, clock: Clock, s_per_byte: float, *, wanted: bool = False) -> float:
     """Take as much as may be, at so many seconds for each byte; the rest that follows."""
 
     def handle(data: bytes) -> bool:
         clock.now += len(data) * s_per_byte
         return wanted
 
-    with patch("portico.process.pace.perf_counter", clock):
+    with patch("portico.process.read_pacing.perf_counter", clock):
         return pace.take(bytes(pace.size), handle)
 
 
 def test_a_flood_of_small_messages_is_read_in_small_pieces_and_a_large_result_in_large_ones() -> (
     None
 ):
-    pace, clock = Pace(), Clock()
+    pace, clock = ReadPacing(), Clock()
     for _ in range(3):
         taken(pace, clock, 1e-7)  # 5 us for a message of 50 bytes
     assert LEAST <= pace.size <= SLICE_S / 1e-7
@@ -39,14 +39,14 @@ def test_a_flood_of_small_messages_is_read_in_small_pieces_and_a_large_result_in
 
 
 def test_a_flood_that_nobody_waits_for_has_to_rest_and_a_burst_has_not() -> None:
-    pace, clock = Pace(), Clock()
+    pace, clock = ReadPacing(), Clock()
     rests = [taken(pace, clock, 1e-6) for _ in range(2 * BUSY)]
     assert not any(rests[: BUSY - 1])
     assert all(rests[BUSY:])
 
 
 def test_answers_are_never_delayed() -> None:
-    pace, clock = Pace(), Clock()
+    pace, clock = ReadPacing(), Clock()
     assert not any(taken(pace, clock, 1e-6, wanted=True) for _ in range(2 * BUSY))
 
 
@@ -59,7 +59,7 @@ async def test_what_was_read_at_once_is_handled_over_several_turns() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    clock, pace = Clock(), Pace()
+    clock, pace = Clock(), ReadPacing()
     seen: list[int] = []
 
     def handle(data: bytes) -> None:
@@ -67,7 +67,7 @@ async def test_what_was_read_at_once_is_handled_over_several_turns() -> None:
         seen.append(turns)
 
     beside = asyncio.create_task(others())
-    with patch("portico.process.pace.perf_counter", clock):
+    with patch("portico.process.read_pacing.perf_counter", clock):
         await pace.spread(bytes(64 * 1024), handle)
     beside.cancel()
     assert seen[-1] - seen[0] > 10

@@ -26,7 +26,7 @@ _FARTHEST = 100
 """How many lines before the end it may stand."""
 
 
-class Ring:
+class StderrTail:
     """Keeps the end of what was written, however much that is."""
 
     def __init__(self, limit: int = 64 * 1024, secrets: Iterable[str] = ()) -> None:

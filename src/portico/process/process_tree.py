@@ -24,13 +24,13 @@ GUARDIAN_NAME = "portico-guardian"
 """How a guardian's command line names it; the owner's number and the owner's marks follow."""
 
 
-class Census:
+class ProcessTable:
     """The process table, read once for any number of families.
 
     Raises OSError if there are no file descriptors left to read it with.
     """
 
-    def __init__(self, families: Iterable[Family]) -> None:
+    def __init__(self, families: Iterable[ProcessTree]) -> None:
         families = tuple(families)
         self.table = processes()
         """By number, the parent, group, session and start of every living process."""
@@ -64,7 +64,7 @@ class Census:
                     self._bearers[mark].add(owner)
 
 
-class Family:
+class ProcessTree:
     """All descendants of some group leaders, including those that moved to another group."""
 
     def __init__(self, leaders: set[int], marks: set[str] | None = None, since: int = 0) -> None:
@@ -75,7 +75,7 @@ class Family:
         self.strays: dict[int, int] = {}
         """Those outside the groups, with their start: a number alone may be reused."""
 
-    def look(self, census: Census) -> bool:
+    def look(self, census: ProcessTable) -> bool:
         """Find all of them; False if none live."""
         table = census.table
         if not table:  # no /proc: the groups are all there is to know
