@@ -10,8 +10,8 @@ from portico.auth.token import door_token
 from portico.cli.target import add_options, address_of, limits_of
 from portico.config.paths import state_dir
 from portico.model.errors import TargetError
-from portico.wires.child import Command
-from portico.wires.http import Url
+from portico.wires.child_wire import Command
+from portico.wires.streamable_http import Url
 from portico.wires.wire import Address
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from portico.cli import wrap
-from portico.wires.child import Command
-from portico.wires.http import Url
+from portico.wires.child_wire import Command
+from portico.wires.streamable_http import Url
 from portico.wrapping import Wrapping
 from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening

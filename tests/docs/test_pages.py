@@ -19,7 +19,7 @@ from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.plan import Plan
 from portico.windows.guests import MOST_GUESTS
-from portico.wires.web import Site
+from portico.wires.http_requests import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

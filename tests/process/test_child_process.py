@@ -12,7 +12,7 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.upstream.exchange import Exchange
-from portico.wires.child import ChildWire, Command
+from portico.wires.child_wire import ChildWire, Command
 from portico.wires.wire import Failure, Outgoing
 from tests.upstream.fakes import WAIT_S
 

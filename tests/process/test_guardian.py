@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from portico.process.guardian import GUARDIAN
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.wrap.standing import until
 
 GONE_S = 8.0
@@ -41,7 +41,7 @@ else:
 
 DRIVER = """
 import asyncio, json, os, signal, sys
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from portico.process.guardian import GUARDIAN
 
 async def main():

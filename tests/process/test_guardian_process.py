@@ -12,7 +12,7 @@ import pytest
 
 from portico.process.guardian import GUARDIAN
 from portico.process.process_tree import processes
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened, python
 from tests.process.test_guardian import (

@@ -17,7 +17,7 @@ import pytest
 from portico.model.errors import TargetError
 from portico.process import spawn
 from portico.process.guardian import GUARDIAN
-from portico.wires.child import ChildWire, Command
+from portico.wires.child_wire import ChildWire, Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened
 from tests.support.patience import until
@@ -31,7 +31,7 @@ CAT = Command(("cat",))
 CROWDED = """
 import asyncio, os, resource, sys
 from portico.model.errors import TargetError
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from portico.process.guardian import GUARDIAN
 
 def limit(pid):
@@ -173,7 +173,7 @@ def test_without_processes_a_start_fails_and_says_why(when: str) -> None:
 async def test_without_a_guardian_servers_are_started_all_the_same() -> None:
     code = """
 import asyncio, sys
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 sys.executable = "/nowhere/python"
 
 async def main():

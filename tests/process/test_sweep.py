@@ -11,7 +11,7 @@ import pytest
 
 from portico.process import process_tree
 from portico.process.guardian import GUARDIAN
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.process.test_child_process import heard, opened, python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left a group")

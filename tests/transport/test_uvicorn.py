@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from portico.upstream.connect import connect
-from portico.wires.http import Url
+from portico.wires.streamable_http import Url
 from tests.support.running import http_server
 from tests.support.shared import ROOT, unavailable
 

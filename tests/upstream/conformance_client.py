@@ -10,7 +10,7 @@ from typing import Any
 from portico.upstream.answers import Answers
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.wires.http import Url
+from portico.wires.streamable_http import Url
 
 STUBS = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}
 

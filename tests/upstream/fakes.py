@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.version import Version
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from portico.wires.wire import Failure, Outgoing, Receiver, made
 
 SERVERS = Path(__file__).parent / "servers"

@@ -15,7 +15,7 @@ from portico.transport.http import HttpApp
 from portico.upstream.caller import Outbox
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.rigs.running import bad
 from tests.support.clock import Clock
 from tests.support.messages import modern, modern_meta, request

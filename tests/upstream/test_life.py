@@ -11,7 +11,7 @@ from portico.upstream.life import TABLE, Event, State
 from portico.upstream.line import Line
 from portico.upstream.patience import Breaker, Patience
 from portico.upstream.plan import Plan
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from portico.wires.wire import Failure
 from tests.rigs.running import bad
 from tests.support.clock import Clock

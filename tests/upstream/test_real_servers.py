@@ -14,8 +14,8 @@ from portico.model.errors import McpError, TargetError
 from portico.upstream.answers import Answers
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.wires.child import Command
-from portico.wires.http import Url
+from portico.wires.child_wire import Command
+from portico.wires.streamable_http import Url
 from portico.wires.wire import Address
 from tests.support import node
 from tests.upstream.fakes import SERVERS, WAIT_S

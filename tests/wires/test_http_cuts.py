@@ -13,7 +13,7 @@ from portico.model.version import Version
 from portico.upstream.connect import connect
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.wires.http import Url
+from portico.wires.streamable_http import Url
 from portico.wires.wire import Failure, Outgoing
 from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, legacy, result
@@ -82,7 +82,7 @@ async def test_events_that_cannot_be_taken_in_end_the_old_transport_and_are_told
 async def test_a_server_that_does_not_accept_a_notice_is_not_waited_for_without_end(
     older: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.wires.web.ACCEPT_S", 0.2)
+    monkeypatch.setattr("portico.wires.http_requests.ACCEPT_S", 0.2)
 
     async def talk(asked: Asked, writer: Writer) -> None:
         if asked.verb == "GET":

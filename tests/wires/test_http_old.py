@@ -6,7 +6,7 @@ import pytest
 
 from portico.model.errors import McpError, TargetError
 from portico.upstream.connect import connect
-from portico.wires.http import Url
+from portico.wires.streamable_http import Url
 from tests.upstream.fakes import legacy
 from tests.upstream.web_server import Asked, event, reply, stream, web_server
 from tests.upstream.web_talks import Writer

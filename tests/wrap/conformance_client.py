@@ -19,7 +19,7 @@ from portico.model.errors import McpError
 from portico.upstream.answers import Answers
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.upstream.conformance_client import SCENARIOS, accept_defaults, roots, sample
 
 

@@ -18,7 +18,7 @@ from portico.upstream.opening import Limits
 from portico.upstream.patience import Patience
 from portico.upstream.plan import Plan
 from portico.upstream.upstream import Upstream
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.rigs.running import bad
 from tests.support.clock import Clock
 from tests.support.messages import initialize, modern

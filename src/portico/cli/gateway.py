@@ -36,7 +36,7 @@ def address_of(options: argparse.Namespace) -> "Address":
     """
     from portico.cli.running import owners
     from portico.config.read import read
-    from portico.wires.child import Command
+    from portico.wires.child_wire import Command
 
     path = options.config or config_file()
     try:

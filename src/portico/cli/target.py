@@ -57,7 +57,7 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         return _url(target, options)
     if options.header or options.token or options.token_file is not None:
         parser.error("--header, --token and --token-file are for URLs; a command takes --env")
-    from portico.wires.child import Command
+    from portico.wires.child_wire import Command
 
     try:
         argv = _component(target)
@@ -146,7 +146,7 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
     from portico.auth.token import TokenError, given_token
-    from portico.wires.http import Url
+    from portico.wires.streamable_http import Url
 
     token, spare = options.token, ""
     if options.token_file is not None:
@@ -164,7 +164,7 @@ def _spare_token(url: str) -> str:
     is for this machine alone; TokenError if it cannot be trusted."""
     from portico.auth.token import given_token, known_token
     from portico.config.paths import state_dir
-    from portico.wires.web import is_loopback
+    from portico.wires.http_requests import is_loopback
 
     if not is_loopback(url) and not url.startswith("https://"):
         return ""  # anybody on the way could read it

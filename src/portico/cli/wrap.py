@@ -118,7 +118,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     target = options.target
     if target[0].startswith(_URLS):
         headers = dict(options.header)
-        from portico.wires.http import Url
+        from portico.wires.streamable_http import Url
 
         url = target[0]
         return (
@@ -133,7 +133,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         )
     from portico.process.environment import clean, meaningful
     from portico.state.stderr import STDERR
-    from portico.wires.child import Command
+    from portico.wires.child_wire import Command
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)

@@ -17,7 +17,7 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
 
         return Unavailable(server.name, server.problem)
     if server.url:
-        from portico.wires.http import Url
+        from portico.wires.streamable_http import Url
 
         return Url(
             server.url,
@@ -26,7 +26,7 @@ def address(server: Server, overheard: Callable[[str], None] | None = None) -> "
             max_connections=server.max_connections,
         )
     from portico.process.environment import clean
-    from portico.wires.child import Command
+    from portico.wires.child_wire import Command
 
     return Command(
         (server.command, *server.args),

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from portico.http1.response import Http1Response
-from portico.wires.naming import Naming
-from portico.wires.sse import EventReader
-from portico.wires.web import Broken, Web, is_stream
+from portico.wires.event_reader import EventReader
+from portico.wires.http_requests import BrokenResponse, HttpRequests, is_stream
+from portico.wires.session_headers import SessionHeaders
 
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
@@ -23,8 +23,8 @@ class Listener:
 
     def __init__(
         self,
-        web: Web,
-        naming: Naming,
+        web: HttpRequests,
+        naming: SessionHeaders,
         read: Callable[[Http1Response, EventReader, bytes], Awaitable[bool]],
         forgotten: Callable[[], None],
     ) -> None:
@@ -66,7 +66,7 @@ class Listener:
                         return
                     is_offered = True
                     await self._read(response, reader, b"")
-            except Broken as broken:
+            except BrokenResponse as broken:
                 self._answered.set()
                 status = broken.failure.status
                 if status is not None and status < _SERVER_FAULT:

@@ -12,7 +12,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 _JSON = {**ACCEPT, "content-type": "application/json"}
 
 
-class Naming:
+class SessionHeaders:
     """Grows with the greeting: first there is neither, then a session, then a version."""
 
     def __init__(self) -> None:

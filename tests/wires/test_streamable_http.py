@@ -12,7 +12,7 @@ import pytest
 from portico.model.errors import McpError, TargetError
 from portico.upstream.answers import Answers
 from portico.upstream.connect import connect
-from portico.wires.http import Url
+from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server
 from tests.upstream.web_talks import FINE, QUICK, Writer, legacy_server, modern_server, refuse

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True):
+class ServerSentEvent(Struct, frozen=True):
     """One event. The id is the last one seen on the stream so far."""
 
     data: bytes
@@ -45,7 +45,7 @@ class EventReader:
         self._kind = ""
         self._after_return = False
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that these bytes complete; raises TooLong."""
         if self._after_return and chunk[:1] == b"\n":
             chunk = chunk[1:]  # the second half of a CRLF that was cut in two
@@ -65,7 +65,7 @@ class EventReader:
             raise TooLong(self.limit, b"".join((*self._data, self._tail))[:512])
         return events
 
-    def _line(self, line: bytes) -> Event | None:
+    def _line(self, line: bytes) -> ServerSentEvent | None:
         if not line:
             return self._dispatch()
         if line.startswith(b"data: "):  # nearly always, and then it may be long: one copy is enough
@@ -84,7 +84,7 @@ class EventReader:
             self.retry_ms = int(value)
         return None
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> ServerSentEvent | None:
         self.last_id = self._id
         data, kind = b"\n".join(self._data), self._kind
         self._data = []
@@ -93,4 +93,4 @@ class EventReader:
         if not data:
             return None
         self.count += 1
-        return Event(data, kind or "message", self.last_id)
+        return ServerSentEvent(data, kind or "message", self.last_id)

@@ -14,8 +14,8 @@ from portico.http1.headers import unfit_header
 from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Http1Response
 from portico.http1.url import join, parse
-from portico.wires.refusal import own_words
-from portico.wires.sse import TooLong
+from portico.wires.event_reader import TooLong
+from portico.wires.http_error_body import own_words
 from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0
@@ -51,7 +51,7 @@ class Site(Struct, frozen=True):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-class Broken(Exception):
+class BrokenResponse(Exception):
     """An HTTP exchange that ended in a failure."""
 
     def __init__(self, failure: Failure) -> None:
@@ -59,7 +59,7 @@ class Broken(Exception):
         self.failure = failure
 
 
-class Web:
+class HttpRequests:
     """Requests to one site. Redirects stay on its origin, and so do its headers."""
 
     def __init__(self, site: Site) -> None:
@@ -108,14 +108,14 @@ class Web:
                         continue
                     if response.status == 401 and self._show_spare():
                         continue
-                    raise Broken(await self._refusal(response))
+                    raise BrokenResponse(await self._refusal(response))
                 finally:
                     response.close()
             except TooLong as error:
-                raise Broken(self.failure(str(error), "too_large")) from None
+                raise BrokenResponse(self.failure(str(error), "too_large")) from None
             except Http1Error as trouble:
-                raise Broken(self.failure(str(trouble), "network")) from None
-        raise Broken(self.failure("redirects in circles", "http"))
+                raise BrokenResponse(self.failure(str(trouble), "network")) from None
+        raise BrokenResponse(self.failure("redirects in circles", "http"))
 
     def begin(
         self,
@@ -143,7 +143,7 @@ class Web:
                 await self.body(response)
         except TimeoutError:
             why = f"did not accept a message within {ACCEPT_S:g} s"
-            raise Broken(self.failure(why, "timeout")) from None
+            raise BrokenResponse(self.failure(why, "timeout")) from None
 
     async def body(self, response: Http1Response) -> bytes:
         """The whole body, within the limit."""
@@ -174,7 +174,7 @@ class Web:
         # 301 and 302 may turn a POST into a GET, so only their successors are followed.
         if response.status not in (307, 308) or target.origin != parse(url).origin:
             why = f"redirects to {target} (HTTP {response.status}): use that URL if you trust it"
-            raise Broken(self.failure(why, "http", response.status))
+            raise BrokenResponse(self.failure(why, "http", response.status))
         if url == self.url:
             self.url = following
         return following
@@ -212,7 +212,7 @@ class Web:
                 if cut:
                     break
                 why = f"sent a message longer than {limit} bytes"
-                raise Broken(self.failure(why, "too_large", response.status))
+                raise BrokenResponse(self.failure(why, "too_large", response.status))
         return bytes(body[:limit] if len(body) > limit else body)
 
     def check_plain(self, response: Http1Response) -> None:
@@ -220,7 +220,7 @@ class Web:
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             why = f"sent its answer packed with {encoding[:40]}, which it was asked not to do"
-            raise Broken(self.failure(why, "http", response.status))
+            raise BrokenResponse(self.failure(why, "http", response.status))
 
 
 def is_stream(response: Http1Response) -> bool:

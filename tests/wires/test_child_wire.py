@@ -10,7 +10,7 @@ from portico.model.errors import McpError, TargetError
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
 from portico.upstream.opening import Limits
-from portico.wires.child import Command
+from portico.wires.child_wire import Command
 from tests.upstream.fakes import WAIT_S, bad_server
 
 SMALL = 1_000_000

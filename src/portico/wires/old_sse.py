@@ -8,8 +8,8 @@ from portico.http1.url import join, parse
 from portico.model.version import Version
 from portico.process.read_pacing import ReadPacing
 from portico.protocol.ladder import VERSION_HEADER
-from portico.wires.sse import Event, EventReader
-from portico.wires.web import CONNECT_S, Broken, Site, Web, is_stream
+from portico.wires.event_reader import EventReader, ServerSentEvent
+from portico.wires.http_requests import CONNECT_S, BrokenResponse, HttpRequests, Site, is_stream
 from portico.wires.wire import Failure, Outgoing, Receiver, Wire
 
 
@@ -23,7 +23,7 @@ class HttpSse(Wire):
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._web: Web | None = None
+        self._web: HttpRequests | None = None
         self._reading: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._version: Version | None = None
@@ -36,7 +36,7 @@ class HttpSse(Wire):
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and learn where to post."""
         self._receiver = receiver
-        self._web = Web(self._site)
+        self._web = HttpRequests(self._site)
         self._endpoint = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
         try:
@@ -67,7 +67,7 @@ class HttpSse(Wire):
             # Some answer the POST only when they answer the call: whoever asks has a limit.
             async with self._web.send("POST", url, headers, message.data) as response:
                 await self._web.body(response)
-        except Broken as broken:
+        except BrokenResponse as broken:
             raise broken.failure.error() from None
 
     def settle(self, version: Version) -> None:
@@ -89,13 +89,13 @@ class HttpSse(Wire):
             events = {"accept": "text/event-stream"}
             async with web.send("GET", web.url, events, is_apart=True) as response:
                 if not is_stream(response):
-                    raise Broken(web.failure("is no MCP server: it sent no events", "http"))
+                    raise BrokenResponse(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
                 reader, pace = EventReader(self._site.max_message), ReadPacing()
                 async for chunk in response:
                     await pace.spread(chunk, lambda piece: self._take_all(reader.feed(piece)))
             failure = web.failure("closed its stream", "closed")
-        except Broken as broken:
+        except BrokenResponse as broken:
             failure = broken.failure
         except Exception as error:  # noqa: BLE001  (one of ours: nobody reads on, and that is told)
             failure = web.failure(f"could not be heard: {error!r}")
@@ -103,14 +103,14 @@ class HttpSse(Wire):
         if self._endpoint.done():
             self._receiver.lost(failure)
 
-    def _take_all(self, events: list[Event]) -> bool:
+    def _take_all(self, events: list[ServerSentEvent]) -> bool:
         """Take in what came; True if any of it was waited for."""
         answered = self._receiver.answered
         for event in events:
             self._take(event)
         return self._receiver.answered > answered
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ServerSentEvent) -> None:
         assert self._web is not None
         if event.kind == "message":
             self._receiver.received(event.data)
@@ -123,5 +123,5 @@ class HttpSse(Wire):
             # Elsewhere could be anybody's: our token stays with the origin it is for.
             if there.origin != parse(self._web.url).origin:
                 why = f"wants messages posted to {there}, which is not its own origin"
-                raise Broken(self._web.failure(why, "http"))
+                raise BrokenResponse(self._web.failure(why, "http"))
             self._endpoint.set_result(url)

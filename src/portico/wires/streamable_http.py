@@ -12,11 +12,11 @@ from portico.model.methods import LISTEN
 from portico.model.version import Version
 from portico.process.read_pacing import ReadPacing
 from portico.protocol.ladder import METHOD_HEADER
-from portico.wires.http_sse import HttpSse
+from portico.wires.event_reader import EventReader
+from portico.wires.http_requests import BrokenResponse, HttpRequests, Site, is_stream
 from portico.wires.listener import Listener, delay_s
-from portico.wires.naming import ACCEPT, SESSION_HEADER, Naming
-from portico.wires.sse import EventReader
-from portico.wires.web import Broken, Site, Web, is_stream
+from portico.wires.old_sse import HttpSse
+from portico.wires.session_headers import ACCEPT, SESSION_HEADER, SessionHeaders
 from portico.wires.wire import Outgoing, Receiver
 
 _MAX_IDLE_RESUMES = 3
@@ -53,7 +53,7 @@ class StreamableHttp:
 
     transport = "http"
     mirrors = True
-    _web: Web
+    _web: HttpRequests
     _receiver: Receiver
 
     def __init__(self, site: Site) -> None:
@@ -63,7 +63,7 @@ class StreamableHttp:
         self._listener: Listener | None = None
         self._parting: asyncio.Task[None] | None = None
         self._unheard: list[bytes] = []  # requests that a forgotten session kept from running
-        self._naming = Naming()
+        self._naming = SessionHeaders()
         self._is_open = False
 
     @property
@@ -74,7 +74,7 @@ class StreamableHttp:
     async def open(self, receiver: Receiver) -> None:
         """Nothing is sent yet: the first request shows whether anybody is there."""
         self._receiver = receiver
-        self._web = Web(self._site)
+        self._web = HttpRequests(self._site)
         self._is_open = True
 
     async def send(self, message: Outgoing) -> None:
@@ -83,7 +83,7 @@ class StreamableHttp:
             return
         try:
             await self._web.tell(self._web.url, self._naming.of(message), message.data)
-        except Broken as broken:
+        except BrokenResponse as broken:
             raise broken.failure.error() from None
 
     def send_now(self, message: Outgoing) -> bool:
@@ -133,7 +133,7 @@ class StreamableHttp:
         if tasks:
             await asyncio.wait(tasks)
         if self._naming.session:
-            with contextlib.suppress(Broken, TimeoutError):
+            with contextlib.suppress(BrokenResponse, TimeoutError):
                 async with (
                     asyncio.timeout(LINGER_S),
                     self._web.send("DELETE", self._web.url, self._naming.common(), is_apart=True),
@@ -159,7 +159,7 @@ class StreamableHttp:
                 self._take(reader, body, id)
             elif body.strip():
                 receiver.received(body, id)
-        except Broken as broken:
+        except BrokenResponse as broken:
             receiver.failed(id, broken.failure)
         except Exception as error:  # as below
             receiver.failed(id, web.failure(f"could not be asked: {error!r}"))
@@ -216,7 +216,7 @@ class StreamableHttp:
             if reader is not None and not self._naming.is_modern:
                 await self._resume(reader, message.id, is_whole)
             receiver.failed(message.id, web.failure(_NO_RESULT, "closed"))
-        except Broken as broken:
+        except BrokenResponse as broken:
             failure = broken.failure
             if failure.status == 404 and SESSION_HEADER in sent:
                 self._unheard.append(message.id)  # it has not run
@@ -291,16 +291,16 @@ class StreamableHttp:
             try:
                 async with web.send("GET", web.url, headers) as response:
                     is_whole = await self._read(response, reader, id)
-            except Broken as broken:
+            except BrokenResponse as broken:
                 if is_whole:
                     raise
                 why = f"broke the connection, then {broken.failure.why}"
-                raise Broken(web.failure(why, "network")) from None
+                raise BrokenResponse(web.failure(why, "network")) from None
             idle = idle + 1 if reader.last_id == before else 0
 
-    def _remember_session(self, web: Web, response: Http1Response) -> None:
+    def _remember_session(self, web: HttpRequests, response: Http1Response) -> None:
         if not self._naming.remember(response):
-            raise Broken(web.failure("gave a session id that is no visible ASCII", "http"))
+            raise BrokenResponse(web.failure("gave a session id that is no visible ASCII", "http"))
 
 
 def _stays(message: Outgoing) -> bool:

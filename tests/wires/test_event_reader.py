@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.wires.sse import Event, EventReader, TooLong
+from portico.wires.event_reader import EventReader, ServerSentEvent, TooLong
 
 STREAM = (
     b": a comment\n\n"
@@ -15,9 +15,9 @@ STREAM = (
     b"event: endpoint\ndata: /messages?session=1\n\n"
 )
 EVENTS = [
-    Event(b'{"a":1}', "message", "2"),
-    Event(b"one\ntwo", "message", "2"),
-    Event(b"/messages?session=1", "endpoint", "2"),
+    ServerSentEvent(b'{"a":1}', "message", "2"),
+    ServerSentEvent(b"one\ntwo", "message", "2"),
+    ServerSentEvent(b"/messages?session=1", "endpoint", "2"),
 ]
 
 
@@ -25,7 +25,7 @@ EVENTS = [
 def test_events_come_out_whatever_the_chunks_were(end: bytes, data: st.DataObject) -> None:
     stream = STREAM.replace(b"\n", end) + b": the end of the last line is then certain\n"
     reader = EventReader(1000)
-    events: list[Event] = []
+    events: list[ServerSentEvent] = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         events += reader.feed(stream[:size])

@@ -4,8 +4,8 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.upstream.connect import connect
-from portico.wires.http import Url
-from portico.wires.refusal import own_words
+from portico.wires.http_error_body import own_words
+from portico.wires.streamable_http import Url
 from tests.upstream.web_server import Asked, reply, web_server
 from tests.upstream.web_talks import QUICK, Writer
 
