@@ -16,7 +16,7 @@ from portico.model.types import Link
 from portico.state.background import Background
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.wire import Address
 
@@ -34,7 +34,7 @@ class Wrapping(Struct, frozen=True):
     """What to put a doorway in front of, and how."""
 
     address: Address
-    plan: Plan
+    plan: UpstreamPolicy
     key: Callable[[str], str]
     """The name of a view of this upstream on disk."""
     history: str

@@ -17,7 +17,7 @@ from portico.transport.http import HttpApp
 from portico.transport.limits import Limits
 from portico.transport.modern import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.windows.guests import MOST_GUESTS
 from portico.wires.http_requests import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
@@ -159,7 +159,7 @@ def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
 
 
 def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
-    plan, text = Plan(), section("docs/wrap.md", "Limits")
+    plan, text = UpstreamPolicy(), section("docs/wrap.md", "Limits")
     defaults = {
         "`--init-timeout`": plan.limits.init_s,
         "`--list-timeout`": plan.limits.list_s,

@@ -15,7 +15,7 @@ from portico.gateway.local import local_entries
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.state.pending import Pending
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.wrapping import Wrapped, Wrapping
 from tests.gateway.houses import LEGACY, MODERN, Client, Prompt, World, config, house
 
@@ -44,7 +44,7 @@ async def served(
     world = World({"shop": server or shop()}, wire=Prompt)
     if door == "wrap":
         address = world.address(Entry(name="shop", command="shop"), None)
-        asked = Wrapping(address, Plan(), key=str, history="", cache=False, links=links)
+        asked = Wrapping(address, UpstreamPolicy(), key=str, history="", cache=False, links=links)
         wrapped = Wrapped(asked, alone=False)
         if more.get("known", True):
             await wrapped.upstream.survey()

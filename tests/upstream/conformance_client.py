@@ -7,8 +7,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from portico.upstream.answers import Answers
 from portico.upstream.client import Client
+from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
 from portico.wires.streamable_http import Url
 
@@ -87,7 +87,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 
 async def main() -> None:
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    answers = Answers(elicit=accept_defaults, sample=sample, roots=roots)
+    answers = ClientAnswers(elicit=accept_defaults, sample=sample, roots=roots)
     async with await connect(Url(sys.argv[-1]), answers=answers) as client:
         await SCENARIOS[scenario](client)
 

@@ -9,8 +9,8 @@ from portico import Context, Server
 from portico.model.errors import McpError, TargetError
 from portico.transport.stdio import StdioServer
 from portico.upstream import listing
-from portico.upstream.answers import Answers
 from portico.upstream.client import MAX_ROUNDS, Client
+from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
 from tests.support.memory import Local
 from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy, modern, result
@@ -135,7 +135,7 @@ async def ada(params: dict[str, Any]) -> dict[str, Any]:
 
 async def test_input_is_given_and_the_state_comes_back_as_it_was() -> None:
     script = asking(wants("st/äte", who=QUESTION), DONE)
-    client, wire = await talking(script, answers=Answers(elicit=ada))
+    client, wire = await talking(script, answers=ClientAnswers(elicit=ada))
     assert await client.call_tool("t", {"x": 1}) == DONE
     first, second = called(wire)
     assert first == {"name": "t", "arguments": {"x": 1}}
@@ -147,7 +147,7 @@ async def test_input_is_given_and_the_state_comes_back_as_it_was() -> None:
 
 async def test_a_state_that_did_not_come_is_not_sent() -> None:
     script = asking(wants("s1", a=QUESTION), wants(b=QUESTION), DONE)
-    client, wire = await talking(script, answers=Answers(elicit=ada))
+    client, wire = await talking(script, answers=ClientAnswers(elicit=ada))
     await client.call_tool("t")
     assert [sorted(params) for params in called(wire)] == [
         ["arguments", "name"],
@@ -272,8 +272,8 @@ async def test_only_what_can_be_answered_is_declared() -> None:
     async def never(_: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError
 
-    assert Answers().capabilities == {}
-    every = Answers(elicit=never, elicit_modes=("form", "url"), sample=never, roots=never)
+    assert ClientAnswers().capabilities == {}
+    every = ClientAnswers(elicit=never, elicit_modes=("form", "url"), sample=never, roots=never)
     assert every.capabilities == {
         "elicitation": {"form": {}, "url": {}},
         "sampling": {},
@@ -283,7 +283,7 @@ async def test_only_what_can_be_answered_is_declared() -> None:
 
 async def test_a_mode_that_was_not_declared_is_refused_as_bad_params() -> None:
     with pytest.raises(McpError, match="mode 'url'") as caught:
-        await Answers(elicit=ada).answer("elicitation/create", {"mode": "url"})
+        await ClientAnswers(elicit=ada).answer("elicitation/create", {"mode": "url"})
     assert caught.value.code == -32602
 
 
@@ -292,7 +292,7 @@ async def test_an_answer_that_fails_is_the_clients_failure() -> None:
         raise KeyError("oh")
 
     with pytest.raises(McpError, match="failed to answer roots/list") as caught:
-        await Answers(roots=fails).serve("roots/list", b"")
+        await ClientAnswers(roots=fails).serve("roots/list", b"")
     assert caught.value.code == -32603
 
 
@@ -341,7 +341,9 @@ async def test_our_own_server_in_memory(era: str) -> None:
     logged: list[Any] = []
     moved: list[float] = []
     address = local(our_server())
-    client = await connect(address, era=era, answers=Answers(elicit=person), log=logged.append)
+    client = await connect(
+        address, era=era, answers=ClientAnswers(elicit=person), log=logged.append
+    )
     async with client:
         assert client.modern is (era == "modern")
         assert client.server.info["name"] == "ours"

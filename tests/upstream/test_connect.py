@@ -9,7 +9,7 @@ from portico.model.errors import TargetError
 from portico.model.version import Version
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.upstream.opening import Limits
+from portico.upstream.handshake import HandshakeLimits
 from portico.wires.wire import Failure
 from tests.upstream.fakes import (
     LEGACY,
@@ -24,7 +24,7 @@ from tests.upstream.fakes import (
 )
 
 JSON_ERROR = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"not like this"}}'
-QUICK = Limits(probe_s=0.02, init_s=0.5)
+QUICK = HandshakeLimits(probe_s=0.02, init_s=0.5)
 
 
 def http(status: int, body: bytes = b"") -> Failure:

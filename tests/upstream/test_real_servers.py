@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from portico.model.errors import McpError, TargetError
-from portico.upstream.answers import Answers
 from portico.upstream.client import Client
+from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
@@ -39,7 +39,7 @@ async def roots(_: dict[str, Any]) -> dict[str, Any]:
     return {"roots": [{"uri": "file:///home"}]}
 
 
-EVERYTHING = Answers(elicit=person, sample=model, roots=roots)
+EVERYTHING = ClientAnswers(elicit=person, sample=model, roots=roots)
 
 
 @asynccontextmanager

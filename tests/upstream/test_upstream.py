@@ -13,9 +13,9 @@ from portico.model.message import Request, Response
 from portico.model.methods import LISTEN
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.upstream.opening import Limits
-from portico.upstream.patience import Patience
-from portico.upstream.plan import Plan
+from portico.upstream.backoff import BackoffLimits
+from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command
 from portico.wires.wire import Failure
@@ -24,11 +24,11 @@ from tests.support.clock import Clock
 from tests.support.patience import until
 from tests.upstream.fakes import Fake, FakeWire, Message, error, legacy, modern, result
 
-PATIENT = Patience(failures=2, open_s=15)
+PATIENT = BackoffLimits(failures=2, open_s=15)
 
 
 @asynccontextmanager
-async def upstream(mode: str, plan: Plan) -> AsyncIterator[tuple[Upstream, Context]]:
+async def upstream(mode: str, plan: UpstreamPolicy) -> AsyncIterator[tuple[Upstream, Context]]:
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
     made = Upstream(Command(tuple(bad("stdio", mode))), plan)
@@ -48,7 +48,7 @@ def text(response: Response) -> str:
 
 
 async def test_a_child_that_fails_everybody_is_replaced(clock: Clock) -> None:
-    plan = Plan(limits=Limits(call_s=30), patience=PATIENT, idle_s=None)
+    plan = UpstreamPolicy(limits=HandshakeLimits(call_s=30), patience=PATIENT, idle_s=None)
     async with upstream("silent", plan) as (server, context):
         await server.ready(call("pid"), context)
         first = text(await server.relay(call("pid"), context))
@@ -65,7 +65,7 @@ async def test_a_child_that_fails_everybody_is_replaced(clock: Clock) -> None:
 
 
 async def test_a_call_after_the_idle_time_begins_anew(clock: Clock) -> None:
-    async with upstream("plain", Plan(idle_s=60)) as (server, context):
+    async with upstream("plain", UpstreamPolicy(idle_s=60)) as (server, context):
         await server.ready(call("pid"), context)
         seen: list[str] = []
         for number, pause_s in enumerate((50, 60, 50, 60, 60)):
@@ -84,7 +84,7 @@ def noted(message: Message) -> list[Message]:
 
 async def test_a_modern_client_hears_of_a_resource_from_the_process_that_all_call() -> None:
     shared, tried = FakeWire(noted), FakeWire(noted)
-    server = Upstream(Fake([shared, tried]), Plan())
+    server = Upstream(Fake([shared, tried]), UpstreamPolicy())
     session = Session(lambda _: None)
     context = Context(session=session)
     asked = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
@@ -110,7 +110,7 @@ def subscribe(uri: str) -> Request:
 
 async def test_who_follows_what_another_is_just_refused_is_asked_for_too() -> None:
     wire = FakeWire(lambda m: [] if m.get("method") == "resources/subscribe" else noted(m))
-    server = Upstream(Fake([wire]), Plan())
+    server = Upstream(Fake([wire]), UpstreamPolicy())
     calls: list[asyncio.Task[Response]] = []
     try:
         for _ in range(2):
@@ -130,7 +130,7 @@ async def test_who_follows_what_another_is_just_refused_is_asked_for_too() -> No
 
 async def test_starts_are_still_counted_when_their_connections_are_gone() -> None:
     wires = [FakeWire(noted) for _ in range(3)]
-    server = Upstream(Fake([*wires]), Plan(sharing="per-client"))
+    server = Upstream(Fake([*wires]), UpstreamPolicy(sharing="per-client"))
     seen = []
     try:
         for number in range(3):
@@ -155,7 +155,7 @@ class Broken:
 
 
 async def test_a_start_that_fails_in_an_unknown_way_does_not_stop_the_next() -> None:
-    server = Upstream(Fake([Broken(), FakeWire(noted)]), Plan())
+    server = Upstream(Fake([Broken(), FakeWire(noted)]), UpstreamPolicy())
     try:
         with pytest.raises(ValueError, match="oh no"):
             await server.survey()
@@ -182,7 +182,7 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
 ) -> None:
     wires = [FakeWire(logging) for _ in range(3)]
     first, second, third = wires
-    server = Upstream(Fake([*wires]), Plan(max_children=1, idle_s=60))
+    server = Upstream(Fake([*wires]), UpstreamPolicy(max_children=1, idle_s=60))
     one, other = with_roots("error"), with_roots()
     try:
         await server.set_level(call("pid"), one)
@@ -217,7 +217,10 @@ async def test_a_server_that_replaces_another_is_told_the_levels_of_its_clients(
     client: Callable[[str], Context],
 ) -> None:
     before, after = FakeWire(logging), FakeWire(logging)
-    first, second = Upstream(Fake([before]), Plan()), Upstream(Fake([after]), Plan())
+    first, second = (
+        Upstream(Fake([before]), UpstreamPolicy()),
+        Upstream(Fake([after]), UpstreamPolicy()),
+    )
     context = client("error")
     try:
         await first.set_level(call("pid"), context)
@@ -233,7 +236,7 @@ async def test_a_server_that_replaces_another_is_told_the_levels_of_its_clients(
 async def test_each_instance_of_a_server_is_told_the_lowest_level_of_its_clients() -> None:
     silent = FakeWire(lambda m: None if m.get("method") == "tools/call" else logging(m))
     wires = [silent, FakeWire(logging)]
-    server = Upstream(Fake([*wires]), Plan(instances=2))
+    server = Upstream(Fake([*wires]), UpstreamPolicy(instances=2))
     one, other = without_roots("error"), without_roots("info")
     busy: asyncio.Task[Response] | None = None
     try:
@@ -253,7 +256,7 @@ async def test_a_server_too_busy_to_be_listened_to_is_asked_again(clock: Clock) 
     wire = FakeWire(
         lambda m: [error(m, -32603)] if m.get("method") == LISTEN else modern(m, tools={}) or []
     )
-    server = Upstream(Fake([wire]), Plan(era="modern"))
+    server = Upstream(Fake([wire]), UpstreamPolicy(era="modern"))
     try:
         await server.survey()
         await wire.until(LISTEN)
@@ -265,7 +268,7 @@ async def test_a_server_too_busy_to_be_listened_to_is_asked_again(clock: Clock) 
 
 async def test_a_call_that_waits_for_a_start_is_told_when_the_upstream_is_closed() -> None:
     wire = FakeWire(lambda _: None)
-    server = Upstream(Fake([wire]), Plan())
+    server = Upstream(Fake([wire]), UpstreamPolicy())
     waiting = asyncio.create_task(server.relay(call("pid"), with_roots()))
     await wire.until("initialize")
     await server.close()
@@ -275,7 +278,7 @@ async def test_a_call_that_waits_for_a_start_is_told_when_the_upstream_is_closed
 
 async def test_a_closed_upstream_begins_no_conversation() -> None:
     wires = [FakeWire(noted)]
-    server = Upstream(Fake(wires), Plan())
+    server = Upstream(Fake(wires), UpstreamPolicy())
     await server.close()
     with pytest.raises(McpError, match="is being shut down"):
         await server.relay(call("pid"), with_roots())
@@ -285,7 +288,7 @@ async def test_a_closed_upstream_begins_no_conversation() -> None:
 async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants() -> None:
     said: list[str] = []
     wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else logging(m))
-    server = Upstream(Fake([wire]), Plan(max_children=1), report=said.append)
+    server = Upstream(Fake([wire]), UpstreamPolicy(max_children=1), report=said.append)
     busy = asyncio.create_task(server.relay(call("pid"), with_roots()))
     await wire.until("tools/call")
     other = with_roots()
@@ -304,7 +307,7 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
 
 async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting(clock: Clock) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "resources/subscribe" else noted(m))
-    server = Upstream(Fake([wire]), Plan(idle_s=10))
+    server = Upstream(Fake([wire]), UpstreamPolicy(idle_s=10))
     following = asyncio.create_task(server.relay(subscribe("note://a"), with_roots()))
     try:
         asked = await wire.until("resources/subscribe")
@@ -320,7 +323,7 @@ async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting(clock: 
 
 async def test_nobody_rests_while_an_operator_has_the_lists_asked_for(clock: Clock) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "tools/list" else legacy(m, tools={}))
-    server = Upstream(Fake([wire]), Plan(idle_s=10))
+    server = Upstream(Fake([wire]), UpstreamPolicy(idle_s=10))
     refreshing = asyncio.create_task(server.refresh())
     try:
         listed = await wire.until("tools/list")
@@ -336,7 +339,7 @@ async def test_nobody_rests_while_an_operator_has_the_lists_asked_for(clock: Clo
 @pytest.mark.parametrize("limit", [0, -5, "soon", None])
 async def test_a_limit_that_is_none_is_not_taken_for_one(clock: Clock, limit: object) -> None:
     wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else legacy(m, tools={}))
-    server = Upstream(Fake([wire]), Plan())
+    server = Upstream(Fake([wire]), UpstreamPolicy())
     request = call("pid")
     request.params = msgspec.json.encode({"name": "pid", "_meta": {"portico/timeoutS": limit}})
     calling = asyncio.create_task(server.relay(request, with_roots()))
@@ -351,7 +354,7 @@ async def test_a_limit_that_is_none_is_not_taken_for_one(clock: Clock, limit: ob
 
 async def test_a_server_that_dies_as_it_is_closed_is_no_failure() -> None:
     wire = FakeWire(noted)
-    server = Upstream(Fake([wire]), Plan())
+    server = Upstream(Fake([wire]), UpstreamPolicy())
     await server.survey()
     await server.close()
     assert wire.receiver is not None

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from portico.upstream.opening import Limits
+from portico.upstream.handshake import HandshakeLimits
 from tests.upstream.fakes import WAIT_S, legacy, modern, result
 from tests.upstream.web_server import Asked, Talk, reply
 
 Writer = asyncio.StreamWriter
-QUICK = Limits(init_s=WAIT_S, list_s=WAIT_S, call_s=WAIT_S)
+QUICK = HandshakeLimits(init_s=WAIT_S, list_s=WAIT_S, call_s=WAIT_S)
 FINE = {"content": [{"type": "text", "text": "fine"}]}
 
 

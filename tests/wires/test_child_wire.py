@@ -9,7 +9,7 @@ import pytest
 from portico.model.errors import McpError, TargetError
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.upstream.opening import Limits
+from portico.upstream.handshake import HandshakeLimits
 from portico.wires.child_wire import Command
 from tests.upstream.fakes import WAIT_S, bad_server
 
@@ -17,7 +17,7 @@ SMALL = 1_000_000
 
 
 async def opened(address: Command, **options: float) -> Client:
-    return await connect(address, era="legacy", limits=Limits(**options))
+    return await connect(address, era="legacy", limits=HandshakeLimits(**options))
 
 
 async def failure_of(client: Client, timeout: float | None = None) -> TargetError:
@@ -266,7 +266,9 @@ async def test_a_server_that_leaves_when_asked_to_discover_is_started_again() ->
 
 
 async def test_a_server_that_ignores_what_it_does_not_know_is_greeted_the_legacy_way() -> None:
-    async with await connect(bad_server("ignores-discover"), limits=Limits(probe_s=0.05)) as client:
+    async with await connect(
+        bad_server("ignores-discover"), limits=HandshakeLimits(probe_s=0.05)
+    ) as client:
         assert not client.modern
         assert await text_of(client) == "ok"
 

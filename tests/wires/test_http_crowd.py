@@ -10,11 +10,11 @@ from portico.config.schema import Server
 from portico.http1.pool import MAX_CONNECTIONS
 from portico.model.methods import LISTEN
 from portico.model.version import Version
-from portico.upstream.answers import Answers
-from portico.upstream.configured import address
+from portico.upstream.client_answers import ClientAnswers
+from portico.upstream.configured_address import address
 from portico.upstream.connect import connect
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.request_headers import mirrored_headers
 from portico.wires.http_requests import Site
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
@@ -159,7 +159,7 @@ async def test_a_question_is_answered_while_its_call_has_the_one_connection() ->
 
     async with (
         web_server(talk) as server,
-        await connect(alone(server.url), answers=Answers(roots=roots)) as client,
+        await connect(alone(server.url), answers=ClientAnswers(roots=roots)) as client,
         asyncio.timeout(WAIT_S),
     ):
         assert await client.call_tool("t") == FINE
@@ -173,4 +173,4 @@ def test_a_config_says_how_many_connections_there_may_be() -> None:
 
 
 def test_calls_that_are_held_leave_connections_for_others() -> None:
-    assert Plan().max_held < MAX_CONNECTIONS
+    assert UpstreamPolicy().max_held < MAX_CONNECTIONS

@@ -11,7 +11,7 @@ from portico.model.message import Request
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream.connect import connect
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Failure, Outgoing
@@ -233,7 +233,7 @@ async def test_a_call_under_way_when_another_meets_the_lost_session_runs_only_on
         return Request(method="tools/call", id=b"1", params=params, name=name)
 
     async with web_server(legacy_server(call)) as server:
-        upstream = Upstream(Url(server.url), Plan())
+        upstream = Upstream(Url(server.url), UpstreamPolicy())
         session = Session(lambda _: None)
         session.version = Version.V2025_11_25
         try:
@@ -271,7 +271,7 @@ async def test_a_session_that_is_gone_when_its_stream_is_taken_up_is_begun_anew(
                 writer.close()
 
     async with web_server(talk) as server:
-        upstream = Upstream(Url(server.url), Plan(era="legacy"))
+        upstream = Upstream(Url(server.url), UpstreamPolicy(era="legacy"))
         follow = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
         follow.uri = "note://a"
         session = Session(lambda _: None)

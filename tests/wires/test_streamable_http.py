@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portico.model.errors import McpError, TargetError
-from portico.upstream.answers import Answers
+from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
@@ -168,7 +168,7 @@ async def test_a_legacy_server_may_ask_on_the_stream_of_a_call_and_on_its_own() 
 
     async with (
         web_server(talk) as server,
-        await connect(Url(server.url), answers=Answers(roots=roots)) as client,
+        await connect(Url(server.url), answers=ClientAnswers(roots=roots)) as client,
     ):
         assert await client.call_tool("t") == FINE
     assert {answer["id"]: answer["result"] for answer in answers} == {

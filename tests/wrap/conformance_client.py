@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from portico.model.errors import McpError
-from portico.upstream.answers import Answers
 from portico.upstream.client import Client
+from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
 from portico.wires.child_wire import Command
 from tests.upstream.conformance_client import SCENARIOS, accept_defaults, roots, sample
@@ -33,7 +33,7 @@ async def complete(client: Client) -> None:
 
 async def main(era: str, *words: str) -> None:
     """Play the scenario."""
-    answers = Answers(elicit=accept_defaults, sample=sample, roots=roots)
+    answers = ClientAnswers(elicit=accept_defaults, sample=sample, roots=roots)
     with TemporaryDirectory(prefix="portico-") as home:
         wrap = Command(
             (sys.executable, "-m", "portico", "wrap", *words),

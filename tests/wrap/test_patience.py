@@ -14,9 +14,9 @@ import pytest
 from portico.chain.endpoint import ChainEndpoint
 from portico.state.report import failed
 from portico.transport.http import HttpApp
-from portico.upstream.opening import Limits
-from portico.upstream.patience import Patience
-from portico.upstream.plan import Plan
+from portico.upstream.backoff import BackoffLimits
+from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command
 from tests.rigs.running import bad
@@ -53,10 +53,11 @@ class Switch:
 
 
 @asynccontextmanager
-async def doorway(switch: Switch, patience: Patience, **plan: Any) -> AsyncIterator[Site]:
+async def doorway(switch: Switch, patience: BackoffLimits, **plan: Any) -> AsyncIterator[Site]:
     """A doorway before the command, whose patience is short enough for a test."""
     upstream = Upstream(
-        Command(switch.argv, title=NAME), Plan(patience=patience, sharing="shared", **plan)
+        Command(switch.argv, title=NAME),
+        UpstreamPolicy(patience=patience, sharing="shared", **plan),
     )
     try:
         async with serving(HttpApp(ChainEndpoint(upstream, [upstream], [], failed))) as site:
@@ -142,7 +143,7 @@ def test_no_number_of_new_clients_makes_a_storm_of_starts(tmp_path: Path) -> Non
 
 async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_path: Path) -> None:
     switch = Switch(tmp_path)
-    async with doorway(switch, Patience(first_pause_s=60, longest_pause_s=60)) as site:
+    async with doorway(switch, BackoffLimits(first_pause_s=60, longest_pause_s=60)) as site:
         session = await site.session()
         switch.off()
         assert kind(await call(site, session, "bad", mode="killed")) == "exited"
@@ -158,7 +159,7 @@ async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_p
 @pytest.mark.slow
 async def test_the_breaker_closes_when_the_server_works_again(tmp_path: Path, clock: Clock) -> None:
     switch = Switch(tmp_path)
-    patience = Patience(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=60)
+    patience = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=60)
     async with doorway(switch, patience) as site:
         session = await site.session()
         assert kind(await call(site, session, "echo", text="x")) == "answered"
@@ -182,7 +183,7 @@ async def test_the_breaker_closes_when_the_server_works_again(tmp_path: Path, cl
 async def test_a_modern_client_is_told_the_same_as_a_legacy_one(tmp_path: Path) -> None:
     """Its calls last over several requests, and take another way to a legacy server."""
     switch = Switch(tmp_path)
-    async with doorway(switch, Patience(), limits=Limits(call_s=1.0)) as site:
+    async with doorway(switch, BackoffLimits(), limits=HandshakeLimits(call_s=1.0)) as site:
 
         async def modern_answer(tool: str, **arguments: Any) -> dict[str, Any]:
             params = {"name": tool, "arguments": arguments}
@@ -202,8 +203,8 @@ async def test_a_modern_client_is_told_the_same_as_a_legacy_one(tmp_path: Path) 
 async def test_calls_that_are_not_answered_in_time_open_the_breaker(
     tmp_path: Path, clock: Clock
 ) -> None:
-    limits = Limits(call_s=0.5)
-    patience = Patience(failures=3, open_s=60)
+    limits = HandshakeLimits(call_s=0.5)
+    patience = BackoffLimits(failures=3, open_s=60)
     async with doorway(Switch(tmp_path), patience, limits=limits) as site:
         session = await site.session()
         ends = [kind(await call(site, session, "bad", mode="silent")) for _ in range(4)]
@@ -215,8 +216,8 @@ async def test_calls_that_are_not_answered_in_time_open_the_breaker(
 
 @pytest.mark.slow
 async def test_calls_that_hang_at_the_same_time_do_not_open_the_breaker(tmp_path: Path) -> None:
-    patience = Patience(failures=3)
-    async with doorway(Switch(tmp_path), patience, limits=Limits(call_s=0.5)) as site:
+    patience = BackoffLimits(failures=3)
+    async with doorway(Switch(tmp_path), patience, limits=HandshakeLimits(call_s=0.5)) as site:
         session = await site.session()
         for _ in range(2):
             hanging = (call(site, session, "bad", mode="silent") for _ in range(6))
@@ -225,7 +226,7 @@ async def test_calls_that_hang_at_the_same_time_do_not_open_the_breaker(tmp_path
 
 
 async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path: Path) -> None:
-    async with doorway(Switch(tmp_path), Patience(failures=3)) as site:
+    async with doorway(Switch(tmp_path), BackoffLimits(failures=3)) as site:
         session, other = await site.session(), await site.session()
         hurried = tool_call("slow", ms=60_000)
         hurried["params"]["_meta"] = {"portico/timeoutS": 0.01}
@@ -236,7 +237,7 @@ async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path
 
 async def test_a_server_that_works_from_its_third_start_on_is_waited_for(tmp_path: Path) -> None:
     switch = Switch(tmp_path, "exits-until", str(tmp_path / "counter"), "3")
-    patience = Patience(first_pause_s=0.01, longest_pause_s=0.05)
+    patience = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.05)
     async with doorway(switch, patience) as site:
         for _ in range(2):
             response = await site.post(initialize())

@@ -10,7 +10,7 @@ import msgspec
 
 from portico.cli.render import Screen, Ticker, first_line
 from portico.model.wording import counted
-from portico.upstream.answers import Answers
+from portico.upstream.client_answers import ClientAnswers
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}
@@ -28,7 +28,7 @@ class Form:
         self._server = server
         self._ticker = ticker
         self._turn = asyncio.Lock()
-        self.answers = Answers(elicit=self.answer, elicit_modes=("form", "url"))
+        self.answers = ClientAnswers(elicit=self.answer, elicit_modes=("form", "url"))
 
     async def answer(self, params: dict[str, Any]) -> dict[str, Any]:
         """What the person says to one elicitation."""

@@ -70,16 +70,16 @@ async def _tried(path: str, name: str, within_s: float | None) -> dict[str, Any]
 
 async def _asked(server: Server, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
-    from portico.upstream.configured import address
+    from portico.upstream.configured_address import address
     from portico.upstream.connect import connect
-    from portico.upstream.opening import Limits
+    from portico.upstream.handshake import HandshakeLimits
 
     times = server.timeouts
     spans = (times.init, times.list, times.call) if within_s is None else (within_s,) * 3
     client = await connect(
         address(server),
         era=server.era,
-        limits=Limits(init_s=spans[0], list_s=spans[1], call_s=spans[2]),
+        limits=HandshakeLimits(init_s=spans[0], list_s=spans[1], call_s=spans[2]),
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
     async with client:

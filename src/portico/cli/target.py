@@ -17,9 +17,9 @@ from portico.cli.words import header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
-    from portico.upstream.answers import Answers
     from portico.upstream.client import Client, Log
-    from portico.upstream.opening import Limits
+    from portico.upstream.client_answers import ClientAnswers
+    from portico.upstream.handshake import HandshakeLimits
     from portico.wires.wire import Address
 
 _PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
@@ -71,25 +71,25 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     return Command(tuple(argv), title=_title(argv), env=dict(options.env))
 
 
-def limits_of(options: argparse.Namespace) -> "Limits":
+def limits_of(options: argparse.Namespace) -> "HandshakeLimits":
     """How long things may take."""
-    from portico.upstream.opening import Limits
+    from portico.upstream.handshake import HandshakeLimits
 
     if options.timeout is None:
-        return Limits()
-    return Limits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
+        return HandshakeLimits()
+    return HandshakeLimits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
 
 
 async def open_client(
     address: "Address",
     options: argparse.Namespace,
     *,
-    answers: "Answers | None" = None,
+    answers: "ClientAnswers | None" = None,
     log: "Log | None" = None,
 ) -> "Client":
     """A conversation with the target."""
     from portico import __version__
-    from portico.upstream.answers import NO_ANSWERS
+    from portico.upstream.client_answers import NO_ANSWERS
     from portico.upstream.connect import connect
 
     try:

@@ -74,16 +74,16 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
 
 def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "Wrapping":
     from portico import __version__
-    from portico.upstream.opening import Limits
-    from portico.upstream.plan import Plan
+    from portico.upstream.handshake import HandshakeLimits
+    from portico.upstream.policy import UpstreamPolicy
     from portico.wrapping import Wrapping
 
     address, key, history = _address(options)
     idle = options.idle_timeout
     if idle is None and options.http is not None:
         idle = 300.0  # over stdio the client that started us wants its server while it is there
-    plan = Plan(
-        limits=Limits(
+    plan = UpstreamPolicy(
+        limits=HandshakeLimits(
             init_s=options.init_timeout, list_s=options.list_timeout, call_s=options.call_timeout
         ),
         idle_s=idle or None,

@@ -12,11 +12,11 @@ from portico.config.schema import Server
 from portico.gateway.local import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
 from portico.model.offer import Offer
-from portico.upstream.configured import address
-from portico.upstream.opening import Limits
-from portico.upstream.plan import Plan
+from portico.upstream.catalog_views import Memory
+from portico.upstream.configured_address import address
+from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
-from portico.upstream.views import Memory
 
 if TYPE_CHECKING:
     from portico.wires.wire import Address
@@ -118,10 +118,10 @@ class _Kept:
         self._is_over = True
 
 
-def _plan(entry: Server, info: Mapping[str, Any], max_tools: int) -> Plan:
+def _plan(entry: Server, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
     times = entry.timeouts
-    return Plan(
-        limits=Limits(init_s=times.init, list_s=times.list, call_s=times.call),
+    return UpstreamPolicy(
+        limits=HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call),
         idle_s=times.idle or None,
         instances=entry.instances,
         max_in_flight=entry.max_in_flight,

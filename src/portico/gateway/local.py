@@ -17,7 +17,7 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
 from portico.server import Server, frozen
-from portico.upstream.questions import for_session
+from portico.upstream.attributed_questions import for_session
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from portico.model.types import Answer, Change, Handler
 from portico.protocol.codec import mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
-from portico.upstream.questions import named_error, named_result
+from portico.upstream.attributed_questions import named_error, named_result
 
 _LEVEL_S = 2.0
 """How long servers may take to hear which log messages a client wants."""

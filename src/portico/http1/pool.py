@@ -14,7 +14,7 @@ from portico.http1.url import Origin, parse
 
 MAX_CONNECTIONS = 128
 """Connections with a request under way; further requests wait for one of them. More than calls may
-be held (`Plan`), so that those which wait for a person keep no others from being sent."""
+be held (`UpstreamPolicy`), so that those which wait for a person keep no others from being sent."""
 MAX_IDLE = 20
 """Connections kept for later; more of them only from one moment to the next."""
 IDLE_S = 4.0

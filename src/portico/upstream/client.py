@@ -11,11 +11,11 @@ from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
 from portico.protocol.eras import LEVEL_KEY, wants_input
-from portico.upstream.answers import NO_ANSWERS, Answers
+from portico.upstream.client_answers import NO_ANSWERS, ClientAnswers
 from portico.upstream.exchange import Exchange
+from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
 from portico.upstream.listing import Listing, list_all
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.opening import Introduction, Limits, modern_meta
+from portico.upstream.request_headers import mirrored_headers
 
 MAX_ROUNDS = 10
 """How often one request may come back with questions."""
@@ -26,7 +26,7 @@ Progress = Callable[[dict[str, Any]], None]
 """Takes the params of a progress notification."""
 
 
-class How(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """How to ask: for so long, and telling of progress."""
 
     timeout: float | None
@@ -42,14 +42,14 @@ class Client:
         server: Introduction,
         *,
         info: Mapping[str, Any],
-        answers: Answers = NO_ANSWERS,
-        limits: Limits | None = None,
+        answers: ClientAnswers = NO_ANSWERS,
+        limits: HandshakeLimits | None = None,
         log: Log | None = None,
     ) -> None:
         self.name = exchange.server
         self.server = server
         self.transport = exchange.wire.transport
-        self.limits = limits or Limits()
+        self.limits = limits or HandshakeLimits()
         self.exchange = exchange
         self._answers = answers
         self._info = info
@@ -74,7 +74,7 @@ class Client:
         return self.modern and self.exchange.wire.mirrors
 
     async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[How]
+        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
     ) -> dict[str, Any]:
         """Send a request and return its result, answering whatever is asked on the way.
 
@@ -83,7 +83,7 @@ class Client:
         return self._decode(method, await self.request_raw(method, params, **how))
 
     async def request_raw(
-        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[How]
+        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
     ) -> bytes:
         """The same, with the result's own bytes."""
         given = dict(params or {})
@@ -95,7 +95,9 @@ class Client:
             asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
 
-    async def ask(self, method: str, params: Mapping[str, Any], **how: Unpack[How]) -> bytes:
+    async def ask(
+        self, method: str, params: Mapping[str, Any], **how: Unpack[ClientOptions]
+    ) -> bytes:
         """One round: the raw result, whatever it says."""
         try:
             return await self._send(method, params, **how)
@@ -126,7 +128,7 @@ class Client:
         )
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, **how: Unpack[How]
+        self, name: str, arguments: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
     ) -> dict[str, Any]:
         """Call a tool; a result with `isError` is a result."""
         params = {"name": name, "arguments": dict(arguments or {})}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.upstream.answers import NO_ANSWERS, Answers
 from portico.upstream.client import Client, Log
-from portico.upstream.opening import Hello, Limits, open_conversation
+from portico.upstream.client_answers import NO_ANSWERS, ClientAnswers
+from portico.upstream.handshake import ClientHello, HandshakeLimits, open_exchange
 from portico.wires.wire import Address
 
 ANONYMOUS = {"name": "portico", "version": "0"}
@@ -16,8 +16,8 @@ async def connect(
     address: Address,
     *,
     era: str = "auto",
-    answers: Answers = NO_ANSWERS,
-    limits: Limits | None = None,
+    answers: ClientAnswers = NO_ANSWERS,
+    limits: HandshakeLimits | None = None,
     log: Log | None = None,
     info: Mapping[str, Any] = ANONYMOUS,
 ) -> Client:
@@ -28,8 +28,8 @@ async def connect(
         if client is not None:
             client.noticed(method, params)
 
-    limits = limits or Limits()
-    hello = Hello(info, answers.capabilities, answers.serve, noticed, limits, era)
-    exchange, server = await open_conversation(address, hello)
+    limits = limits or HandshakeLimits()
+    hello = ClientHello(info, answers.capabilities, answers.serve, noticed, limits, era)
+    exchange, server = await open_exchange(address, hello)
     client = Client(exchange, server, info=info, answers=answers, limits=limits, log=log)
     return client

@@ -22,8 +22,8 @@ from portico.protocol.codec import (
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
 from portico.state.freed import LARGE
-from portico.upstream.pending import FOREVER, Asked, Expected, Progress
-from portico.upstream.servererror import error_in, error_of
+from portico.upstream.pending_request import FOREVER, AwaitedRequest, PendingRequest, Progress
+from portico.upstream.rpc_error import error_in, error_of
 from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
 
 MAX_GARBAGE_LINES = 1000
@@ -81,7 +81,7 @@ class Exchange:
         self._rings_at = FOREVER
         self._serve = serve
         self._notice = notice
-        self._pending: dict[bytes, Expected] = {}
+        self._pending: dict[bytes, PendingRequest] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
         self._background = Background()
         self._numbers = 0
@@ -119,7 +119,7 @@ class Exchange:
         """
         if self.failure is not None:
             raise self.failure.error()
-        asked = Asked(method, timeout, progress, self._loop.create_future())
+        asked = AwaitedRequest(method, timeout, progress, self._loop.create_future())
         self._expect(id, asked)
         message = Outgoing(_message(method, params, id), id, headers)
         try:
@@ -154,7 +154,7 @@ class Exchange:
             ending = self._loop.call_later(_LINGER_S, sending.cancel)
             sending.add_done_callback(lambda _: ending.cancel())
 
-    def begin(self, params: bytes, pending: Expected) -> bytes:
+    def begin(self, params: bytes, pending: PendingRequest) -> bytes:
         """Send a request if that needs no waiting, and return its id, else nothing; it is told of
         its outcome, unless it is taken back first."""
         if self.failure is not None:
@@ -261,7 +261,7 @@ class Exchange:
             outcome = TargetError(why, kind="garbage", server=self.server)
         self._settle(pending, outcome)
 
-    def _settle(self, pending: Expected, outcome: bytes | Exception) -> None:
+    def _settle(self, pending: PendingRequest, outcome: bytes | Exception) -> None:
         """Tell whoever waits; the first outcome stands."""
         if pending.is_done:
             return
@@ -272,7 +272,7 @@ class Exchange:
             context = {"message": f"the answer to {pending.method} was lost", "exception": error}
             self._loop.call_exception_handler(context)
 
-    def _expect(self, id: bytes, pending: Expected) -> None:
+    def _expect(self, id: bytes, pending: PendingRequest) -> None:
         self._pending[id] = pending
         pending.begun = self._now()
         pending.deadline = pending.begun + pending.timeout

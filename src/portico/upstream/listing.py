@@ -12,7 +12,7 @@ from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import decoded
-from portico.upstream.servererror import told
+from portico.upstream.rpc_error import told
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client

@@ -31,19 +31,19 @@ from portico.protocol.tasks import (
     task_of,
 )
 from portico.state.freed import LARGE
-from portico.upstream.bridge import first_round, in_rounds, other_error, when_sent
+from portico.upstream.attributed_questions import refused_question
+from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call, Caller
-from portico.upstream.express import Express, as_it_is, from_legacy, from_modern
-from portico.upstream.gate import Gate
-from portico.upstream.held import HeldCall, HeldCalls, Questions
-from portico.upstream.leg import Leg
-from portico.upstream.line import Line
-from portico.upstream.lines import MODERN, Lines
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.patience import Breaker
-from portico.upstream.plan import Plan
-from portico.upstream.questions import refused_question
-from portico.upstream.servererror import ServerError
+from portico.upstream.concurrency_limiter import ConcurrencyLimiter
+from portico.upstream.connection import UpstreamConnection
+from portico.upstream.connection_pool import MODERN, ConnectionPool
+from portico.upstream.direct_call import DirectCall, as_it_is, from_legacy, from_modern
+from portico.upstream.era_adapter import first_round, in_rounds, other_error, when_sent
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.rpc_error import ServerError
+from portico.upstream.session import UpstreamSession
+from portico.upstream.suspended_calls import OpenQuestions, SuspendedCall, SuspendedCalls
 from portico.wires.wire import Data
 
 TIMEOUT_KEY = "portico/timeoutS"
@@ -70,7 +70,7 @@ class Route:
 
     __slots__ = ("is_bridged", "leg", "line", "modern")
 
-    def __init__(self, line: Line, leg: Leg, modern: bool) -> None:
+    def __init__(self, line: UpstreamConnection, leg: UpstreamSession, modern: bool) -> None:
         self.line = line
         self.leg = leg
         self.modern = modern
@@ -83,9 +83,9 @@ class Relay:
     def __init__(
         self,
         server: str,
-        plan: Plan,
-        lines: Lines,
-        breaker: Breaker,
+        plan: UpstreamPolicy,
+        lines: ConnectionPool,
+        breaker: CircuitBreaker,
         tool: Callable[[str], ListedTool | None],
     ) -> None:
         """`tool` finds a tool's definition by its name, if it is known."""
@@ -94,8 +94,8 @@ class Relay:
         self._lines = lines
         self._breaker = breaker
         self._tool = tool
-        self._gate = Gate(server, plan.max_in_flight, plan.max_queue)
-        self._held = HeldCalls(plan.held_s, plan.max_held, server)
+        self._gate = ConcurrencyLimiter(server, plan.max_in_flight, plan.max_queue)
+        self._held = SuspendedCalls(plan.held_s, plan.max_held, server)
         self._closed = False
         self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
 
@@ -107,7 +107,7 @@ class Relay:
             return await self._answer(call, self._fetch(call))
         held = self._held.returning(request, context)
         if held is None:
-            held = HeldCall(caller, request, context)
+            held = SuspendedCall(caller, request, context)
             held.start(self._fetch(held))
         return await self._answer(held, held.next())
 
@@ -145,7 +145,7 @@ class Relay:
 
     def express(
         self, route: Route, caller: Caller, request: Request, context: Context
-    ) -> Express | None:
+    ) -> DirectCall | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
         meta, params = request.meta, request.params
         if meta.progress_token or context.deadline is not None or request.timeout_s:
@@ -168,7 +168,7 @@ class Relay:
             return None
         gate.inside += 1
         call = Call(caller, request, context)
-        express = Express(
+        express = DirectCall(
             call, self._call_s, route.line, route.leg, gate, breaker, self._again, back
         )
         if express.begin(params):
@@ -191,7 +191,7 @@ class Relay:
         """How many calls wait for a client to come back with its answers."""
         return len(self._held)
 
-    async def _answer(self, call: Call, outcome: Awaitable[bytes | Questions]) -> Response:
+    async def _answer(self, call: Call, outcome: Awaitable[bytes | OpenQuestions]) -> Response:
         """The response; what the upstream said before it has reached the client by then."""
         try:
             result = await outcome
@@ -201,8 +201,8 @@ class Relay:
         await call.outbox.flush()
         if call.missing is not None:
             raise call.missing
-        if isinstance(result, Questions):
-            assert isinstance(call, HeldCall)
+        if isinstance(result, OpenQuestions):
+            assert isinstance(call, SuspendedCall)
             result = self._held.keep(call, result)
         return Response(id=call.request.id, result=result)
 
@@ -261,7 +261,7 @@ class Relay:
             line.end(answered)
             self._lines.give_back(line)
 
-    def _note_task(self, leg: Leg, request: Request, result: bytes) -> None:
+    def _note_task(self, leg: UpstreamSession, request: Request, result: bytes) -> None:
         """Follow what becomes of tasks: as long as one is open, its upstream is not idle."""
         method, params = request.method, request.params
         if leg.modern != request.version.modern:
@@ -272,7 +272,7 @@ class Relay:
             if task is not None and (task.id in leg.tasks or not is_about_task(method)):
                 leg.tasks.note(task)
 
-    async def _over(self, leg: Leg, call: Call, timeout: float) -> bytes:
+    async def _over(self, leg: UpstreamSession, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
         try:
             if leg.modern == modern:
@@ -295,7 +295,9 @@ class Relay:
                 raise
             return other_error(call, error)
 
-    async def _send(self, leg: Leg, call: Call, id: bytes, params: Data, timeout: float) -> bytes:
+    async def _send(
+        self, leg: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
+    ) -> bytes:
         request = call.request
         if not (leg.modern and leg.exchange.wire.mirrors):
             return await leg.request(request.method, params, timeout=timeout, id=id, call=call)
@@ -333,7 +335,7 @@ class Relay:
         hints = None if found is None else found.annotations
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
 
-    def _headers(self, leg: Leg, call: Call) -> dict[str, str]:
+    def _headers(self, leg: UpstreamSession, call: Call) -> dict[str, str]:
         """What HTTP mirrors of a modern request; what the client mirrored itself is passed on."""
         request = call.request
         meaning = TABLE.get((request.method, leg.server.version))

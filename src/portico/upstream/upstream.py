@@ -22,16 +22,16 @@ from portico.protocol.codec import encode
 from portico.protocol.eras import declaring, members
 from portico.state.background import Background
 from portico.state.hub import ChangeHub
+from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers, without_questions
-from portico.upstream.express import failed
-from portico.upstream.leg import Leg
-from portico.upstream.line import Line
-from portico.upstream.lines import LEGACY, MODERN, Lines
-from portico.upstream.patience import Breaker
-from portico.upstream.plan import Plan
+from portico.upstream.catalog_views import CatalogView, CatalogViews, Memory
+from portico.upstream.connection import UpstreamConnection
+from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
+from portico.upstream.direct_call import failed
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import Relay
-from portico.upstream.servererror import ServerError
-from portico.upstream.views import Memory, View, Views
+from portico.upstream.rpc_error import ServerError
+from portico.upstream.session import UpstreamSession
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Upstream:
     def __init__(
         self,
         address: Address,
-        plan: Plan,
+        plan: UpstreamPolicy,
         *,
         memory: Memory | None = None,
         key: Callable[[str], str] = lambda view: view,
@@ -60,11 +60,11 @@ class Upstream:
         self.plan = plan
         self._report = report
         self._history = history
-        self._breaker = Breaker(self.name, plan.patience, _now)
+        self._breaker = CircuitBreaker(self.name, plan.patience, _now)
         self._callers = Callers(plan.may_ask)
-        self._lines = Lines(address, plan, self._breaker, self._callers, self, self)
+        self._lines = ConnectionPool(address, plan, self._breaker, self._callers, self, self)
         self._background = Background()
-        self._views = Views(
+        self._views = CatalogViews(
             self.name,
             plan,
             self._lines,
@@ -88,14 +88,14 @@ class Upstream:
 
     # What is known of it.
 
-    def view(self, request: Request, context: Context) -> View:
+    def view(self, request: Request, context: Context) -> CatalogView:
         """What this client is offered; from memory, where that has it."""
         modern = request.version.modern
         caller = self._callers.of(request, context)
         edition = self._lines.edition
         known = caller.view
         if known is not None and known[0] == edition and known[1] == modern:
-            view: View = known[2]
+            view: CatalogView = known[2]
             return view
         self._views.get(self._lines.view(caller, modern))
         # What was remembered may say that another era is spoken, and so another view is right.
@@ -108,7 +108,7 @@ class Upstream:
         known = self._callers.of(request, context).view
         if known is None or known[0] != self._lines.edition or known[1] != request.version.modern:
             return self.view(request, context).catalog
-        view: View = known[2]
+        view: CatalogView = known[2]
         return view.catalog
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
@@ -145,7 +145,7 @@ class Upstream:
             caller = self._callers.of(request, context)
             self._background.start(self._warm(caller, request.version.modern))
 
-    async def _asked(self, request: Request, context: Context) -> View:
+    async def _asked(self, request: Request, context: Context) -> CatalogView:
         caller = self._callers.of(request, context)
         line = await self._lines.begun(caller, request.version.modern)
         answered = False
@@ -182,7 +182,7 @@ class Upstream:
         finally:
             self._lines.give_back(line)
 
-    async def _survey(self, line: Line) -> View:
+    async def _survey(self, line: UpstreamConnection) -> CatalogView:
         line.begin()
         answered = False
         try:
@@ -199,7 +199,7 @@ class Upstream:
         resource has changed."""
         self._watchers.append(changed)
 
-    def _asked_anew(self, view: View) -> None:
+    def _asked_anew(self, view: CatalogView) -> None:
         if view.name in (MODERN, LEGACY):
             self._tell_watchers(Change(""))
 
@@ -331,7 +331,7 @@ class Upstream:
         if leg is not None and leg.modern == modern:
             self._background.start(self._tell(leg, request))
 
-    async def _tell(self, leg: Leg, notice: Request) -> None:
+    async def _tell(self, leg: UpstreamSession, notice: Request) -> None:
         try:
             await leg.exchange.tell(notice.method, notice.params)
         except TargetError as error:
@@ -343,19 +343,19 @@ class Upstream:
         """A conversation is about to begin."""
         self.starts += 1
 
-    def opened(self, line: Line, leg: Leg) -> None:
+    def opened(self, line: UpstreamConnection, leg: UpstreamSession) -> None:
         """A conversation has begun."""
         self._lines.learned(line, leg)
         self._views.opened(line.view, leg)
 
-    def list_changed(self, leg: Leg, kind: str) -> None:
+    def list_changed(self, leg: UpstreamSession, kind: str) -> None:
         """The upstream announces that a list has changed: fetch them all, but not all the time."""
         line = next((line for line in self._lines if line.open_leg is leg), None)
         if line is None:
             return
         self._views.changed(line.view, leg, kind)
 
-    def updated(self, leg: Leg, uri: str, params: bytes) -> None:
+    def updated(self, leg: UpstreamSession, uri: str, params: bytes) -> None:
         """A resource has changed."""
         change = Change("resources", uri, params)
         self._views.publish(change)

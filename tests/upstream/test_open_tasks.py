@@ -1,7 +1,7 @@
 """Open tasks are followed until they are over, for a bounded time and up to a bounded number."""
 
 from portico.protocol.tasks import Task
-from portico.upstream.tasks import LONGEST_S, MOST_TASKS, OpenTasks
+from portico.upstream.open_tasks import LONGEST_S, MOST_TASKS, OpenTasks
 
 
 def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:

@@ -13,17 +13,17 @@ from portico.model.errors import (
 )
 from portico.model.methods import LISTEN
 from portico.protocol.codec import encode
-from portico.upstream.leg import Leg
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.opening import modern_meta
-from portico.upstream.pending import FOREVER
+from portico.upstream.handshake import modern_meta
+from portico.upstream.pending_request import FOREVER
+from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.session import UpstreamSession
 
 _RELISTEN_S = 1.0
 _LONGEST_S = 30.0
 _NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 
 
-async def keep_listening(leg: Leg, uris: list[str], info: Mapping[str, Any]) -> None:
+async def keep_listening(leg: UpstreamSession, uris: list[str], info: Mapping[str, Any]) -> None:
     """Hear of all lists and of these resources, as often as the stream is cut."""
     wanted: dict[str, Any] = {
         f"{kind}ListChanged": True

@@ -9,19 +9,23 @@ from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.protocol.eras import loud_enough
 from portico.state.background import Background
+from portico.upstream.backoff import Backoff, CircuitBreaker
 from portico.upstream.caller import Caller
-from portico.upstream.leg import Leg, Watcher
-from portico.upstream.life import TABLE, Event, State
-from portico.upstream.news import keep_listening
-from portico.upstream.opening import LEGACY_FIRST
-from portico.upstream.patience import Breaker, Pause
-from portico.upstream.plan import Plan
+from portico.upstream.connection_state import TABLE, ConnectionEvent, ConnectionState
+from portico.upstream.handshake import LEGACY_FIRST
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.session import UpstreamSession, Watcher
+from portico.upstream.subscription import keep_listening
 from portico.wires.wire import Address, Failure
 
 _SOON_S = 0.01
 _MISUNDERSTOOD = ("version", "refused", "protocol", "http")
-_AT_REST = (State.IDLE, State.CONNECTED)
-_ACTIVE, _CALLED, _RESTED = State.ACTIVE, Event.CALLED, Event.RESTED  # of an enum: slow to look up
+_AT_REST = (ConnectionState.IDLE, ConnectionState.CONNECTED)
+_ACTIVE, _CALLED, _RESTED = (
+    ConnectionState.ACTIVE,
+    ConnectionEvent.CALLED,
+    ConnectionEvent.RESTED,
+)  # of an enum: slow to look up
 _OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
@@ -37,19 +41,19 @@ class Opened(Protocol):
         """A conversation is about to begin."""
         ...
 
-    def opened(self, line: "Line", leg: Leg) -> None:
+    def opened(self, line: "UpstreamConnection", leg: UpstreamSession) -> None:
         """A conversation has begun."""
         ...
 
 
-class Line:
+class UpstreamConnection:
     """One way to an upstream; for all clients, or for one of them alone."""
 
     def __init__(
         self,
         address: Address,
-        plan: Plan,
-        breaker: Breaker,
+        plan: UpstreamPolicy,
+        breaker: CircuitBreaker,
         watcher: Watcher,
         house: Opened,
         *,
@@ -61,13 +65,13 @@ class Line:
         self.owner = owner
         self.view = view
         """What its clients have in common: what the upstream offers may depend on it."""
-        self.state = State.DISCONNECTED
+        self.state = ConnectionState.DISCONNECTED
         self.busy = 0
         """Calls under way or waiting for the connection."""
         self.level = ""
         self.subscriptions: dict[str, set[Session]] = {}
         """By URI, the sessions that follow it: the upstream is asked for it once."""
-        self.instead: Line | None = None
+        self.instead: UpstreamConnection | None = None
         """Who is to hear of resources for it, since it is one too many."""
         self.starts = 0
         self.era = plan.era
@@ -76,9 +80,9 @@ class Line:
         self._watcher = watcher
         self._house = house
         self._now = asyncio.get_running_loop().time
-        self._pause = Pause(plan.patience, self._now)
-        self._leg: Leg | None = None
-        self._opening: asyncio.Task[Leg] | None = None
+        self._pause = Backoff(plan.patience, self._now)
+        self._leg: UpstreamSession | None = None
+        self._opening: asyncio.Task[UpstreamSession] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._reviving: asyncio.Task[None] | None = None
         self._closing = Background()
@@ -89,7 +93,7 @@ class Line:
         self._closed = False
 
     @property
-    def open_leg(self) -> Leg | None:
+    def open_leg(self) -> UpstreamSession | None:
         """The conversation, if it is open now."""
         leg = self._leg
         return leg if leg is not None and leg.exchange.failure is None else None
@@ -111,7 +115,7 @@ class Line:
         idle = self.open_leg is None and self._opening is None
         return idle and not self.busy and not self.subscriptions
 
-    async def leg(self) -> Leg:
+    async def leg(self) -> UpstreamSession:
         """The open conversation, begun if need be; raises TargetError."""
         leg = self.open_leg
         if leg is not None:
@@ -222,25 +226,25 @@ class Line:
         if leg is not None:
             self._put_away(leg)
         await self._closing.wait()
-        if self.state is not State.DISCONNECTED:
-            self._happens(Event.CLOSED)
+        if self.state is not ConnectionState.DISCONNECTED:
+            self._happens(ConnectionEvent.CLOSED)
 
-    async def _open(self) -> Leg:
+    async def _open(self) -> UpstreamSession:
         await self._wait_out_the_pause()
-        self._happens(Event.NEEDED)
+        self._happens(ConnectionEvent.NEEDED)
         self.starts += 1
         self._house.starting()
-        leg = Leg(self.address.name, self.owner, self._watcher, self.plan.may_ask)
+        leg = UpstreamSession(self.address.name, self.owner, self._watcher, self.plan.may_ask)
         await self._greet(leg)
         self._leg = leg
         leg.exchange.when_lost = lambda failure: self._lost(leg, failure)
         if leg.exchange.failure is not None:  # it left while it was being greeted
-            self._happens(Event.OPENED)
+            self._happens(ConnectionEvent.OPENED)
             self._lost(leg, leg.exchange.failure)
             raise leg.exchange.failure.error()
-        self._happens(Event.OPENED)
+        self._happens(ConnectionEvent.OPENED)
         if self.busy:
-            self._happens(Event.CALLED)
+            self._happens(ConnectionEvent.CALLED)
         await self._replay(leg)
         self._house.opened(self, leg)
         self._rest()  # whoever it was opened for may have left by now
@@ -256,7 +260,7 @@ class Line:
         if left:
             await asyncio.sleep(left)
 
-    async def _greet(self, leg: Leg) -> None:
+    async def _greet(self, leg: UpstreamSession) -> None:
         """Get into conversation, in whichever era that can be; what comes of it is noted."""
         name = self.address.name
         declared = self.owner.capabilities if self.owner is not None else {}
@@ -282,15 +286,15 @@ class Line:
             self._refused(str(error))
             raise
         except asyncio.CancelledError:
-            self._happens(Event.CLOSED)
+            self._happens(ConnectionEvent.CLOSED)
             raise
 
-    def _opened(self, opening: "asyncio.Task[Leg]") -> None:
+    def _opened(self, opening: "asyncio.Task[UpstreamSession]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # looked at: all who waited may have left
 
-    async def _replay(self, leg: Leg) -> None:
+    async def _replay(self, leg: UpstreamSession) -> None:
         """Tell a new conversation what an earlier one was told."""
         with contextlib.suppress(McpError, TargetError):
             await self._apply_level(leg)
@@ -301,14 +305,14 @@ class Line:
             with contextlib.suppress(McpError, TargetError):
                 await self._tell(leg, "resources/subscribe", uri=uri)
 
-    async def _apply_level(self, leg: Leg) -> None:
+    async def _apply_level(self, leg: UpstreamSession) -> None:
         if self.level and not leg.modern and "logging" in leg.server.capabilities:
             await self._tell(leg, "logging/setLevel", level=self.level)
 
-    async def _tell(self, leg: Leg, method: str, **params: str) -> None:
+    async def _tell(self, leg: UpstreamSession, method: str, **params: str) -> None:
         await leg.request(method, encode(params), timeout=self.plan.limits.list_s)
 
-    def _listen(self, leg: Leg) -> None:
+    def _listen(self, leg: UpstreamSession) -> None:
         """Have a modern upstream tell of changes, by a stream that says which."""
         if self._listening is not None:
             self._listening.cancel()
@@ -317,15 +321,15 @@ class Line:
         )
 
     def _refused(self, why: str) -> None:
-        self._happens(Event.REFUSED)
+        self._happens(ConnectionEvent.REFUSED)
         self._pause.failed()
         self._breaker.failed(why)
 
-    def _lost(self, leg: Leg, failure: Failure) -> None:
+    def _lost(self, leg: UpstreamSession, failure: Failure) -> None:
         if self._leg is not leg:
             return  # several requests may meet the same end
         self._leg = None
-        self._happens(Event.LOST)
+        self._happens(ConnectionEvent.LOST)
         self._pause.failed()
         self._breaker.failed(failure.why)
         self._put_away(leg)
@@ -345,7 +349,7 @@ class Line:
         finally:
             self._reviving = None
 
-    def _put_away(self, leg: Leg) -> None:
+    def _put_away(self, leg: UpstreamSession) -> None:
         leg.closing = True
         self._closing.start(leg.exchange.close())
 
@@ -374,9 +378,9 @@ class Line:
         else:
             self._tired()
 
-    def _give_up_on(self, leg: Leg) -> None:
+    def _give_up_on(self, leg: UpstreamSession) -> None:
         """It lives, but has failed everybody for long: who tries next had better begin anew."""
-        self._happens(Event.CLOSED)
+        self._happens(ConnectionEvent.CLOSED)
         self._leg = None
         self._put_away(leg)
         self._revive_soon()
@@ -386,12 +390,12 @@ class Line:
         leg = self.open_leg
         if leg is None or self.busy or self.subscriptions:
             return
-        self._happens(Event.TIRED)
+        self._happens(ConnectionEvent.TIRED)
         self._leg = None
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
         self._put_away(leg)
 
-    def _happens(self, event: Event) -> None:
+    def _happens(self, event: ConnectionEvent) -> None:
         self.state = TABLE[self.state, event]

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream.leg import Leg
-from portico.upstream.life import TABLE, Event, State
-from portico.upstream.line import Line
-from portico.upstream.patience import Breaker, Patience
-from portico.upstream.plan import Plan
+from portico.upstream.backoff import BackoffLimits, CircuitBreaker
+from portico.upstream.connection import UpstreamConnection
+from portico.upstream.connection_state import TABLE, ConnectionEvent, ConnectionState
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.session import UpstreamSession
 from portico.wires.child_wire import Command
 from portico.wires.wire import Failure
 from tests.rigs.running import bad
@@ -21,47 +21,49 @@ PAGE = ROOT / "docs" / "wrap-connections.md"
 
 
 def test_every_state_can_be_reached_from_the_first() -> None:
-    reached, todo = {State.DISCONNECTED}, [State.DISCONNECTED]
+    reached, todo = {ConnectionState.DISCONNECTED}, [ConnectionState.DISCONNECTED]
     while todo:
         here = todo.pop()
         new = {next for (state, _), next in TABLE.items() if state is here} - reached
         reached |= new
         todo += new
-    assert reached == set(State)
+    assert reached == set(ConnectionState)
 
 
 def test_every_state_leads_back_to_the_first() -> None:
-    back: set[State] = {State.DISCONNECTED}
-    for _ in State:
+    back: set[ConnectionState] = {ConnectionState.DISCONNECTED}
+    for _ in ConnectionState:
         back |= {state for (state, _), next in TABLE.items() if next in back}
-    assert back == set(State)
+    assert back == set(ConnectionState)
 
 
 def test_every_event_means_something_somewhere() -> None:
-    assert {event for _, event in TABLE} == set(Event)
+    assert {event for _, event in TABLE} == set(ConnectionEvent)
 
 
 def test_whatever_is_open_can_be_lost_and_closed() -> None:
-    for state in (State.CONNECTED, State.ACTIVE, State.IDLE):
-        assert TABLE[state, Event.LOST] is State.FAILED
-        assert TABLE[state, Event.CLOSED] is State.DISCONNECTED
+    for state in (ConnectionState.CONNECTED, ConnectionState.ACTIVE, ConnectionState.IDLE):
+        assert TABLE[state, ConnectionEvent.LOST] is ConnectionState.FAILED
+        assert TABLE[state, ConnectionEvent.CLOSED] is ConnectionState.DISCONNECTED
 
 
 def test_only_one_without_calls_is_closed_for_being_idle() -> None:
-    tired = {state for state, event in TABLE if event is Event.TIRED}
-    assert tired == {State.CONNECTED, State.IDLE}
+    tired = {state for state, event in TABLE if event is ConnectionEvent.TIRED}
+    assert tired == {ConnectionState.CONNECTED, ConnectionState.IDLE}
 
 
 @pytest.mark.parametrize(
     ("state", "event"),
     [
-        (State.DISCONNECTED, Event.CALLED),
-        (State.CONNECTING, Event.NEEDED),
-        (State.ACTIVE, Event.OPENED),
-        (State.FAILED, Event.LOST),
+        (ConnectionState.DISCONNECTED, ConnectionEvent.CALLED),
+        (ConnectionState.CONNECTING, ConnectionEvent.NEEDED),
+        (ConnectionState.ACTIVE, ConnectionEvent.OPENED),
+        (ConnectionState.FAILED, ConnectionEvent.LOST),
     ],
 )
-def test_what_is_not_in_the_table_does_not_happen(state: State, event: Event) -> None:
+def test_what_is_not_in_the_table_does_not_happen(
+    state: ConnectionState, event: ConnectionEvent
+) -> None:
     with pytest.raises(KeyError):
         TABLE[state, event]
 
@@ -87,41 +89,43 @@ def test_the_documentation_shows_the_table_as_it_is() -> None:
 class Nobody:
     """Who hears all that a line tells, and does nothing about it."""
 
-    def list_changed(self, leg: Leg, kind: str) -> None: ...
+    def list_changed(self, leg: UpstreamSession, kind: str) -> None: ...
 
-    def updated(self, leg: Leg, uri: str, params: bytes) -> None: ...
+    def updated(self, leg: UpstreamSession, uri: str, params: bytes) -> None: ...
 
     def starting(self) -> None: ...
 
-    def opened(self, line: Line, leg: Leg) -> None: ...
+    def opened(self, line: UpstreamConnection, leg: UpstreamSession) -> None: ...
 
 
-def line_to_a_child(idle_s: float | None = None) -> Line:
-    plan = Plan(era="legacy", idle_s=idle_s)
-    breaker = Breaker("child", Patience(), time.monotonic)
-    return Line(Command(tuple(bad("stdio", "plain"))), plan, breaker, Nobody(), Nobody())
+def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
+    plan = UpstreamPolicy(era="legacy", idle_s=idle_s)
+    breaker = CircuitBreaker("child", BackoffLimits(), time.monotonic)
+    return UpstreamConnection(
+        Command(tuple(bad("stdio", "plain"))), plan, breaker, Nobody(), Nobody()
+    )
 
 
-async def connecting(line: Line) -> "asyncio.Task[Leg]":
+async def connecting(line: UpstreamConnection) -> "asyncio.Task[UpstreamSession]":
     """An opening that is under way."""
     opening = asyncio.create_task(line.leg())
     await asyncio.sleep(0)  # the task of the caller begins, then that of the line
     await asyncio.sleep(0)
-    assert line.state is State.CONNECTING
+    assert line.state is ConnectionState.CONNECTING
     return opening
 
 
 async def test_a_line_goes_through_the_states_as_its_calls_do(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[State] = []
+    seen: list[ConnectionState] = []
 
-    class Steps(dict[tuple[State, Event], State]):
-        def __getitem__(self, step: tuple[State, Event]) -> State:
+    class Steps(dict[tuple[ConnectionState, ConnectionEvent], ConnectionState]):
+        def __getitem__(self, step: tuple[ConnectionState, ConnectionEvent]) -> ConnectionState:
             seen.append(super().__getitem__(step))
             return seen[-1]
 
-    monkeypatch.setattr("portico.upstream.line.TABLE", Steps(TABLE))
+    monkeypatch.setattr("portico.upstream.connection.TABLE", Steps(TABLE))
     line = line_to_a_child(idle_s=60)
     try:
         line.begin()
@@ -140,7 +144,7 @@ async def test_a_connection_ends_once_however_many_say_so() -> None:
         leg = await line.leg()
         failure = Failure(server="child", why="has ended the session", kind="session")
         leg.exchange.lost(failure)
-        assert line.state is State.FAILED
+        assert line.state is ConnectionState.FAILED
         leg.exchange.lost(failure)
         opening = await connecting(line)
         leg.exchange.lost(failure)
@@ -158,4 +162,4 @@ async def test_a_closed_line_begins_nothing() -> None:
     for asked in (opening, line.leg()):
         with pytest.raises(TargetError, match="is being shut down"):
             await asked
-    assert line.state is State.DISCONNECTED
+    assert line.state is ConnectionState.DISCONNECTED

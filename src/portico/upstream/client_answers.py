@@ -12,7 +12,7 @@ Answer = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any]]]
 """Given the params of a question, its result; raise McpError to refuse it."""
 
 
-class Answers(Struct, frozen=True):
+class ClientAnswers(Struct, frozen=True):
     """Only what is given here is declared to servers, and only that is answered."""
 
     elicit: Answer | None = None
@@ -64,4 +64,4 @@ _KINDS = {
     "roots/list": "roots",
 }
 
-NO_ANSWERS = Answers()
+NO_ANSWERS = ClientAnswers()

@@ -19,8 +19,8 @@ from portico.protocol.codec import encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, Notice, Serve
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.servererror import HttpError, told
+from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.rpc_error import HttpError, told
 from portico.wires.wire import Address, Wire
 
 LEGACY_FIRST = "legacy-first"
@@ -31,7 +31,7 @@ _NOT_SPOKEN = (400, 404, 405)
 """Statuses with which a server of the old transport meets a POST (backward compatibility)."""
 
 
-class Limits(Struct, frozen=True):
+class HandshakeLimits(Struct, frozen=True):
     """How long things may take, in seconds."""
 
     probe_s: float = 3.0
@@ -53,18 +53,18 @@ class Introduction(Struct, frozen=True):
     """Its very words: the result of `initialize` or `server/discover`."""
 
 
-class Hello(Struct, frozen=True):
+class ClientHello(Struct, frozen=True):
     """How we introduce ourselves, and who takes what the server sends unasked."""
 
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     serve: Serve
     notice: Notice
-    limits: Limits = Limits()
+    limits: HandshakeLimits = HandshakeLimits()
     era: str = "auto"
 
 
-async def open_conversation(address: Address, hello: Hello) -> tuple[Exchange, Introduction]:
+async def open_exchange(address: Address, hello: ClientHello) -> tuple[Exchange, Introduction]:
     """An open exchange with a server, and what it says of itself; raises TargetError."""
     try:
         return await _Opening(address, hello).open()
@@ -95,7 +95,7 @@ _discovery_of = msgspec.json.Decoder(_Discovery, float_hook=float).decode
 class _Opening:
     """One attempt to get into conversation, over one wire after the other if need be."""
 
-    def __init__(self, address: Address, hello: Hello) -> None:
+    def __init__(self, address: Address, hello: ClientHello) -> None:
         self._address = address
         self._hello = hello
         self._limits = hello.limits

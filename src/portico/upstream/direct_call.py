@@ -13,23 +13,23 @@ from portico.model.message import Response
 from portico.protocol.codec import error_response, mcp_error_response
 from portico.protocol.eras import legacy_result, modern_result, wants_input
 from portico.state.pending import Pending
-from portico.upstream.bridge import other_error
+from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call
-from portico.upstream.gate import Gate
-from portico.upstream.leg import Leg
-from portico.upstream.line import Line
-from portico.upstream.patience import Breaker
-from portico.upstream.pending import Expected
-from portico.upstream.servererror import ServerError
+from portico.upstream.concurrency_limiter import ConcurrencyLimiter
+from portico.upstream.connection import UpstreamConnection
+from portico.upstream.era_adapter import other_error
+from portico.upstream.pending_request import PendingRequest
+from portico.upstream.rpc_error import ServerError
+from portico.upstream.session import UpstreamSession
 
 _ANSWERS = (bytes, ServerError)
-Back = Callable[[Call, Leg, bytes | ServerError], Response]
+Back = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
 Again = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
 """How to begin a failed call again the long way, if that can do no harm."""
 
 
-class Express(Expected, Pending):
+class DirectCall(PendingRequest, Pending):
     """One call under way; it is answered once, or cancelled."""
 
     __slots__ = (
@@ -52,10 +52,10 @@ class Express(Expected, Pending):
         self,
         call: Call,
         timeout: float,
-        line: Line,
-        leg: Leg,
-        gate: Gate,
-        breaker: Breaker,
+        line: UpstreamConnection,
+        leg: UpstreamSession,
+        gate: ConcurrencyLimiter,
+        breaker: CircuitBreaker,
         again: Again,
         back: Back,
     ) -> None:
@@ -154,7 +154,7 @@ def failed(error: TargetError) -> McpError:
     return McpError(str(error), data=data)
 
 
-def as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+def as_it_is(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What an upstream of the client's own era answered."""
     id = call.request.id
     if isinstance(outcome, bytes):
@@ -162,7 +162,7 @@ def as_it_is(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
     return Response(id=id, error=outcome.raw, code=outcome.code)
 
 
-def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+def from_legacy(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What a legacy upstream answered, as a modern client gets it."""
     if call.missing is not None:
         return mcp_error_response(call.request.id, call.missing)
@@ -178,7 +178,7 @@ def from_legacy(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
     return as_it_is(call, leg, outcome)
 
 
-def from_modern(call: Call, leg: Leg, outcome: bytes | ServerError) -> Response:
+def from_modern(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
     try:
         if not isinstance(outcome, bytes):

@@ -34,13 +34,13 @@ class _Retry(Struct):
     requestState: str = ""  # noqa: N815
 
 
-class Questions(Struct, frozen=True):
+class OpenQuestions(Struct, frozen=True):
     """What the client has to answer before the call can go on, by key."""
 
     asked: dict[str, dict[str, Any]]
 
 
-class HeldCall(Call):
+class SuspendedCall(Call):
     """A modern client's call at a legacy upstream, which lasts over several requests."""
 
     def __init__(self, caller: Caller, request: Request, context: Context) -> None:
@@ -55,7 +55,7 @@ class HeldCall(Call):
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self._stirred.set())
 
-    async def next(self) -> bytes | Questions:
+    async def next(self) -> bytes | OpenQuestions:
         """The result, or the questions that have come up; raises what the call raises."""
         work = self._work
         assert work is not None
@@ -75,7 +75,7 @@ class HeldCall(Call):
             raise self.missing
         if work.done():
             return work.result()
-        return Questions({key: question for key, (question, _) in self._open.items()})
+        return OpenQuestions({key: question for key, (question, _) in self._open.items()})
 
     def resume(self, request: Request, context: Context, answers: dict[str, Raw]) -> None:
         """Go on with what the client has answered; what it left out is asked again."""
@@ -115,7 +115,7 @@ class HeldCall(Call):
                 answer.exception()
 
 
-class HeldCalls:
+class SuspendedCalls:
     """All held calls of one upstream, each for a bounded time."""
 
     def __init__(
@@ -126,7 +126,7 @@ class HeldCalls:
         self._server = server
         self._clock = clock
         self._key = os.urandom(32)
-        self._kept: dict[str, tuple[HeldCall, asyncio.TimerHandle]] = {}
+        self._kept: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -138,7 +138,7 @@ class HeldCalls:
 
         return Seal(self._key)
 
-    def keep(self, call: HeldCall, questions: Questions) -> bytes:
+    def keep(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
         """The result that asks the client, and brings its answers back to this call."""
         if len(self._kept) >= self._most:
             call.cancel()
@@ -158,7 +158,7 @@ class HeldCalls:
         asked = {"inputRequests": questions.asked, "requestState": state}
         return encode({"resultType": "input_required", **asked})
 
-    def returning(self, request: Request, context: Context) -> HeldCall | None:
+    def returning(self, request: Request, context: Context) -> SuspendedCall | None:
         """The call that a request goes on with; None if it begins anew."""
         if b'"requestState"' not in request.params:
             return None

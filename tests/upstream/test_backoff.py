@@ -3,9 +3,9 @@
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream.patience import Breaker, Patience, Pause
+from portico.upstream.backoff import Backoff, BackoffLimits, CircuitBreaker
 
-PATIENCE = Patience(first_pause_s=1.0, longest_pause_s=8.0, failures=3, open_s=10.0)
+PATIENCE = BackoffLimits(first_pause_s=1.0, longest_pause_s=8.0, failures=3, open_s=10.0)
 
 
 class Clock:
@@ -23,29 +23,29 @@ def clock() -> Clock:
     return Clock()
 
 
-def opened(clock: Clock) -> Breaker:
+def opened(clock: Clock) -> CircuitBreaker:
     """A breaker that has just opened."""
-    breaker = Breaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", PATIENCE, clock)
     for _ in range(PATIENCE.failures):
         breaker.failed("exited with code 1")
     return breaker
 
 
-def refusal(breaker: Breaker) -> TargetError:
+def refusal(breaker: CircuitBreaker) -> TargetError:
     with pytest.raises(TargetError) as raised:
         breaker.check()
     return raised.value
 
 
 def test_the_first_failure_costs_no_pause(clock: Clock) -> None:
-    pause = Pause(PATIENCE, clock)
+    pause = Backoff(PATIENCE, clock)
     assert pause.left_s == 0
     pause.failed()
     assert pause.left_s == 0
 
 
 def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) -> None:
-    pause = Pause(PATIENCE, clock)
+    pause = Backoff(PATIENCE, clock)
     pause.failed()
     for longest in (1, 2, 4, 8, 8, 8):
         pause.failed()
@@ -55,7 +55,7 @@ def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) 
 
 
 def test_a_thousand_failures_do_not_overflow(clock: Clock) -> None:
-    pause = Pause(PATIENCE, clock)
+    pause = Backoff(PATIENCE, clock)
     for _ in range(1000):
         pause.failed()
     assert pause.left_s <= PATIENCE.longest_pause_s
@@ -64,7 +64,7 @@ def test_a_thousand_failures_do_not_overflow(clock: Clock) -> None:
 def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) -> None:
     pauses = []
     for _ in range(50):
-        pause = Pause(PATIENCE, clock)
+        pause = Backoff(PATIENCE, clock)
         pause.failed()
         pause.failed()
         pauses.append(pause.left_s)
@@ -73,7 +73,7 @@ def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) 
 
 
 def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> None:
-    pause = Pause(PATIENCE, clock)
+    pause = Backoff(PATIENCE, clock)
     pause.failed()
     pause.failed()
     before = pause.left_s
@@ -84,7 +84,7 @@ def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> 
 
 
 def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
-    pause = Pause(PATIENCE, clock)
+    pause = Backoff(PATIENCE, clock)
     for _ in range(5):
         pause.failed()
     pause.succeeded()
@@ -94,7 +94,7 @@ def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
 
 
 def test_a_closed_breaker_lets_all_pass(clock: Clock) -> None:
-    breaker = Breaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", PATIENCE, clock)
     assert breaker.check() is False
     breaker.failed("exited")
     breaker.failed("exited")
@@ -150,7 +150,7 @@ def test_the_try_that_is_given_up_leaves_its_turn_to_the_next(clock: Clock) -> N
 
 
 def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
-    breaker = Breaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", PATIENCE, clock)
     for _ in range(10):
         breaker.failed("exited")
         breaker.failed("exited")
@@ -173,7 +173,7 @@ def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
 def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
     clock: Clock, error: TargetError, counts: bool
 ) -> None:
-    breaker = Breaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", PATIENCE, clock)
     for _ in range(PATIENCE.failures):
         breaker.failed_call(error, breaker.failures)
     assert breaker.is_open is counts
@@ -182,7 +182,7 @@ def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
 
 
 def test_calls_that_fail_together_count_once(clock: Clock) -> None:
-    breaker = Breaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", PATIENCE, clock)
     late = TargetError("files did not answer", kind="timeout", server="files")
     for _ in range(PATIENCE.failures * 2):
         breaker.failed_call(late, 0)

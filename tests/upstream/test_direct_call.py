@@ -11,8 +11,8 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.upstream.express import Express
-from portico.upstream.plan import Plan
+from portico.upstream.direct_call import DirectCall
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.wire import Failure, Outgoing, made
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, modern, result
@@ -49,16 +49,16 @@ def script(message: Message) -> list[Message] | None:
 
 async def begun(
     second: Any, answered: "asyncio.Future[Response]"
-) -> tuple[Upstream, Prompt, Express]:
+) -> tuple[Upstream, Prompt, DirectCall]:
     """A call under way on the first wire of an upstream, whose second wire is given."""
     first = Prompt(script)
-    upstream = Upstream(Fake([first, second]), Plan())
+    upstream = Upstream(Fake([first, second]), UpstreamPolicy())
     await upstream.survey()
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
     call = upstream.provide(request, Context(session=session))
-    assert isinstance(call, Express)
+    assert isinstance(call, DirectCall)
     call.then(answered.set_result)
     return upstream, first, call
 
@@ -116,13 +116,13 @@ async def test_a_legacy_client_takes_the_short_way_to_a_modern_server(
         return modern(message, tools={})
 
     wire = Prompt(serve)
-    upstream = Upstream(Fake([wire]), Plan(era="modern"))
+    upstream = Upstream(Fake([wire]), UpstreamPolicy(era="modern"))
     await upstream.survey()
     session = Session(lambda _: None)
     session.version, session.client_info = Version.V2025_11_25, {"name": "test", "version": "1"}
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
     call = upstream.provide(request, Context(session=session))
-    assert isinstance(call, Express)
+    assert isinstance(call, DirectCall)
     decoded = (await call).decode()
     assert decoded.get("error", {}).get("message", {"result": decoded.get("result")}) == expected
     sent = wire.sent[-1]["params"]["_meta"]

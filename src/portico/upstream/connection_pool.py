@@ -8,18 +8,18 @@ from portico.model.errors import TargetError
 from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.state.background import Background
+from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers
-from portico.upstream.leg import Leg, Watcher
-from portico.upstream.line import Line, Opened, shut_down
-from portico.upstream.opening import LEGACY_FIRST
-from portico.upstream.patience import Breaker
-from portico.upstream.plan import Plan
+from portico.upstream.connection import Opened, UpstreamConnection, shut_down
+from portico.upstream.handshake import LEGACY_FIRST
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.session import UpstreamSession, Watcher
 from portico.wires.wire import Address
 
 MODERN, LEGACY = "modern", "legacy"
 
 
-class Lines:
+class ConnectionPool:
     """All ways to one upstream.
 
     In the modern era an upstream keeps nothing of its clients, so all share one connection. In the
@@ -32,8 +32,8 @@ class Lines:
     def __init__(
         self,
         address: Address,
-        plan: Plan,
-        breaker: Breaker,
+        plan: UpstreamPolicy,
+        breaker: CircuitBreaker,
         callers: Callers,
         watcher: Watcher,
         house: Opened,
@@ -50,16 +50,16 @@ class Lines:
         self._callers = callers
         self._watcher = watcher
         self._house = house
-        self._shared: dict[str, list[Line]] = {MODERN: [], LEGACY: []}
-        self._own: WeakKeyDictionary[Session, Line] = WeakKeyDictionary()
-        self._lent: set[Line] = set()
-        self._free: list[Line] = []
-        self._surplus: set[Line] = set()
+        self._shared: dict[str, list[UpstreamConnection]] = {MODERN: [], LEGACY: []}
+        self._own: WeakKeyDictionary[Session, UpstreamConnection] = WeakKeyDictionary()
+        self._lent: set[UpstreamConnection] = set()
+        self._free: list[UpstreamConnection] = []
+        self._surplus: set[UpstreamConnection] = set()
         """One too many of those that all share: each ends with the calls it has."""
         self._closing = Background()
         self._closed = False
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[UpstreamConnection]:
         shared = (*self._shared[MODERN], *self._shared[LEGACY])
         return iter((*shared, *self._own.values(), *self._lent, *self._free, *self._surplus))
 
@@ -94,7 +94,7 @@ class Lines:
             return False
         return self._plan.sharing == "per-client" or caller.talks_back
 
-    def take(self, caller: Caller, modern: bool, task: str = "") -> Line:
+    def take(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """The way for a call, which may be about a task; give it back when the call is over."""
         if not self.is_own(caller, modern):
             return self.shared(self.era(modern, caller), task)
@@ -115,7 +115,7 @@ class Lines:
         self._lent.add(found)
         return found
 
-    async def begun(self, caller: Caller, modern: bool, task: str = "") -> Line:
+    async def begun(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """The same, open, and with the call begun on it; raises TargetError."""
         line = self.take(caller, modern, task)
         line.begin()
@@ -130,7 +130,7 @@ class Lines:
                 self.give_back(line)
         return line if is_right else await self.begun(caller, modern, task)
 
-    def at_hand(self, caller: Caller, modern: bool) -> Line | None:
+    def at_hand(self, caller: Caller, modern: bool) -> UpstreamConnection | None:
         """The way for a call, if there is one open that needs no taking."""
         if self.is_own(caller, modern):
             line = self._own.get(caller.session) if caller.session is not None else None
@@ -140,7 +140,7 @@ class Lines:
             line = lines[0] if lines and self._plan.instances == 1 else None
         return line if line is not None and line.open_leg is not None else None
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: UpstreamConnection) -> None:
         """A call no longer uses this way."""
         if line in self._surplus and not (line.busy or line.subscriptions or line.has_tasks):
             self._drop(line)
@@ -157,7 +157,7 @@ class Lines:
             # One that still starts is kept: who gave up on a slow start comes back for it.
             self._free.append(line)
 
-    def shared(self, era: str, task: str = "") -> Line:
+    def shared(self, era: str, task: str = "") -> UpstreamConnection:
         """The least busy of the ways that all share; for a task, the one that has it."""
         lines = self._shared[era]
         for line in lines if task else ():
@@ -170,7 +170,7 @@ class Lines:
             return self._add(era)
         return min(lines, key=lambda line: line.busy)
 
-    def first(self, caller: Caller, modern: bool) -> Line:
+    def first(self, caller: Caller, modern: bool) -> UpstreamConnection:
         """The way that has a client's subscriptions."""
         if self.is_own(caller, modern) and caller.session is not None:
             return self.take(caller, modern)
@@ -178,13 +178,13 @@ class Lines:
         lines = self._shared[era]
         return lines[0] if lines else self._add(era)
 
-    def _add(self, era: str) -> Line:
+    def _add(self, era: str) -> UpstreamConnection:
         line = self._new(era, None, era)
         self._shared[era].append(line)
         self.edition += 1  # clients of the other era may share it
         return line
 
-    def learned(self, line: Line, leg: Leg) -> None:
+    def learned(self, line: UpstreamConnection, leg: UpstreamSession) -> None:
         """A conversation has begun: remember its era, and put the line where it belongs."""
         era = MODERN if leg.modern else LEGACY
         self.edition += 1
@@ -202,7 +202,7 @@ class Lines:
             self._share(line, LEGACY)
         line.era = era
 
-    def _share(self, line: Line, era: str) -> None:
+    def _share(self, line: UpstreamConnection, era: str) -> None:
         # Whoever comes first in each era begins a conversation; both may turn out to be in one.
         if len(self._shared[era]) < max(1, self._plan.instances):
             self._shared[era].append(line)
@@ -221,10 +221,10 @@ class Lines:
             await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
         await self._closing.wait()
 
-    def _new(self, era: str, caller: Caller | None, view: str) -> Line:
+    def _new(self, era: str, caller: Caller | None, view: str) -> UpstreamConnection:
         if self._closed:
             raise shut_down(self._address.name)
-        line = Line(
+        line = UpstreamConnection(
             self._address,
             self._plan,
             self._breaker,
@@ -253,13 +253,13 @@ class Lines:
         why = f"{self._plan.max_children} clients have a {name} of their own already"
         raise TargetError(why, kind="busy", server=name)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: UpstreamConnection) -> None:
         if any(line in lines for lines in self._shared.values()):
             return  # it has become everybody's
         self._forget(line)
         self._closing.start(line.close())
 
-    def _forget(self, line: Line) -> None:
+    def _forget(self, line: UpstreamConnection) -> None:
         for session, own in tuple(self._own.items()):
             if own is line:
                 del self._own[session]

@@ -14,10 +14,10 @@ from portico.model.message import Meta, Request
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.upstream import views
-from portico.upstream.plan import Plan
+from portico.upstream import catalog_views
+from portico.upstream.catalog_views import MOST_VIEWS, CatalogView
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
-from portico.upstream.views import MOST_VIEWS, View
 from tests.support.patience import until
 from tests.support.running import WAIT_S
 from tests.upstream.fakes import Fake, FakeWire, Message, legacy, result
@@ -45,12 +45,12 @@ def asked(number: int) -> Request:
 async def test_sorts_of_clients_without_end_are_not_all_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(views, "REFRESH_S", 0)
+    monkeypatch.setattr(catalog_views, "REFRESH_S", 0)
     wires = [FakeWire(listing) for _ in range(2 * MOST_VIEWS)]
-    upstream = Upstream(Fake([*wires]), Plan(max_children=2))
+    upstream = Upstream(Fake([*wires]), UpstreamPolicy(max_children=2))
     endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
     hears = Session(lambda _: None)
-    seen: list[ref[View]] = []
+    seen: list[ref[CatalogView]] = []
     try:
         for number in range(MOST_VIEWS + 20):
             response = await endpoint.handle(asked(number), Context())
@@ -86,7 +86,7 @@ class Slow:
 
 async def test_what_an_upstream_said_is_kept_although_it_is_closed_at_once() -> None:
     memory = Slow()
-    upstream = Upstream(Fake([FakeWire(listing)]), Plan(), memory=memory)
+    upstream = Upstream(Fake([FakeWire(listing)]), UpstreamPolicy(), memory=memory)
     busy = [asyncio.to_thread(memory.go_on.wait, WAIT_S) for _ in range(64)]
     waiting = asyncio.gather(*busy)  # no thread is free to begin with it
     asking = asyncio.create_task(upstream.survey())

@@ -6,7 +6,7 @@ from portico.http1.slots import Slots
 from portico.model.errors import TargetError
 
 
-class Gate(Slots):
+class ConcurrencyLimiter(Slots):
     """Lets so many in at a time; so many more may queue, in order."""
 
     def __init__(self, server: str, most: int, queue: int) -> None:

@@ -12,7 +12,7 @@ from portico.model.errors import AskError
 from portico.model.message import Request
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from tests.upstream.fakes import Fake, FakeWire, Message, modern, result
 
@@ -31,7 +31,7 @@ async def called(
             return [result(message, {"tools": [TOOL]})]
         return modern(message, tools={})
 
-    upstream = Upstream(Fake([FakeWire(script)]), Plan(era="modern"))
+    upstream = Upstream(Fake([FakeWire(script)]), UpstreamPolicy(era="modern"))
     endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
     request = Request(method="tools/call", id=b"1", params=params, name="it")
     try:

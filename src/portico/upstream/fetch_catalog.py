@@ -12,8 +12,8 @@ from portico.model.errors import McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
+from portico.upstream.handshake import Introduction
 from portico.upstream.listing import Ask, all_pages
-from portico.upstream.opening import Introduction
 
 
 class _Keys(Struct):

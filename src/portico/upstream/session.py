@@ -22,11 +22,11 @@ from portico.model.errors import (
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares, loud_enough, members, needed_capability
 from portico.protocol.tasks import task_in
+from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
-from portico.upstream.opening import Hello, Introduction, Limits, open_conversation
-from portico.upstream.questions import for_session, refused_question
-from portico.upstream.tasks import OpenTasks
+from portico.upstream.handshake import ClientHello, HandshakeLimits, Introduction, open_exchange
+from portico.upstream.open_tasks import OpenTasks
 from portico.wires.wire import NO_HEADERS, Address, Data
 
 _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
@@ -35,11 +35,11 @@ _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "reso
 class Watcher(Protocol):
     """Who hears what concerns all clients of an upstream."""
 
-    def list_changed(self, leg: "Leg", kind: str) -> None:
+    def list_changed(self, leg: "UpstreamSession", kind: str) -> None:
         """The upstream announces that a list has changed."""
         ...
 
-    def updated(self, leg: "Leg", uri: str, params: bytes) -> None:
+    def updated(self, leg: "UpstreamSession", uri: str, params: bytes) -> None:
         """A resource has changed."""
         ...
 
@@ -52,7 +52,7 @@ class _Updated(Struct):
     uri: str
 
 
-class Leg:
+class UpstreamSession:
     """A conversation; opened once, closed once."""
 
     def __init__(
@@ -87,12 +87,12 @@ class Leg:
         address: Address,
         capabilities: Mapping[str, Any],
         info: Mapping[str, Any],
-        limits: Limits,
+        limits: HandshakeLimits,
         era: str,
     ) -> None:
         """Get into conversation; raises TargetError."""
-        hello = Hello(info, capabilities, self._asked, self._noticed, limits, era)
-        self.exchange, self.server = await open_conversation(address, hello)
+        hello = ClientHello(info, capabilities, self._asked, self._noticed, limits, era)
+        self.exchange, self.server = await open_exchange(address, hello)
         self.modern = self.server.version.modern
         self.exchange.when_hung_up = self._hung_up
 

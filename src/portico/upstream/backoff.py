@@ -8,7 +8,7 @@ from msgspec import Struct
 from portico.model.errors import TargetError
 
 
-class Patience(Struct, frozen=True):
+class BackoffLimits(Struct, frozen=True):
     """How a failing upstream is dealt with."""
 
     first_pause_s: float = 0.5
@@ -21,10 +21,10 @@ class Patience(Struct, frozen=True):
     """A call waits out a pause of at most so long; before a longer one it fails at once."""
 
 
-class Pause:
+class Backoff:
     """The pause before the next start: none after the first failure, then longer and longer."""
 
-    def __init__(self, patience: Patience, clock: Callable[[], float]) -> None:
+    def __init__(self, patience: BackoffLimits, clock: Callable[[], float]) -> None:
         self._patience = patience
         self._clock = clock
         self.failures = 0
@@ -51,10 +51,10 @@ class Pause:
         self._until = 0.0
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens after repeated failures, so that nobody waits for what will fail again."""
 
-    def __init__(self, server: str, patience: Patience, clock: Callable[[], float]) -> None:
+    def __init__(self, server: str, patience: BackoffLimits, clock: Callable[[], float]) -> None:
         self._server = server
         self._patience = patience
         self._clock = clock

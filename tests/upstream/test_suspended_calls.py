@@ -13,7 +13,7 @@ import pytest
 from portico.chain.endpoint import ChainEndpoint
 from portico.transport.http import HttpApp
 from portico.upstream.caller import Outbox
-from portico.upstream.plan import Plan
+from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command
 from tests.rigs.running import bad
@@ -65,9 +65,9 @@ class Doorway:
 
 @asynccontextmanager
 async def doorway(
-    plan: Plan | None = None, command: list[str] | None = None
+    plan: UpstreamPolicy | None = None, command: list[str] | None = None
 ) -> AsyncIterator[Doorway]:
-    upstream = Upstream(Command(tuple(command or bad("stdio", "plain"))), plan or Plan())
+    upstream = Upstream(Command(tuple(command or bad("stdio", "plain"))), plan or UpstreamPolicy())
     try:
         async with serving(
             HttpApp(ChainEndpoint(upstream, [upstream], [], lambda *_: None))
@@ -136,7 +136,7 @@ async def test_a_state_of_another_run_is_refused() -> None:
 
 
 async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) -> None:
-    async with doorway(Plan(held_s=60)) as door:
+    async with doorway(UpstreamPolicy(held_s=60)) as door:
         state, answers = await door.asked()
         await clock.advance(60)
         await door.none_held()
@@ -147,7 +147,7 @@ async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) ->
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
-    async with doorway(Plan(max_held=2)) as door:
+    async with doorway(UpstreamPolicy(max_held=2)) as door:
         kept = [await door.asked() for _ in range(2)]
         refused = await door.ask()
         assert refused["error"]["data"]["kind"] == "busy"
@@ -169,7 +169,7 @@ async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks() -> None:
 async def test_a_start_that_a_client_gave_up_on_serves_the_next(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     script = f"echo >> {starts}; sleep 1; exec {' '.join(bad('stdio', 'plain'))}"
-    async with doorway(Plan(era="legacy"), ["/bin/sh", "-c", script]) as door:
+    async with doorway(UpstreamPolicy(era="legacy"), ["/bin/sh", "-c", script]) as door:
         door.site.client.timeout = httpx2.Timeout(0.3)
         with pytest.raises(httpx2.TimeoutException):
             await door.ask()

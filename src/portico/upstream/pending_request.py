@@ -13,7 +13,7 @@ Progress = Callable[[bytes], None]
 """Takes the raw params of a progress notification."""
 
 
-class Expected(ABC):
+class PendingRequest(ABC):
     """A request that waits for its answer."""
 
     __slots__ = ("begun", "deadline", "is_done", "method", "progress", "timeout")
@@ -41,7 +41,7 @@ class Expected(ABC):
         self.deadline = latest if our_turn else min(now + self.timeout, latest)
 
 
-class Asked(Expected):
+class AwaitedRequest(PendingRequest):
     """A request that a task waits for."""
 
     __slots__ = ("answer",)

@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from portico.upstream.opening import Limits
-from portico.upstream.patience import Patience
+from portico.upstream.backoff import BackoffLimits
+from portico.upstream.handshake import HandshakeLimits
 
 
-class Plan(Struct, frozen=True):
+class UpstreamPolicy(Struct, frozen=True):
     """How an upstream is dealt with; every limit can be set."""
 
-    limits: Limits = Limits()
+    limits: HandshakeLimits = HandshakeLimits()
     idle_s: float | None = 300.0
     """Nothing to do for so long ends a connection; None never does."""
     max_in_flight: int = 256
@@ -26,7 +26,7 @@ class Plan(Struct, frozen=True):
     """False refuses the upstream's questions, and shows it clients that cannot be asked."""
     prefers_modern: bool = False
     """Such a process is spoken to in the modern era if it has that, whatever its first client."""
-    patience: Patience = Patience()
+    patience: BackoffLimits = BackoffLimits()
     held_s: float = 600.0
     """How long a call waits for a modern client to come back with its answers."""
     max_held: int = 100

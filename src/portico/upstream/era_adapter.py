@@ -24,10 +24,10 @@ from portico.protocol.eras import (
     with_code,
 )
 from portico.state.freed import LARGE
+from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller
-from portico.upstream.leg import Leg
-from portico.upstream.questions import for_session, refused_question
-from portico.upstream.servererror import ServerError
+from portico.upstream.rpc_error import ServerError
+from portico.upstream.session import UpstreamSession
 from portico.wires.wire import Data
 
 MAX_ROUNDS = 10
@@ -41,7 +41,7 @@ def when_sent(call: Call, params: Callable[[], bytes]) -> Data:
     return params if len(call.request.params) > LARGE else params()
 
 
-async def in_rounds(leg: Leg, call: Call, send: Send) -> bytes:
+async def in_rounds(leg: UpstreamSession, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
     sender = _sender(leg, call.caller)
     added: dict[str, Raw] = {}
@@ -60,23 +60,23 @@ def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> byte
     return modern_params(encode(members(params) | added) if added else params, sender, id)
 
 
-def first_round(params: bytes, leg: Leg, caller: Caller) -> bytes:
+def first_round(params: bytes, leg: UpstreamSession, caller: Caller) -> bytes:
     """The params of a legacy client's call for a modern upstream, without progress."""
     return modern_params(params, _sender(leg, caller), b"")
 
 
-def _sender(leg: Leg, caller: Caller) -> Sender:
+def _sender(leg: UpstreamSession, caller: Caller) -> Sender:
     sender = caller.sender(leg.server.version)
     if not sender.level and "logging" in leg.server.capabilities:
         sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
     return sender
 
 
-def _misspoke(leg: Leg, why: str) -> TargetError:
+def _misspoke(leg: UpstreamSession, why: str) -> TargetError:
     return TargetError(f"{leg.name} {why}", kind="protocol", server=leg.name)
 
 
-async def _ask_all(leg: Leg, call: Call, result: bytes) -> dict[str, Raw]:
+async def _ask_all(leg: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
     asked = members(result)
     questions = members(asked.get("inputRequests", b""))
 

@@ -12,12 +12,12 @@ from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.state.background import Background
 from portico.state.hub import ChangeHub
-from portico.upstream.leg import Leg
-from portico.upstream.lines import LEGACY, MODERN, Lines
-from portico.upstream.mirror import mirrored_headers
-from portico.upstream.opening import modern_meta
-from portico.upstream.plan import Plan
-from portico.upstream.survey import survey
+from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
+from portico.upstream.fetch_catalog import survey
+from portico.upstream.handshake import modern_meta
+from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.session import UpstreamSession
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
@@ -46,7 +46,7 @@ class Memory(Protocol):
         ...
 
 
-class View:
+class CatalogView:
     """What the upstream offers to one sort of client."""
 
     def __init__(self, name: str) -> None:
@@ -60,32 +60,32 @@ class View:
         """The same, while those lists are there already and are being kept."""
         self.missed: list[str] = []
         """Why lists could not be had when they were last asked for."""
-        self.stale: Leg | None = None
+        self.stale: UpstreamSession | None = None
         """Who said that its lists have changed, since they were last asked for."""
         self.announced: set[str] = set()
         """The kinds of lists of which the upstream said so; clients are to hear it too."""
 
-    def ask_again(self) -> Leg | None:
+    def ask_again(self) -> UpstreamSession | None:
         """Whom to ask again, if that is needed and possible."""
         leg, self.stale = self.stale, None
         return leg if leg is not None and not leg.exchange.is_over() else None
 
 
-class Views:
+class CatalogViews:
     """All views of one upstream."""
 
     def __init__(
         self,
         server: str,
-        plan: Plan,
-        lines: Lines,
+        plan: UpstreamPolicy,
+        lines: ConnectionPool,
         *,
         memory: Memory | None,
         key: Callable[[str], str],
         report: Callable[[str], None],
         clock: Callable[[], float],
         background: Background,
-        told: Callable[[View], None],
+        told: Callable[[CatalogView], None],
         history: "History | None" = None,
     ) -> None:
         """`told` hears of every view that was asked anew; `history` has what it offered before."""
@@ -100,12 +100,12 @@ class Views:
         self._told = told
         self._history = history
         self._in_order = asyncio.Lock()
-        self._views: dict[str, View] = {}
+        self._views: dict[str, CatalogView] = {}
         self._numbers = 0
         self._keeping = Background()
         """Each is done when what was heard is on disk."""
 
-    def __iter__(self) -> Iterator[View]:
+    def __iter__(self) -> Iterator[CatalogView]:
         return iter(tuple(self._views.values()))
 
     def __contains__(self, name: str) -> bool:
@@ -119,7 +119,7 @@ class Views:
                 return tool
         return None
 
-    def opened(self, name: str, leg: Leg) -> None:
+    def opened(self, name: str, leg: UpstreamSession) -> None:
         """A conversation has begun: see whether what we know is still true."""
         view = self.get(name)
         catalog = view.catalog
@@ -133,13 +133,13 @@ class Views:
         for view in self._views.values():
             view.hub.publish(change)
 
-    def get(self, name: str) -> View:
+    def get(self, name: str) -> CatalogView:
         """A view, from memory if that has it."""
         view = self._views.get(name)
         if view is None:
             if len(self._views) >= MOST_VIEWS:
                 self._make_room()
-            view = self._views[name] = View(name)
+            view = self._views[name] = CatalogView(name)
             offer = self._memory.load(self._key(name)) if self._memory is not None else None
             if offer is not None:
                 if self._plan.max_items is not None:
@@ -151,7 +151,7 @@ class Views:
                     view.catalog = self._catalog(offer, confirmed=False)
                 else:  # it was asked in the other era, to no avail
                     self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
-                    right = self._views.setdefault(era, View(era))
+                    right = self._views.setdefault(era, CatalogView(era))
                     right.catalog = right.catalog or self._catalog(offer, confirmed=False)
         return view
 
@@ -189,7 +189,7 @@ class Views:
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
 
-    def changed(self, name: str, leg: Leg, kind: str) -> None:
+    def changed(self, name: str, leg: UpstreamSession, kind: str) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
         view = self.get(name)
         view.announced.add(kind)
@@ -198,7 +198,7 @@ class Views:
         else:
             view.stale = leg
 
-    def survey(self, view: View, leg: Leg) -> "asyncio.Future[None]":
+    def survey(self, view: CatalogView, leg: UpstreamSession) -> "asyncio.Future[None]":
         """Ask for all lists; done as soon as they are there, or cannot be had."""
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
@@ -209,7 +209,7 @@ class Views:
         assert view.asked is not None
         return view.asked
 
-    async def _surveys(self, view: View, leg: Leg) -> None:
+    async def _surveys(self, view: CatalogView, leg: UpstreamSession) -> None:
         """Ask, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it said what it offers", kind="closed", server=self.name
@@ -239,7 +239,7 @@ class Views:
                     waited.exception()  # looked at: perhaps nobody waits for it
             view.kept = None
 
-    async def _ask_lists(self, view: View, leg: Leg) -> None:
+    async def _ask_lists(self, view: CatalogView, leg: UpstreamSession) -> None:
         modern, mirrors = leg.modern, leg.exchange.wire.mirrors
         version = leg.server.version
 
@@ -300,7 +300,7 @@ class Views:
         for line in history.lines(self.name, changes):
             self._report(line)
 
-    async def _remember(self, view: View, offer: Offer) -> None:
+    async def _remember(self, view: CatalogView, offer: Offer) -> None:
         assert self._memory is not None
         era = MODERN if offer.version.modern else LEGACY
         names = [view.name]

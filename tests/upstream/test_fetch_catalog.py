@@ -7,8 +7,8 @@ from portico.model.errors import McpError
 from portico.model.offer import Offer
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.upstream.opening import Introduction
-from portico.upstream.survey import survey
+from portico.upstream.fetch_catalog import survey
+from portico.upstream.handshake import Introduction
 
 SERVER = Introduction(Version.V2025_11_25, {}, {"tools": {}, "prompts": {}})
 

@@ -6,12 +6,12 @@ import random
 import pytest
 
 from portico.model.errors import TargetError
-from portico.upstream.gate import Gate
+from portico.upstream.concurrency_limiter import ConcurrencyLimiter
 
 LONG = 60.0
 
 
-def entered(gate: Gate) -> bool:
+def entered(gate: ConcurrencyLimiter) -> bool:
     """Take a place as a call on its short way does, if there is one."""
     if gate.inside >= gate.most:
         return False
@@ -19,7 +19,7 @@ def entered(gate: Gate) -> bool:
     return True
 
 
-def is_full(gate: Gate, most: int) -> bool:
+def is_full(gate: ConcurrencyLimiter, most: int) -> bool:
     """True if exactly so many places are free, and none more; afterwards they are free again."""
     taken = 0
     while entered(gate):
@@ -29,7 +29,7 @@ def is_full(gate: Gate, most: int) -> bool:
     return taken == most
 
 
-async def queued(gate: Gate, within_s: float = LONG) -> "asyncio.Task[None]":
+async def queued(gate: ConcurrencyLimiter, within_s: float = LONG) -> "asyncio.Task[None]":
     """One who waits in the queue by now."""
     task = asyncio.create_task(gate.enter(within_s))
     await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def queued(gate: Gate, within_s: float = LONG) -> "asyncio.Task[None]":
 
 
 async def test_so_many_enter_at_once_and_one_more_does_not() -> None:
-    gate = Gate("files", 3, 0)
+    gate = ConcurrencyLimiter("files", 3, 0)
     for _ in range(3):
         await gate.enter(LONG)
     assert not entered(gate)
@@ -49,7 +49,7 @@ async def test_so_many_enter_at_once_and_one_more_does_not() -> None:
 
 
 async def test_a_place_that_is_left_can_be_taken_again() -> None:
-    gate = Gate("files", 1, 0)
+    gate = ConcurrencyLimiter("files", 1, 0)
     for _ in range(5):
         await gate.enter(LONG)
         gate.leave()
@@ -57,7 +57,7 @@ async def test_a_place_that_is_left_can_be_taken_again() -> None:
 
 
 async def test_those_who_wait_come_in_by_turns() -> None:
-    gate = Gate("files", 1, 10)
+    gate = ConcurrencyLimiter("files", 1, 10)
     await gate.enter(LONG)
     order: list[int] = []
 
@@ -75,7 +75,7 @@ async def test_those_who_wait_come_in_by_turns() -> None:
 
 
 async def test_the_queue_is_bounded() -> None:
-    gate = Gate("files", 1, 2)
+    gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     waiting = [await queued(gate), await queued(gate)]
     with pytest.raises(TargetError, match="try again later"):
@@ -88,7 +88,7 @@ async def test_the_queue_is_bounded() -> None:
 
 
 async def test_nobody_overtakes_the_queue() -> None:
-    gate = Gate("files", 1, 2)
+    gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     waiting = await queued(gate)
     gate.leave()  # the place is given on, before its new owner has run
@@ -99,7 +99,7 @@ async def test_nobody_overtakes_the_queue() -> None:
 
 
 async def test_who_waits_too_long_is_told_and_leaves_the_queue() -> None:
-    gate = Gate("files", 1, 1)
+    gate = ConcurrencyLimiter("files", 1, 1)
     await gate.enter(LONG)
     with pytest.raises(TargetError) as raised:
         await gate.enter(0.01)
@@ -113,7 +113,7 @@ async def test_who_waits_too_long_is_told_and_leaves_the_queue() -> None:
 
 
 async def test_who_is_cancelled_in_the_queue_is_passed_over() -> None:
-    gate = Gate("files", 1, 2)
+    gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     first, second = await queued(gate), await queued(gate)
     first.cancel()
@@ -126,7 +126,7 @@ async def test_who_is_cancelled_in_the_queue_is_passed_over() -> None:
 
 
 async def test_who_is_cancelled_with_the_place_in_hand_gives_it_on() -> None:
-    gate = Gate("files", 1, 2)
+    gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     first, second = await queued(gate), await queued(gate)
     gate.leave()  # to the first, who is cancelled before it has run
@@ -140,7 +140,7 @@ async def test_who_is_cancelled_with_the_place_in_hand_gives_it_on() -> None:
 async def test_however_they_come_and_go_no_place_is_lost() -> None:
     """Enter, time out, be cancelled and leave at random: all places are there in the end."""
     chance = random.Random(7)
-    gate = Gate("files", 4, 8)
+    gate = ConcurrencyLimiter("files", 4, 8)
     inside = most = refused = 0
 
     async def come() -> None:

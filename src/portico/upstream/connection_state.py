@@ -1,0 +1,50 @@
+"""The life of a connection to an upstream, as a table: (state, event) to the next state."""
+
+from enum import StrEnum
+
+
+class ConnectionState(StrEnum):
+    """Where a connection stands."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    ACTIVE = "active"
+    IDLE = "idle"
+    FAILED = "failed"
+
+
+class ConnectionEvent(StrEnum):
+    """What happens to it."""
+
+    NEEDED = "needed"
+    OPENED = "opened"
+    CALLED = "called"
+    RESTED = "last call answered"
+    LOST = "lost"
+    REFUSED = "could not start"
+    TIRED = "idle for too long"
+    CLOSED = "closed"
+
+
+TABLE: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (ConnectionState.DISCONNECTED, ConnectionEvent.NEEDED): ConnectionState.CONNECTING,
+    (ConnectionState.FAILED, ConnectionEvent.NEEDED): ConnectionState.CONNECTING,
+    (ConnectionState.CONNECTING, ConnectionEvent.OPENED): ConnectionState.CONNECTED,
+    (ConnectionState.CONNECTING, ConnectionEvent.REFUSED): ConnectionState.FAILED,
+    (ConnectionState.CONNECTING, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
+    (ConnectionState.CONNECTED, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
+    (ConnectionState.CONNECTED, ConnectionEvent.LOST): ConnectionState.FAILED,
+    (ConnectionState.CONNECTED, ConnectionEvent.TIRED): ConnectionState.DISCONNECTED,
+    (ConnectionState.CONNECTED, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
+    (ConnectionState.ACTIVE, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
+    (ConnectionState.ACTIVE, ConnectionEvent.RESTED): ConnectionState.IDLE,
+    (ConnectionState.ACTIVE, ConnectionEvent.LOST): ConnectionState.FAILED,
+    (ConnectionState.ACTIVE, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
+    (ConnectionState.IDLE, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
+    (ConnectionState.IDLE, ConnectionEvent.LOST): ConnectionState.FAILED,
+    (ConnectionState.IDLE, ConnectionEvent.TIRED): ConnectionState.DISCONNECTED,
+    (ConnectionState.IDLE, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
+    (ConnectionState.FAILED, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
+}
+"""What is not in the table does not happen, and is an error of ours."""
