@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.cli.main import main
-from portico.transport import connection, stdio
+from portico.transport import client_connection, stdio
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
@@ -29,14 +29,14 @@ def _express() -> None:
 
 
 def _pending() -> None:
-    from portico.transport import modern
+    from portico.transport import modern_call
 
-    for module in (connection, modern, stdio):
+    for module in (client_connection, modern_call, stdio):
         _put(module, "Pending", _Nothing)
 
 
 def _eager_tasks() -> None:
-    _put(connection, "start_now", asyncio.create_task)
+    _put(client_connection, "start_now", asyncio.create_task)
 
 
 def _joined_answers() -> None:
@@ -44,15 +44,15 @@ def _joined_answers() -> None:
 
 
 def _known_headers() -> None:
-    from portico.transport.httpwire import HttpWire
+    from portico.transport.http_connection import HttpConnection
 
-    _put(HttpWire, "_remember", lambda *_: None)
+    _put(HttpConnection, "_remember", lambda *_: None)
 
 
 def _own_connection() -> None:
-    from portico.transport.httpwire import HttpWire
+    from portico.transport.http_connection import HttpConnection
 
-    _put(HttpWire, "_is_ordinary", lambda *_: False)
+    _put(HttpConnection, "_is_ordinary", lambda *_: False)
 
 
 WITHOUT: dict[str, Callable[[], None]] = {

@@ -18,7 +18,7 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.inbound import read, read_message
 from portico.protocol.lines import LineReader
 from portico.transport.asgi import Message, Scope
-from portico.transport.http import HttpApp
+from portico.transport.http_app import HttpApp
 from portico.transport.stdio import StdioServer
 
 HEADING = "Parts, in process"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from portico.gateway.asked import Serving
     from portico.gateway.serving import Served
     from portico.server import Server
-    from portico.transport.connection import Endpoint
-    from portico.transport.http import Page
+    from portico.transport.client_connection import Endpoint
+    from portico.transport.http_app import Page
     from portico.windows.sharing import Shared
     from portico.wrapping import Wrapping
 
@@ -216,7 +216,7 @@ class _Door:
 
     def bind(self) -> None:
         """Have the address; PorticoError if it cannot be had."""
-        from portico.transport.web import bind
+        from portico.transport.http_server import bind
 
         try:
             self._sockets = bind(self._host, self._port)
@@ -241,9 +241,9 @@ class _Door:
     ) -> None:
         """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
         given what to call when they may be others."""
-        from portico.transport.doors import Doors
-        from portico.transport.limits import Limits
-        from portico.transport.web import serve_http as over_http
+        from portico.transport.http_limits import HttpLimits
+        from portico.transport.http_server import serve_http as over_http
+        from portico.transport.routes import Routes
 
         def told(_: int) -> None:
             wanted = f" (wants the bearer token {self._token_place})" if self._token else ""
@@ -253,14 +253,14 @@ class _Door:
 
         if not self._sockets:
             self.bind()
-        app = Doors(
+        app = Routes(
             endpoint,
             find or (lambda _: None),
             token=self._token,
             token_place=self._token_place,
             hosts=self._hosts,
             pages=pages,
-            limits=Limits(**(limits or {})),
+            limits=HttpLimits(**(limits or {})),
         )
         if watch is not None:
             watch(app.tidy)
@@ -292,7 +292,7 @@ def _run(serving: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
-    from portico.transport.pipeloop import PipeLoop
+    from portico.transport.pipe_loop import PipeLoop
 
     with asyncio.Runner(loop_factory=PipeLoop) as runner:
         return runner.run(_to_the_end(serving))

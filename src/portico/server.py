@@ -24,7 +24,7 @@ from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.hub import ChangeHub
 
 if TYPE_CHECKING:
-    from portico.transport.http import HttpApp
+    from portico.transport.http_app import HttpApp
 
 log = logging.getLogger("portico")
 
@@ -178,7 +178,7 @@ class Server(Registration):
 
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
         """This server as an ASGI app, to mount in any web framework; see `HttpApp`."""
-        from portico.transport.http import HttpApp
+        from portico.transport.http_app import HttpApp
 
         return HttpApp(self.endpoint(links), **options)
 

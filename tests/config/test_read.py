@@ -11,7 +11,7 @@ from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.read import read
 from portico.config.schema import LIMITS, Config, Gateway, Search, Timeouts, ToolFilter
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 
 WHOLE = """
 [gateway]
@@ -362,9 +362,9 @@ def test_a_filter_allows_by_pattern_and_denial_wins() -> None:
 
 
 def test_the_limits_are_those_of_the_http_edge() -> None:
-    assert set(LIMITS) == set(Limits.__struct_fields__)
+    assert set(LIMITS) == set(HttpLimits.__struct_fields__)
     for name, reader in LIMITS.items():
-        default = getattr(Limits(), name)
+        default = getattr(HttpLimits(), name)
         assert reader(Report(), (), default) == default
 
 

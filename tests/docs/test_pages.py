@@ -13,9 +13,9 @@ from portico.model import errors
 from portico.model.methods import KNOWN
 from portico.observe.exposition import STATES, Figures
 from portico.observe.metrics import Metrics
-from portico.transport.http import HttpApp
-from portico.transport.limits import Limits
-from portico.transport.modern import STATUS
+from portico.transport.http_app import HttpApp
+from portico.transport.http_limits import HttpLimits
+from portico.transport.modern_call import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.policy import UpstreamPolicy
 from portico.windows.guests import MOST_GUESTS
@@ -115,7 +115,9 @@ def test_every_limit_is_documented_with_its_default() -> None:
     table = section("docs/transports.md", "Limits")
     rows = dict(re.findall(r"^\| `(\w+)`(?: \*)? \| ([\d,.]+) ", table, re.MULTILINE))
     documented = {name: float(value.replace(",", "")) for name, value in rows.items()}
-    assert documented == {name: getattr(Limits(), name) for name in Limits.__struct_fields__}
+    assert documented == {
+        name: getattr(HttpLimits(), name) for name in HttpLimits.__struct_fields__
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico import Context, Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.web import Site, serving
 
 
@@ -56,7 +56,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(limits: Limits | None = None, **options: Any) -> AsyncIterator[tuple[Stage, Site]]:
+async def staged(
+    limits: HttpLimits | None = None, **options: Any
+) -> AsyncIterator[tuple[Stage, Site]]:
     stage = Stage()
     async with serving(stage.server.asgi(limits=limits, **options)) as site:
         yield stage, site

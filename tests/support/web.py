@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
-from portico.transport.http import HttpApp
-from portico.transport.web import serve_http
+from portico.transport.http_app import HttpApp
+from portico.transport.http_server import serve_http
 from tests.support.messages import MODERN, PREFIX, initialize, modern
 
 BOTH = "application/json, text/event-stream"

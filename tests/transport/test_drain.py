@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from portico import Server
-from portico.transport.web import bind
+from portico.transport.http_server import bind
 from tests.support.messages import PREFIX, modern, request
 from tests.support.stage import staged
 from tests.support.web import (
@@ -162,7 +162,7 @@ def test_localhost_is_bound_on_one_port_in_every_family() -> None:
 SERVER = """
 import asyncio, sys
 from portico import Context, Server
-from portico.transport.web import serve_http
+from portico.transport.http_server import serve_http
 
 server = Server("drained")
 
@@ -402,7 +402,7 @@ async def test_where_nobody_probes_the_drain_begins_at_once(tmp_path: Path) -> N
 
 async def test_a_probe_counts_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("portico.transport.http.monotonic", lambda: now)
+    monkeypatch.setattr("portico.transport.http_app.monotonic", lambda: now)
     async with staged() as (_, site):
         before = site.app.is_probed
         await site.client.get(site.url + "/readyz")

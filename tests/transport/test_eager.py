@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from portico import Server
-from portico.transport.connection import start_now
+from portico.transport.client_connection import start_now
 from portico.transport.stdio import StdioServer
 from tests.support.messages import initialize
 

@@ -9,7 +9,7 @@ from portico import Server
 from portico.model.errors import RegistrationError
 from portico.transport.asgi import Reply
 from portico.transport.guard import EVENT_STREAM, JSON, Guard, Head, answer_type
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import initialize, modern
 from tests.support.web import mirrored, post_bytes, serving
 
@@ -91,7 +91,7 @@ LOOPBACK = [
 def test_only_loopback_may_come_in_by_default(
     host: str | None, origin: str | None, welcome: bool
 ) -> None:
-    assert is_in(Guard(Limits()), host, origin) is welcome
+    assert is_in(Guard(HttpLimits()), host, origin) is welcome
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_configured_hosts_and_origins_come_on_top(
     host: str, origin: str | None, welcome: bool
 ) -> None:
     guard = Guard(
-        Limits(),
+        HttpLimits(),
         hosts=["mcp.example.com", "exact.example.com:9000", "fd00::7"],
         origins=["https://app.example.com"],
     )
@@ -138,13 +138,13 @@ def test_configured_hosts_and_origins_come_on_top(
 def test_where_any_host_will_do_the_origin_must_be_the_same(
     host: str | None, origin: str | None, welcome: bool
 ) -> None:
-    assert is_in(Guard(Limits(), hosts=None), host, origin) is welcome
+    assert is_in(Guard(HttpLimits(), hosts=None), host, origin) is welcome
 
 
 def test_any_origin_can_be_allowed() -> None:
-    assert is_in(Guard(Limits(), hosts=None, origins=None), "a.test", "https://b.test")
-    assert is_in(Guard(Limits(), origins=None), "localhost", "https://b.test")
-    assert not is_in(Guard(Limits(), origins=None), "a.test", "https://b.test")
+    assert is_in(Guard(HttpLimits(), hosts=None, origins=None), "a.test", "https://b.test")
+    assert is_in(Guard(HttpLimits(), origins=None), "localhost", "https://b.test")
+    assert not is_in(Guard(HttpLimits(), origins=None), "a.test", "https://b.test")
 
 
 @pytest.mark.parametrize("name", ["host", "origin"])
@@ -152,15 +152,15 @@ def test_a_header_that_comes_twice_is_refused(name: str) -> None:
     value = "localhost:8123" if name == "host" else "http://localhost:8123"
     rest = [("host", "localhost:8123")] if name == "origin" else []
 
-    verdict = admitted(Guard(Limits()), *rest, (name, value), (name, value))
+    verdict = admitted(Guard(HttpLimits()), *rest, (name, value), (name, value))
 
     assert isinstance(verdict, Reply)
     assert verdict.status == 403
 
 
 def test_on_the_default_port_an_origin_needs_none() -> None:
-    assert is_in(Guard(Limits()), "localhost", "http://localhost", port=80)
-    assert not is_in(Guard(Limits()), "localhost", "https://localhost", port=80)
+    assert is_in(Guard(HttpLimits()), "localhost", "http://localhost", port=80)
+    assert not is_in(Guard(HttpLimits()), "localhost", "https://localhost", port=80)
 
 
 TOKEN = "correct-horse-battery-staple"
@@ -184,7 +184,7 @@ TOKEN = "correct-horse-battery-staple"
     ],
 )
 def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool) -> None:
-    guard = Guard(Limits(), token=TOKEN)
+    guard = Guard(HttpLimits(), token=TOKEN)
     headers = [] if authorization is None else [("authorization", authorization)]
     head = admitted(guard, ("host", "localhost"), *headers)
     assert isinstance(head, Head)
@@ -199,7 +199,7 @@ def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool)
 
 
 def test_headers_are_bounded_in_number_and_size() -> None:
-    guard = Guard(Limits(header_bytes=200, header_count=5))
+    guard = Guard(HttpLimits(header_bytes=200, header_count=5))
     many = admitted(guard, ("host", "localhost"), *((f"x-{n}", "") for n in range(5)))
     large = admitted(guard, ("host", "localhost"), ("x-large", "x" * 200))
     repeated = admitted(guard, ("host", "localhost"), *([("x", "x" * 60)] * 4))
@@ -211,7 +211,7 @@ def test_headers_are_bounded_in_number_and_size() -> None:
 
 def test_a_head_shows_others_only_what_mirrors_the_body() -> None:
     head = admitted(
-        Guard(Limits()),
+        Guard(HttpLimits()),
         ("host", "localhost"),
         ("authorization", "Bearer secret"),
         ("mcp-param-region", " us-west1\t"),
@@ -256,7 +256,7 @@ def challenged(
     *headers: tuple[str, str], path: str = "/mcp", client: str = "127.0.0.1"
 ) -> tuple[str, str]:
     """What a client without the token is told, and as which type."""
-    guard = Guard(Limits(), token=TOKEN, token_place=PLACE, hosts=["mcp.example.com"])
+    guard = Guard(HttpLimits(), token=TOKEN, token_place=PLACE, hosts=["mcp.example.com"])
     head = admitted(guard, *(("host", "localhost:8123"),) if not headers else (), *headers)
     assert isinstance(head, Head)
     reply = guard.challenge({"path": path, "client": (client, 5555)}, head)
@@ -345,11 +345,11 @@ def test_without_a_token_pages_of_other_sites_are_refused(
     sent += [] if site is None else [("sec-fetch-site", site)]
     sent += [] if origin is None else [("origin", origin)]
 
-    verdict = admitted(Guard(Limits()), *sent)
+    verdict = admitted(Guard(HttpLimits()), *sent)
 
     assert isinstance(verdict, Head) is welcome
     # Who has the token is no page of another site.
-    assert isinstance(admitted(Guard(Limits(), token=TOKEN), *sent), Head)
+    assert isinstance(admitted(Guard(HttpLimits(), token=TOKEN), *sent), Head)
 
 
 def test_a_page_whose_origin_is_allowed_may_be_of_another_site() -> None:
@@ -359,9 +359,11 @@ def test_a_page_whose_origin_is_allowed_may_be_of_another_site() -> None:
         ("sec-fetch-site", "cross-site"),
     )
 
-    assert isinstance(admitted(Guard(Limits(), origins=["https://app.example.com"]), *sent), Head)
-    assert isinstance(admitted(Guard(Limits(), origins=None), *sent), Head)
-    assert isinstance(admitted(Guard(Limits()), *sent), Reply)
+    assert isinstance(
+        admitted(Guard(HttpLimits(), origins=["https://app.example.com"]), *sent), Head
+    )
+    assert isinstance(admitted(Guard(HttpLimits(), origins=None), *sent), Head)
+    assert isinstance(admitted(Guard(HttpLimits()), *sent), Reply)
 
 
 async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> None:
@@ -433,21 +435,21 @@ async def test_a_plain_request_with_its_own_bytes_is_not_refused() -> None:
 @pytest.mark.parametrize("host", ["", "https://a.test", "a.test/mcp", "a test", "ü.test", "*.test"])
 def test_what_no_host_header_could_say_is_refused_at_once(host: str) -> None:
     with pytest.raises(RegistrationError, match="is no host"):
-        Guard(Limits(), hosts=[host])
+        Guard(HttpLimits(), hosts=[host])
 
 
 @pytest.mark.parametrize("origin", ["a.test", "https://", "https://a.test/", "https://*.test"])
 def test_what_no_origin_header_could_say_is_refused_at_once(origin: str) -> None:
     with pytest.raises(RegistrationError, match="is no origin"):
-        Guard(Limits(), origins=[origin])
+        Guard(HttpLimits(), origins=[origin])
 
 
 def test_a_text_where_a_list_of_hosts_belongs_is_refused() -> None:
     with pytest.raises(RegistrationError, match="hosts must be a list"):
-        Guard(Limits(), hosts="a.test")
+        Guard(HttpLimits(), hosts="a.test")
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "secret\n"])
 def test_a_token_that_would_let_in_all_or_nobody_is_refused_at_once(token: str) -> None:
     with pytest.raises(RegistrationError, match="token must be one word"):
-        Guard(Limits(), token=token)
+        Guard(HttpLimits(), token=token)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from portico import Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import modern
 from tests.support.web import WAIT_S, mirrored, post_bytes, serving
 
@@ -59,7 +59,7 @@ async def test_trailers_are_no_headers(
 @pytest.mark.parametrize("is_answered", [True, False])
 async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool) -> None:
     more = b"x" * 1000 if begin else b"x: y\r\n" * 200
-    limits = Limits(header_bytes=10_000)
+    limits = HttpLimits(header_bytes=10_000)
     async with serving(Server("x").asgi(token=TOKEN, limits=limits)) as site:
         reader, writer = await site.connect()
         headers = {} if is_answered else AUTHORIZED  # without a token, nobody waits for the body
@@ -82,7 +82,7 @@ async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool)
     assert after.status_code == 200
 
 
-async def flooded(begin: bytes, more: bytes, limits: Limits) -> int:
+async def flooded(begin: bytes, more: bytes, limits: HttpLimits) -> int:
     """How much a server reads of what goes on and on; it must serve others afterwards."""
     async with serving(Server("x").asgi(limits=limits)) as site:
         reader, writer = await site.connect()
@@ -103,7 +103,7 @@ async def flooded(begin: bytes, more: bytes, limits: Limits) -> int:
 async def test_an_extension_of_the_first_chunk_without_end_is_cut_off() -> None:
     head = chunked()[: chunked().index(b"\r\n\r\n") + 4]
 
-    assert await flooded(head + b"5;", b"x" * 1000, Limits(header_bytes=10_000)) < ENOUGH
+    assert await flooded(head + b"5;", b"x" * 1000, HttpLimits(header_bytes=10_000)) < ENOUGH
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from portico import Context, Server
 from portico.model.message import Request, Response
 from portico.model.types import Handler
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from portico.transport.sessions import MOST_WAITING, HttpSession, Notices, Sessions, ask_on
 from tests.support.clock import Clock
 from tests.support.messages import initialize, modern, request
@@ -32,7 +32,7 @@ LIST = modern("tools/list")
 
 
 async def test_a_body_over_the_limit_is_refused_by_its_declared_length() -> None:
-    async with staged(Limits(body_bytes=1000)) as (_, site):
+    async with staged(HttpLimits(body_bytes=1000)) as (_, site):
         response = await site.post(b" " * 1001, mirrored(LIST))
         after = await site.modern(LIST)
 
@@ -46,7 +46,7 @@ async def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_long() ->
         for _ in range(200):
             yield b" " * 1000
 
-    async with staged(Limits(body_bytes=10_000)) as (_, site):
+    async with staged(HttpLimits(body_bytes=10_000)) as (_, site):
         response = await site.client.post(
             site.url + "/mcp", content=endless(), headers={"content-type": "application/json"}
         )
@@ -78,7 +78,7 @@ async def test_a_length_that_is_none_is_refused(length: bytes) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with staged(Limits(body_s=0.05)) as (_, site):
+    async with staged(HttpLimits(body_s=0.05)) as (_, site):
         data = post_bytes(LIST, mirrored(LIST))
         nothing = await site.raw(data[: data.index(b"\r\n\r\n") + 4])
         half = await site.raw(data[:-10])
@@ -90,7 +90,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 async def test_a_body_that_is_not_wanted_is_not_waited_for_either() -> None:
-    async with staged(Limits(body_s=0.05)) as (_, site):
+    async with staged(HttpLimits(body_s=0.05)) as (_, site):
         data = post_bytes(LIST, mirrored(LIST) | {"content-type": "text/plain"})
         answer = await site.raw(data[:-10])
 
@@ -99,7 +99,7 @@ async def test_a_body_that_is_not_wanted_is_not_waited_for_either() -> None:
 
 
 async def test_headers_that_do_not_come_are_not_waited_for() -> None:
-    async with staged(Limits(header_s=0.05)) as (_, site):
+    async with staged(HttpLimits(header_s=0.05)) as (_, site):
         silent = await site.raw(b"")
         half = await site.raw(b"POST /mcp HTTP/1.1\r\nhost: local")
         after = await site.modern(LIST)
@@ -110,14 +110,14 @@ async def test_headers_that_do_not_come_are_not_waited_for() -> None:
 
 
 async def test_an_idle_connection_is_closed() -> None:
-    async with staged(Limits(keep_alive_s=0.05, header_s=0.05)) as (_, site):
+    async with staged(HttpLimits(keep_alive_s=0.05, header_s=0.05)) as (_, site):
         answer = await site.raw(post_bytes(LIST, mirrored(LIST)))
 
     assert answer.startswith(b"HTTP/1.1 200")
 
 
 async def test_headers_without_end_are_cut_off() -> None:
-    async with staged(Limits(header_bytes=10_000)) as (_, site):
+    async with staged(HttpLimits(header_bytes=10_000)) as (_, site):
         reader, writer = await site.connect()
         writer.write(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n")
         try:
@@ -140,7 +140,7 @@ async def test_too_many_headers_are_refused() -> None:
 
 
 async def test_past_the_cap_calls_are_told_to_come_back() -> None:
-    async with staged(Limits(running=1)) as (stage, site):
+    async with staged(HttpLimits(running=1)) as (stage, site):
         headers = await site.session()
         waiting = asyncio.create_task(site.modern(modern_call("wait")))
         await soon(stage.entered)
@@ -159,7 +159,7 @@ async def test_past_the_cap_calls_are_told_to_come_back() -> None:
 
 async def test_past_the_cap_streams_are_refused_and_the_others_stay() -> None:
     message = listen(toolsListChanged=True)
-    async with staged(Limits(streams=1)) as (stage, site):
+    async with staged(HttpLimits(streams=1)) as (stage, site):
         headers = await site.session()
         async with site.streamed(message, mirrored(message)) as stream:
             await stream.message()
@@ -174,7 +174,7 @@ async def test_past_the_cap_streams_are_refused_and_the_others_stay() -> None:
 
 
 async def test_a_session_may_have_only_so_many_streams() -> None:
-    async with staged(Limits(session_streams=1)) as (stage, site):
+    async with staged(HttpLimits(session_streams=1)) as (stage, site):
         headers = await site.session()
         waiting = asyncio.create_task(site.post(tool_call("wait"), headers))
         await soon(stage.entered)
@@ -187,7 +187,7 @@ async def test_a_session_may_have_only_so_many_streams() -> None:
 
 
 async def test_past_the_cap_no_session_begins() -> None:
-    async with staged(Limits(sessions=2)) as (_, site):
+    async with staged(HttpLimits(sessions=2)) as (_, site):
         first = await site.session()
         for used in (first, await site.session()):
             await site.post(request("tools/list"), used)
@@ -199,7 +199,7 @@ async def test_past_the_cap_no_session_begins() -> None:
 
 
 async def test_past_the_cap_the_oldest_session_that_nobody_used_makes_room() -> None:
-    async with staged(Limits(sessions=3)) as (_, site):
+    async with staged(HttpLimits(sessions=3)) as (_, site):
         used = await site.session()
         await site.post(request("tools/list"), used)
         unused = [await site.session(), await site.session()]
@@ -213,7 +213,7 @@ async def test_past_the_cap_the_oldest_session_that_nobody_used_makes_room() -> 
 
 
 async def test_a_session_that_listens_is_used() -> None:
-    async with staged(Limits(sessions=1)) as (_, site):
+    async with staged(HttpLimits(sessions=1)) as (_, site):
         headers = await site.session()
         async with site.streamed(None, headers | STREAM, "GET") as stream:
             await stream.event()
@@ -233,7 +233,7 @@ async def test_handshakes_that_take_their_time_count_as_sessions() -> None:
 
         return handle
 
-    async with serving(Server("slow").asgi([slow], limits=Limits(sessions=1))) as site:
+    async with serving(Server("slow").asgi([slow], limits=HttpLimits(sessions=1))) as site:
         first = asyncio.create_task(site.post(initialize()))
         await soon(entered)
         second = asyncio.create_task(site.post(initialize()))
@@ -244,7 +244,7 @@ async def test_handshakes_that_take_their_time_count_as_sessions() -> None:
 
 async def test_sessions_that_nobody_uses_expire() -> None:
     now = 0.0
-    sessions = Sessions(Limits(session_idle_s=100, sessions=2), clock=lambda: now)
+    sessions = Sessions(HttpLimits(session_idle_s=100, sessions=2), clock=lambda: now)
     old, used = sessions.make("me"), sessions.make("me")
 
     now = 60.0
@@ -260,7 +260,7 @@ async def test_sessions_that_nobody_uses_expire() -> None:
 
 async def test_a_session_with_an_open_stream_is_in_use() -> None:
     now = 0.0
-    sessions = Sessions(Limits(session_idle_s=100), clock=lambda: now)
+    sessions = Sessions(HttpLimits(session_idle_s=100), clock=lambda: now)
     session = sessions.make("me")
     session.exchanges = 1
 
@@ -272,7 +272,7 @@ async def test_a_session_with_an_open_stream_is_in_use() -> None:
 
 
 async def test_an_idle_session_expires_by_itself(clock: Clock) -> None:
-    async with staged(Limits(session_idle_s=3)) as (_, site):
+    async with staged(HttpLimits(session_idle_s=3)) as (_, site):
         response = await site.post(initialize())
         headers = {"mcp-session-id": response.headers["mcp-session-id"]}
         await clock.advance(3)
@@ -317,7 +317,7 @@ async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
 
 
 async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> None:
-    session = HttpSession("id", "me", Limits())
+    session = HttpSession("id", "me", HttpLimits())
     blocked = asyncio.Event()
 
     class Stuck:
@@ -336,7 +336,7 @@ async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> N
 
 
 async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:
-    session = HttpSession("id", "me", Limits(notices=10))
+    session = HttpSession("id", "me", HttpLimits(notices=10))
     blocked = asyncio.Event()
 
     class Stuck:
@@ -399,7 +399,7 @@ async def test_a_reader_that_has_stopped_is_let_go() -> None:
             raise
 
     message = modern_call("flood")
-    async with serving(server.asgi(limits=Limits(stall_s=0.05))) as site:
+    async with serving(server.asgi(limits=HttpLimits(stall_s=0.05))) as site:
         _, writer = await _stuck(site, post_bytes(message, mirrored(message)))
         await soon(cancelled)
         writer.transport.abort()

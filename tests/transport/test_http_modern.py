@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import MODERN, PREFIX, modern, modern_meta, request
 from tests.support.stage import staged
 from tests.support.web import listen, mirrored, modern_call, post_bytes, serving, soon
@@ -89,7 +89,7 @@ async def test_a_listener_hears_of_changes_until_it_leaves() -> None:
 
 async def test_a_quiet_stream_gets_comments() -> None:
     message = listen(toolsListChanged=True)
-    limits = Limits(quiet_s=0.01)
+    limits = HttpLimits(quiet_s=0.01)
     async with staged(limits) as (_, site), site.streamed(message, mirrored(message)) as stream:
         await stream.message()
         assert await stream.line() == ":"
@@ -97,7 +97,7 @@ async def test_a_quiet_stream_gets_comments() -> None:
 
 async def test_a_call_that_stays_quiet_for_long_becomes_a_stream() -> None:
     message = modern_call("wait")
-    limits = Limits(quiet_s=0.01)
+    limits = HttpLimits(quiet_s=0.01)
     async with staged(limits) as (stage, site), site.streamed(message, mirrored(message)) as stream:
         assert await stream.line() == ":"
         stage.go_on.set()

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from portico import Only, RegistrationError, Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import Stage, staged
 from tests.support.web import HEADERS, mirrored, modern_call, soon
@@ -192,7 +192,7 @@ async def test_on_a_foreign_server_a_client_that_leaves_cancels_its_call_too() -
 
 async def test_on_a_foreign_server_a_body_is_not_waited_for_either() -> None:
     foreign = Foreign(None, mirrored(LIST))
-    app = Server("x").asgi(limits=Limits(body_s=0.02))
+    app = Server("x").asgi(limits=HttpLimits(body_s=0.02))
 
     await app(foreign.scope, foreign.receive, foreign.send)
 
@@ -210,7 +210,7 @@ async def test_a_client_that_leaves_before_its_body_came_is_not_answered() -> No
 
 def test_an_app_can_be_mounted_without_loading_a_server() -> None:
     code = (
-        "import sys, portico.transport.http;"
+        "import sys, portico.transport.http_app;"
         "print([m for m in ('uvicorn', 'uvloop', 'httptools') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from portico import Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.clock import Clock
 from tests.support.messages import modern
 from tests.support.patience import until
@@ -68,8 +68,8 @@ def large(size: int = LARGE) -> bytes:
 async def test_slow_senders_are_dropped_first_and_the_next_body_has_their_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.transport.budget.GRACE_S", 0)
-    async with staged(Limits(bodies_bytes=MB)) as (_, site):
+    monkeypatch.setattr("portico.transport.memory_budget.GRACE_S", 0)
+    async with staged(HttpLimits(bodies_bytes=MB)) as (_, site):
         async with contextlib.AsyncExitStack() as stack:
             slow = []
             for _ in range(3):
@@ -90,7 +90,7 @@ async def test_where_nobody_is_slow_a_large_body_is_told_to_come_back_and_a_smal
     None
 ):
     async with (
-        staged(Limits(bodies_bytes=MB, body_s=WAIT_S)) as (_, site),
+        staged(HttpLimits(bodies_bytes=MB, body_s=WAIT_S)) as (_, site),
         contextlib.AsyncExitStack() as stack,
     ):
         for count in range(1, 4):
@@ -106,7 +106,7 @@ async def test_where_nobody_is_slow_a_large_body_is_told_to_come_back_and_a_smal
 
 
 async def test_the_body_of_a_call_counts_until_it_is_answered() -> None:
-    async with staged(Limits(bodies_bytes=MB)) as (stage, site):
+    async with staged(HttpLimits(bodies_bytes=MB)) as (stage, site):
         call = modern_call("wait")
         body = json.dumps({**call, "pad": "x" * 900_000}).encode()
         waiting = asyncio.create_task(site.post(body, mirrored(call)))
@@ -122,7 +122,7 @@ async def test_the_body_of_a_call_counts_until_it_is_answered() -> None:
 
 
 async def test_the_body_of_a_call_counts_also_after_its_client_has_left() -> None:
-    async with staged(Limits(bodies_bytes=MB, quiet_s=10 * WAIT_S)) as (stage, site):
+    async with staged(HttpLimits(bodies_bytes=MB, quiet_s=10 * WAIT_S)) as (stage, site):
         session = await site.session()
         _, writer = await site.connect()
         writer.write(post_bytes({**tool_call("wait"), "pad": "x" * 900_000}, session))
@@ -138,7 +138,7 @@ async def test_the_body_of_a_call_counts_also_after_its_client_has_left() -> Non
 
 
 async def test_to_leave_cancels_a_call_with_a_large_body_too() -> None:
-    async with staged(Limits(quiet_s=10 * WAIT_S)) as (stage, site):
+    async with staged(HttpLimits(quiet_s=10 * WAIT_S)) as (stage, site):
         call = modern_call("wait")
         _, writer = await site.connect()
         writer.write(post_bytes({**call, "pad": "x" * 900_000}, mirrored(call)))
@@ -148,10 +148,10 @@ async def test_to_leave_cancels_a_call_with_a_large_body_too() -> None:
 
 
 async def test_all_doors_share_the_memory_for_bodies() -> None:
-    from portico.transport.doors import Doors
+    from portico.transport.routes import Routes
 
     endpoint = Server("x").endpoint(())
-    app = Doors(endpoint, lambda path: endpoint if path == "/other" else None)
+    app = Routes(endpoint, lambda path: endpoint if path == "/other" else None)
     door = app.door("/other")
 
     assert door is not None
@@ -190,12 +190,12 @@ def big(size: int) -> str:
 async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.transport.budget.GRACE_S", 0)
-    monkeypatch.setattr("portico.transport.httpwatch.GRACE_S", 0)
+    monkeypatch.setattr("portico.transport.memory_budget.GRACE_S", 0)
+    monkeypatch.setattr("portico.transport.http_timeouts.GRACE_S", 0)
     size = 12 * MB  # more than the kernel takes
     call = modern_call("big", size=size)
     async with (
-        serving(BIG.asgi(limits=Limits(unread_bytes=24 * MB))) as site,
+        serving(BIG.asgi(limits=HttpLimits(unread_bytes=24 * MB))) as site,
         contextlib.AsyncExitStack() as stack,
     ):
         for _ in range(4):
@@ -215,7 +215,7 @@ async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory
 async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> None:
     size = 16 * MB
     call = modern_call("big", size=size)
-    async with serving(BIG.asgi(limits=Limits(stall_s=60))) as site:
+    async with serving(BIG.asgi(limits=HttpLimits(stall_s=60))) as site:
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         narrow.setblocking(False)
@@ -234,8 +234,8 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> N
 async def test_silent_connections_make_room_for_those_that_speak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.transport.crowd.GRACE_S", 0)
-    async with staged(Limits(half_open=5, header_s=WAIT_S)) as (_, site):
+    monkeypatch.setattr("portico.transport.connection_cap.GRACE_S", 0)
+    async with staged(HttpLimits(half_open=5, header_s=WAIT_S)) as (_, site):
         established = await site.modern(LIST)
         silent = [await site.connect() for _ in range(20)]
         for _, writer in silent[10:]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import request
 from tests.support.stage import staged
 from tests.support.web import Site, serving, soon, tool_call
@@ -116,7 +116,7 @@ async def test_events_of_another_session_cannot_be_had() -> None:
 
 
 async def test_what_is_kept_of_a_stream_is_bounded_and_the_answer_is_kept_longest() -> None:
-    async with staged(Limits(replay_events=3)) as (_, site):
+    async with staged(HttpLimits(replay_events=3)) as (_, site):
         headers = await site.session()
         async with site.streamed(talking("talk", times=10), headers) as stream:
             events = await stream.events()
@@ -127,7 +127,7 @@ async def test_what_is_kept_of_a_stream_is_bounded_and_the_answer_is_kept_longes
 
 
 async def test_what_a_session_keeps_is_bounded_and_its_oldest_stream_goes_first() -> None:
-    async with staged(Limits(session_replay_bytes=1000)) as (_, site):
+    async with staged(HttpLimits(session_replay_bytes=1000)) as (_, site):
         headers = await site.session()
         ids = []
         for id in range(3):
@@ -142,7 +142,7 @@ async def test_what_a_session_keeps_is_bounded_and_its_oldest_stream_goes_first(
 
 
 async def test_what_all_sessions_keep_is_bounded_and_the_oldest_goes_first() -> None:
-    async with staged(Limits(all_replay_bytes=1000)) as (_, site):
+    async with staged(HttpLimits(all_replay_bytes=1000)) as (_, site):
         sessions = [await site.session() for _ in range(3)]
         ids = []
         for headers in sessions:
@@ -170,7 +170,7 @@ async def reconnecting() -> Server:
 
 
 async def test_a_handler_may_end_its_response_and_the_client_comes_back_for_the_rest() -> None:
-    async with serving((await reconnecting()).asgi(limits=Limits(retry_ms=7))) as site:
+    async with serving((await reconnecting()).asgi(limits=HttpLimits(retry_ms=7))) as site:
         headers = await site.session()
         async with site.streamed(tool_call("slow"), headers) as stream:
             events = await stream.events()
@@ -201,7 +201,9 @@ async def test_a_client_that_comes_back_takes_over_from_a_connection_that_stoppe
         said.set()
         return "all of it"
 
-    limits = Limits(replay_events=100, replay_bytes=100_000_000, session_replay_bytes=100_000_000)
+    limits = HttpLimits(
+        replay_events=100, replay_bytes=100_000_000, session_replay_bytes=100_000_000
+    )
     async with serving(server.asgi(limits=limits)) as site:
         headers = await site.session()
         async with site.streamed(talking("flood"), headers) as stuck:

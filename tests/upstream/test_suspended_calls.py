@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.transport.http import HttpApp
+from portico.transport.http_app import HttpApp
 from portico.upstream.caller import Outbox
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream

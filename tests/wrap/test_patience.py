@@ -13,7 +13,7 @@ import pytest
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.state.report import failed
-from portico.transport.http import HttpApp
+from portico.transport.http_app import HttpApp
 from portico.upstream.backoff import BackoffLimits
 from portico.upstream.handshake import HandshakeLimits
 from portico.upstream.policy import UpstreamPolicy

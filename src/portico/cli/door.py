@@ -68,10 +68,10 @@ def _host(text: str) -> str:
 
     from portico.model.errors import RegistrationError
     from portico.transport.guard import Guard
-    from portico.transport.limits import Limits
+    from portico.transport.http_limits import HttpLimits
 
     try:
-        Guard(Limits(), hosts=[text])
+        Guard(HttpLimits(), hosts=[text])
     except RegistrationError as error:
         raise ArgumentTypeError(str(error)) from None
     return text

@@ -9,8 +9,8 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
 from portico.model.message import Response
 from portico.protocol.codec import error_response
-from portico.transport.connection import stopped
-from portico.transport.limits import Limits
+from portico.transport.client_connection import stopped
+from portico.transport.http_limits import HttpLimits
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -81,7 +81,7 @@ async def send_response(send: Send, response: Response, status: int, headers: He
     await send({"type": "http.response.body", "body": body})
 
 
-class Client:
+class ClientPresence:
     """The one who sent a request, once its body is read: all we still hear is that it leaves.
 
     A server that can tell us by a call does so (`GONE` in the scope); with others, a task listens.
@@ -120,14 +120,14 @@ class Client:
         tell()
 
 
-def declared_too_large(length: bytes, limits: Limits) -> Reply | None:
+def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
     """A refusal by what Content-Length says, before anything is read."""
     if not length.isdigit():
         return refusal(400, "Content-Length must be a number", CLOSE)
     return too_large(limits) if int(length) > limits.body_bytes else None
 
 
-def too_large(limits: Limits) -> Reply:
+def too_large(limits: HttpLimits) -> Reply:
     """413 for a body over the limit."""
     return refusal(413, f"a body may have {limits.body_bytes} bytes", CLOSE, lingers=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.protocol.inbound import Answer, Refused
-from portico.transport.connection import Connection, Endpoint
+from portico.transport.client_connection import ClientConnection, Endpoint
 
 
 class Batch:
@@ -22,7 +22,7 @@ class Batch:
         self,
         members: list[Request | Answer | Refused],
         endpoint: Endpoint,
-        connection: Connection,
+        connection: ClientConnection,
         context: Context,
     ) -> None:
         """Start every member; each is answered in its own time."""
@@ -39,7 +39,7 @@ class Batch:
         self._done(None)
 
     def _start(
-        self, request: Request, endpoint: Endpoint, connection: Connection, context: Context
+        self, request: Request, endpoint: Endpoint, connection: ClientConnection, context: Context
     ) -> None:
         response: Response | None = None
 

@@ -16,8 +16,8 @@ from portico.transport.asgi import (
     refusal,
     too_large,
 )
-from portico.transport.budget import SMALL, Allotment, Budget
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
+from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
 
 _SHARE = "portico.body"
 """In the scope: what its body holds of the memory for all."""
@@ -37,7 +37,7 @@ class BodyReader:
     whose body is there already.
     """
 
-    def __init__(self, limits: Limits, budget: Budget) -> None:
+    def __init__(self, limits: HttpLimits, budget: MemoryBudget) -> None:
         self._limits = limits
         self._budget = budget
         self._since: dict[asyncio.Task[Any], float] = {}

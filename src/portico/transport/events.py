@@ -32,15 +32,15 @@ def priming_event(id: str, retry_ms: int) -> bytes:
     return b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), retry_ms)
 
 
-class Beats(Protocol):
+class KeptAlive(Protocol):
     """A response that may be quiet for long."""
 
-    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
         ...
 
 
-class Pulse:
+class Keepalive:
     """Keeps the quiet streams of one app alive, with one timer for all of them.
 
     It looks at each twice in `quiet_s`, and at a part of them at a time, so that ten thousand
@@ -49,12 +49,12 @@ class Pulse:
 
     def __init__(self, quiet_s: float) -> None:
         self._step_s = quiet_s / 2 / _SLOTS
-        self._slots: tuple[set[Beats], ...] = tuple(set() for _ in range(_SLOTS))
+        self._slots: tuple[set[KeptAlive], ...] = tuple(set() for _ in range(_SLOTS))
         self.slots = cycle(self._slots)
         """Whoever is in the next of these is looked after; then the timer must be running."""
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, exchange: Beats) -> set[Beats]:
+    def add(self, exchange: KeptAlive) -> set[KeptAlive]:
         """Look after an exchange until it is taken out of the set that comes back."""
         slot = next(self.slots)
         slot.add(exchange)
@@ -73,10 +73,10 @@ class Pulse:
             following = (number + 1) % _SLOTS
             self.timer = loop.call_later(self._step_s, self._beat, loop, following)
         for exchange in tuple(self._slots[number]):
-            exchange.beat(loop)
+            exchange.send_keepalive_if_quiet(loop)
 
 
-class Exchange:
+class EventResponse:
     """The response to one HTTP request, written by whoever has something to say.
 
     Every write waits for the reader (ASGI's `send`), one at a time. A stream that stays quiet gets
@@ -86,7 +86,7 @@ class Exchange:
     def __init__(
         self,
         send: Send,
-        pulse: Pulse,
+        pulse: Keepalive,
         *,
         prime: Callable[[], bytes] | None = None,
         can_be_abandoned: bool = False,
@@ -165,13 +165,13 @@ class Exchange:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
-    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
         if self._quiet:
-            self.hum(loop)
+            self.send_keepalive(loop)
         self._quiet = not self._quiet
 
-    def hum(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Write a comment, unless something is being written."""
         if not self._lock.locked():
             self._comment = loop.create_task(self._say_nothing())

@@ -8,7 +8,7 @@ from string import ascii_letters, digits
 from portico.model.errors import RegistrationError
 from portico.protocol.codec import encode
 from portico.transport.asgi import CLOSE, JSON_TYPE, Reply, Scope, declared_too_large, refusal
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
@@ -51,7 +51,7 @@ class Guard:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: HttpLimits,
         *,
         token: str | None = None,
         token_place: str = "",

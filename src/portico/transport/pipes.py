@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from portico.state.report import report
-from portico.transport.connection import Endpoint
+from portico.transport.client_connection import Endpoint
 from portico.transport.stdio import MAX_LINE, StdioServer
 
 DRAIN_S = 30.0

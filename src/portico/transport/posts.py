@@ -19,15 +19,15 @@ from portico.protocol.inbound import Inbound, Refused, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
-from portico.transport.connection import Endpoint
-from portico.transport.events import Pulse
+from portico.transport.client_connection import Endpoint
+from portico.transport.events import Keepalive
 from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
-from portico.transport.legacy import SESSION_HEADER, Legacy
-from portico.transport.limits import Load
-from portico.transport.line import Line
-from portico.transport.modern import STATUS, ModernCall
-from portico.transport.sessioncall import SessionCall
-from portico.transport.sessioncall import status as legacy_status
+from portico.transport.http_limits import HttpLoad
+from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
+from portico.transport.modern_call import STATUS, ModernCall
+from portico.transport.response_writer import ResponseWriter
+from portico.transport.session_call import SessionCall
+from portico.transport.session_call import status as legacy_status
 from portico.transport.sessions import HttpSession
 
 _STATIC = Kind.STATIC  # members of an enum are slow to look up
@@ -122,14 +122,16 @@ class Entry(Struct, frozen=True):
 class Posts:
     """Begins the calls of one app."""
 
-    def __init__(self, endpoint: Endpoint, load: Load, pulse: Pulse, legacy: Legacy) -> None:
+    def __init__(
+        self, endpoint: Endpoint, load: HttpLoad, pulse: Keepalive, legacy: LegacyHttp
+    ) -> None:
         self._endpoint = endpoint
         self._load = load
         self._pulse = pulse
         self._legacy = legacy
 
     def take(
-        self, head: Head, body: bytes, principal: str, data: Any, line: Line
+        self, head: Head, body: bytes, principal: str, data: Any, line: ResponseWriter
     ) -> Posted | Reply | None:
         """Begin the call that a POST asks for, to be answered on the line.
 
@@ -180,7 +182,7 @@ class Posts:
             call.run(answer)
         return None
 
-    def _listen(self, request: Request, line: Line) -> ModernCall | None:
+    def _listen(self, request: Request, line: ResponseWriter) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
         call = ModernCall(line, request.id, self._load, self._pulse)

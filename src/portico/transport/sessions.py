@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from portico.model.errors import AskError
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
-from portico.transport.connection import Connection
-from portico.transport.limits import Limits
-from portico.transport.replay import Stream
+from portico.transport.client_connection import ClientConnection
+from portico.transport.http_limits import HttpLimits
+from portico.transport.resumable_stream import ResumableStream
 
 MOST_WAITING = 16 * 1024 * 1024
 """How many bytes of notifications may wait for one session's reader."""
@@ -70,7 +70,7 @@ class HttpSession:
         self,
         id: str,
         principal: str,
-        limits: Limits,
+        limits: HttpLimits,
         kept: "Callable[[HttpSession, int], None] | None" = None,
     ) -> None:
         """`kept` is told how many bytes are kept for a client that comes back."""
@@ -83,10 +83,10 @@ class HttpSession:
         self.notices = Notices(limits.notices, self._tell)
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self._ask
-        self.connection = Connection(self.session)
-        self.streams: dict[str, Stream] = {}
+        self.connection = ClientConnection(self.session)
+        self.streams: dict[str, ResumableStream] = {}
         """By key, oldest first."""
-        self._listeners: list[Stream] = []
+        self._listeners: list[ResumableStream] = []
         self._listened = asyncio.Event()
         self.exchanges = 0
         """HTTP requests that are under way."""
@@ -101,7 +101,7 @@ class HttpSession:
         """The version agreed on."""
         return self.session.version or LATEST_LEGACY
 
-    def open_stream(self, *, listens: bool = False) -> Stream | None:
+    def open_stream(self, *, listens: bool = False) -> ResumableStream | None:
         """A new stream; None if there are too many in use."""
         number = self.reserve()
         return self.open_reserved(number, listens=listens) if number else None
@@ -123,10 +123,10 @@ class HttpSession:
         if not used:
             self._numbers -= 1
 
-    def open_reserved(self, number: int, *, listens: bool = False) -> Stream:
+    def open_reserved(self, number: int, *, listens: bool = False) -> ResumableStream:
         """The stream of a reserved number: it is needed after all."""
         self._reserved -= 1
-        stream = Stream(
+        stream = ResumableStream(
             str(number),
             self._limits,
             # Clients before 2025-11-25 take an event without data for a broken message.
@@ -137,7 +137,7 @@ class HttpSession:
         self.streams[stream.key] = stream
         return stream
 
-    def close_stream(self, stream: Stream) -> None:
+    def close_stream(self, stream: ResumableStream) -> None:
         """Forget a stream that nobody can or may come back to."""
         had = stream.size
         stream.drop()
@@ -145,12 +145,12 @@ class HttpSession:
         if had and self._kept is not None:
             self._kept(self, self._size)
 
-    def tidy(self, stream: Stream) -> None:
+    def tidy(self, stream: ResumableStream) -> None:
         """Forget a stream that is over, unless its client may come back for it."""
         if stream.over.done() and stream.exchange is None and not stream.can_resume:
             self.close_stream(stream)
 
-    def listen(self, stream: Stream) -> None:
+    def listen(self, stream: ResumableStream) -> None:
         """Send unsolicited notifications over this stream; the newest of several gets them.
 
         "The server MUST send each of its JSON-RPC messages on only one of the connected streams".
@@ -160,7 +160,7 @@ class HttpSession:
         self.notices.reader = True
         self.notices.wake()
 
-    def unlisten(self, stream: Stream) -> None:
+    def unlisten(self, stream: ResumableStream) -> None:
         """Do so no longer; an older stream takes over if there is one."""
         if stream in self._listeners:
             self._listeners.remove(stream)
@@ -220,7 +220,9 @@ class HttpSession:
                 self.close_stream(stream)
 
 
-async def ask_on(stream: Stream, connection: Connection, method: str, params: bytes) -> bytes:
+async def ask_on(
+    stream: ResumableStream, connection: ClientConnection, method: str, params: bytes
+) -> bytes:
     """Send a question on a stream and wait for its answer, which comes by a POST of its own."""
     question = connection.question(method, params)
     try:
@@ -237,7 +239,7 @@ class Sessions:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: HttpLimits,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
         self._limits = limits

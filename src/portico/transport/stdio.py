@@ -15,7 +15,7 @@ from portico.protocol.lines import CR, LF, LineReader, one_line
 from portico.state.freed import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint, stopped
+from portico.transport.client_connection import ClientConnection, Endpoint, stopped
 
 _OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
 _SHORT = 4096
@@ -53,7 +53,7 @@ class StdioServer:
         self._room.set()
         self.session = Session(self._send, principal=LOCAL)
         self.session.ask = self.ask
-        self.connection = Connection(self.session)
+        self.connection = ClientConnection(self.session)
 
     def received(self, data: bytes) -> None:
         """Take in what was read, and answer in one write all that can be answered at once."""

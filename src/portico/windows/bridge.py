@@ -18,7 +18,7 @@ from portico.protocol.codec import Envelope, cancelled_id, error_response, notif
 from portico.protocol.lines import LineReader
 from portico.state.background import Background
 from portico.state.report import report
-from portico.transport.connection import id_key, in_flight
+from portico.transport.client_connection import id_key, in_flight
 from portico.transport.pipes import PipeReader, Writer
 from portico.transport.stdio import too_long
 from portico.windows.crossing import Crossing

@@ -15,7 +15,7 @@ from typing import Any
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode
 from portico.state.background import first_of
-from portico.transport.connection import Endpoint
+from portico.transport.client_connection import Endpoint
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.transport.stdio import StdioServer
 from portico.windows.control import Door, Order

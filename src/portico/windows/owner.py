@@ -21,8 +21,8 @@ from portico.model.errors import PorticoError
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.state.report import report as to_operator
-from portico.transport.connection import Endpoint
-from portico.transport.pipeloop import PipeLoop
+from portico.transport.client_connection import Endpoint
+from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import DRAIN_S, stop_on_signals
 from portico.transport.stdio import MAX_LINE
 from portico.windows.control import Control, Deed, Order

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.model.errors import PorticoError
-from portico.transport.connection import Endpoint
-from portico.transport.pipeloop import PipeLoop
+from portico.transport.client_connection import Endpoint
+from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
 from portico.windows.control import Deed, Order
 from portico.windows.guests import Wants

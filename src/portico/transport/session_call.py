@@ -7,14 +7,14 @@ from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Response
 from portico.model.version import Version
 from portico.state.pending import Running
-from portico.transport.connection import reply_with, stopped
-from portico.transport.events import Pulse
-from portico.transport.limits import Load
-from portico.transport.line import Line
-from portico.transport.replay import Stream
+from portico.transport.client_connection import reply_with, stopped
+from portico.transport.events import Keepalive
+from portico.transport.http_limits import HttpLoad
+from portico.transport.response_writer import ResponseWriter
+from portico.transport.resumable_stream import ResumableStream
 from portico.transport.sessions import HttpSession, ask_on
 
-TakeOver = Callable[[HttpSession, Stream, Line, bool], None]
+TakeOver = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
 """Has a stream carried by the response that a line has; true if that is to be opened at once."""
 
 
@@ -27,19 +27,19 @@ class SessionCall:
         session: HttpSession,
         number: int,
         id: bytes,
-        line: Line,
-        load: Load,
-        pulse: Pulse,
+        line: ResponseWriter,
+        load: HttpLoad,
+        pulse: Keepalive,
         take_over: TakeOver,
     ) -> None:
         self._session = session
         self._number = number
         self._id = id
-        self._line: Line | None = line
+        self._line: ResponseWriter | None = line
         self._load = load
         self._take_over = take_over
         self._running: Running | None = None
-        self._stream: Stream | None = None
+        self._stream: ResumableStream | None = None
         self._quiet = False
         self._unwanted = False
         self._over = False
@@ -142,15 +142,15 @@ class SessionCall:
     def _stopped(self) -> None:
         self.reply(stopped(self._id) if self._load.gave_up else NOTHING)
 
-    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
         if self._quiet:
             exchange = self._streamed().exchange
             if exchange is not None:
-                exchange.hum(loop)
+                exchange.send_keepalive(loop)
         self._quiet = not self._quiet
 
-    def _streamed(self, opens: bool = False) -> Stream:
+    def _streamed(self, opens: bool = False) -> ResumableStream:
         """Its stream, which is a response's from now on."""
         stream = self._stream
         if stream is None:

@@ -9,7 +9,7 @@ from portico.model.methods import INITIALIZED
 from portico.protocol.inbound import Answer as ClientAnswer
 from portico.protocol.inbound import Refused
 from portico.transport.asgi import (
-    Client,
+    ClientPresence,
     Receive,
     Reply,
     Scope,
@@ -21,22 +21,24 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Endpoint
-from portico.transport.events import Exchange, Pulse
-from portico.transport.limits import Limits, Load
-from portico.transport.line import AsgiLine, Line
-from portico.transport.replay import Stream, parse_event_id
-from portico.transport.sessioncall import SessionCall, status
+from portico.transport.client_connection import Endpoint
+from portico.transport.events import EventResponse, Keepalive
+from portico.transport.http_limits import HttpLimits, HttpLoad
+from portico.transport.response_writer import AsgiResponseWriter, ResponseWriter
+from portico.transport.resumable_stream import ResumableStream, parse_event_id
+from portico.transport.session_call import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions
 
 SESSION_HEADER = b"mcp-session-id"
 _ACCEPTED = Reply(202)
 
 
-class Legacy:
+class LegacyHttp:
     """Answers legacy clients of `/mcp`."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load, pulse: Pulse) -> None:
+    def __init__(
+        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, pulse: Keepalive
+    ) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
@@ -68,7 +70,7 @@ class Legacy:
         session: HttpSession,
         message: Request | ClientAnswer | list[Request | ClientAnswer | Refused],
         context: Context,
-        line: AsgiLine,
+        line: AsgiResponseWriter,
         send: Send,
     ) -> None:
         """Take in what a client posted, other than a call."""
@@ -86,7 +88,7 @@ class Legacy:
             await self._endpoint.handle(message, context)
         await send_reply(send, _ACCEPTED)
 
-    def begin(self, session: HttpSession, id: bytes, line: Line) -> SessionCall | None:
+    def begin(self, session: HttpSession, id: bytes, line: ResponseWriter) -> SessionCall | None:
         """Make room for a call or a batch; None if there is none."""
         if not self._load.begin_call():
             return None
@@ -98,7 +100,7 @@ class Legacy:
         return SessionCall(session, number, id, line, load, pulse, self._take_over)
 
     async def get(
-        self, session: HttpSession, last_event: bytes | None, client: Client, send: Send
+        self, session: HttpSession, last_event: bytes | None, client: ClientPresence, send: Send
     ) -> None:
         """Open a stream for what comes unasked, or take up the one that an event id names."""
         session.is_used = True
@@ -121,7 +123,7 @@ class Legacy:
         self.sessions.end(session)
         await send_reply(send, Reply(204))
 
-    async def _listen(self, session: HttpSession, client: Client, send: Send) -> None:
+    async def _listen(self, session: HttpSession, client: ClientPresence, send: Send) -> None:
         stream = session.open_stream(listens=True)
         if stream is None:
             await send_reply(send, overloaded("too many streams are open in this session"))
@@ -130,7 +132,7 @@ class Legacy:
         await self._carry(session, stream, exchange, client, opens=True)
 
     async def _resume(
-        self, session: HttpSession, last_event: bytes, client: Client, send: Send
+        self, session: HttpSession, last_event: bytes, client: ClientPresence, send: Send
     ) -> None:
         place = parse_event_id(last_event)
         stream = session.streams.get(place[0]) if place is not None else None
@@ -150,7 +152,7 @@ class Legacy:
         session: HttpSession,
         members: list[Request | ClientAnswer | Refused],
         context: Context,
-        line: AsgiLine,
+        line: AsgiResponseWriter,
         send: Send,
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
@@ -172,25 +174,29 @@ class Legacy:
         else:
             await send_reply(send, _ACCEPTED)
 
-    def _take_over(self, session: HttpSession, stream: Stream, line: Line, opens: bool) -> None:
+    def _take_over(
+        self, session: HttpSession, stream: ResumableStream, line: ResponseWriter, opens: bool
+    ) -> None:
         """Let a usual response carry the stream of a call that was begun without one."""
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             session.exchanges -= 1  # from now on it is counted as all others are
-            await self._carry(session, stream, exchange, Client(scope, receive), opens=opens)
+            await self._carry(
+                session, stream, exchange, ClientPresence(scope, receive), opens=opens
+            )
 
         exchange = self._exchange(line.hand_over(respond), stream.prime)
         stream.begin(exchange, known=opens)
 
-    def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> Exchange:
-        return Exchange(send, self._pulse, prime=prime, can_be_abandoned=True)
+    def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> EventResponse:
+        return EventResponse(send, self._pulse, prime=prime, can_be_abandoned=True)
 
     async def _carry(
         self,
         session: HttpSession,
-        stream: Stream,
-        exchange: Exchange,
-        client: Client,
+        stream: ResumableStream,
+        exchange: EventResponse,
+        client: ClientPresence,
         *,
         opens: bool,
         after: int = 0,

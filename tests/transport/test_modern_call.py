@@ -13,8 +13,8 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer
 from portico.state.pending import Pending
-from portico.transport.http import HttpApp
-from portico.transport.limits import Limits
+from portico.transport.http_app import HttpApp
+from portico.transport.http_limits import HttpLimits
 from tests.support.clock import Clock
 from tests.support.messages import modern
 from tests.support.web import HEADERS, mirrored, serving
@@ -73,7 +73,7 @@ def raw(message: dict[str, Any]) -> bytes:
 def served(request: pytest.FixtureRequest) -> Served:
     """Makes apps whose calls go one way or the other."""
 
-    def make(endpoint: Endpoint, limits: Limits | None = None) -> HttpApp:
+    def make(endpoint: Endpoint, limits: HttpLimits | None = None) -> HttpApp:
         app = HttpApp(endpoint, limits=limits)
         if request.param != "straight":
             app.entry = lambda scope: None  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ async def test_what_comes_before_the_answer_makes_it_a_stream(served: Served) ->
 
 async def test_a_quiet_call_is_kept_alive(served: Served, clock: Clock) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint, limits=Limits(quiet_s=5))) as web:
+    async with serving(served(endpoint, limits=HttpLimits(quiet_s=5))) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
         for _ in range(100):  # a stream is looked at in its turn
@@ -174,7 +174,7 @@ async def test_a_drain_that_takes_too_long_tells_the_asker(served: Served) -> No
 
 async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
     endpoint = Endpoint()
-    async with serving(HttpApp(endpoint, limits=Limits(running=1))) as web:
+    async with serving(HttpApp(endpoint, limits=HttpLimits(running=1))) as web:
         endpoint.fails = True
         assert await web.raw(raw(call(1))) == b""
         endpoint.fails = False

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from portico.transport.connection import Endpoint
-from portico.transport.doors import Doors
+from portico.transport.client_connection import Endpoint
+from portico.transport.routes import Routes
 from tests.support.messages import initialize, request
 from tests.support.stage import Stage
 from tests.support.web import WAIT_S, serving, soon, tool_call
@@ -18,7 +18,7 @@ class House:
     def __init__(self) -> None:
         self.stage = Stage()
         self.behind: Endpoint | None = self.stage.server.endpoint()
-        self.app = Doors(Stage().server.endpoint(), self._find)
+        self.app = Routes(Stage().server.endpoint(), self._find)
 
     def _find(self, path: str) -> Endpoint | None:
         return self.behind if path == DOOR else None

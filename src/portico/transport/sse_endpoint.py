@@ -11,7 +11,7 @@ from portico.model.session import Session
 from portico.protocol.inbound import Answer, Refused, read
 from portico.state.background import Background
 from portico.transport.asgi import (
-    Client,
+    ClientPresence,
     Reply,
     Send,
     busy,
@@ -22,9 +22,9 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch
-from portico.transport.connection import Connection, Endpoint, stopped
-from portico.transport.events import Exchange, Pulse, event
-from portico.transport.limits import Limits, Load
+from portico.transport.client_connection import ClientConnection, Endpoint, stopped
+from portico.transport.events import EventResponse, Keepalive, event
+from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.sessions import Notices
 
 _ACCEPTED = Reply(202, b"Accepted", ((b"content-type", b"text/plain"),))
@@ -33,7 +33,9 @@ _ACCEPTED = Reply(202, b"Accepted", ((b"content-type", b"text/plain"),))
 class SsePeer:
     """One client of the old transport: its stream is its session."""
 
-    def __init__(self, id: str, principal: str, exchange: Exchange, limits: Limits) -> None:
+    def __init__(
+        self, id: str, principal: str, exchange: EventResponse, limits: HttpLimits
+    ) -> None:
         self.id = id
         self.principal = principal
         self.exchange = exchange
@@ -41,7 +43,7 @@ class SsePeer:
         self.notices.reader = True
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self.ask
-        self.connection = Connection(self.session)
+        self.connection = ClientConnection(self.session)
         self.over = asyncio.Event()
         self._saying = Background()
 
@@ -89,14 +91,16 @@ class SsePeer:
 class OldSse:
     """Answers clients that know nothing newer."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, load: Load, pulse: Pulse) -> None:
+    def __init__(
+        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, pulse: Keepalive
+    ) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
         self._pulse = pulse
         self._peers: dict[str, SsePeer] = {}
 
-    async def get(self, url: str, principal: str, client: Client, send: Send) -> None:
+    async def get(self, url: str, principal: str, client: ClientPresence, send: Send) -> None:
         """Open a stream, say where to post, and hold it until the client leaves."""
         if self._load.draining:
             await send_reply(send, shutting_down())
@@ -105,7 +109,7 @@ class OldSse:
             await send_reply(send, overloaded("too many streams are open"))
             return
         id = secrets.token_urlsafe(24)
-        exchange = Exchange(send, self._pulse)
+        exchange = EventResponse(send, self._pulse)
         peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
         gone = asyncio.create_task(client.gone())
         draining = asyncio.create_task(self._drain(peer))

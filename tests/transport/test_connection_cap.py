@@ -4,8 +4,8 @@ import resource
 
 import pytest
 
-from portico.transport.crowd import Crowd
-from portico.transport.limits import Limits
+from portico.transport.connection_cap import ConnectionCap
+from portico.transport.http_limits import HttpLimits
 
 
 class Guest:
@@ -20,7 +20,7 @@ class Guest:
         self.dismissed = True
 
 
-def joined(crowd: Crowd, *guests: Guest) -> list[Guest]:
+def joined(crowd: ConnectionCap, *guests: Guest) -> list[Guest]:
     for guest in guests:
         crowd.join(guest)
     return list(guests)
@@ -28,7 +28,7 @@ def joined(crowd: Crowd, *guests: Guest) -> list[Guest]:
 
 def test_past_the_limit_the_oldest_that_owes_its_headers_goes() -> None:
     now = 0.0
-    crowd = Crowd(Limits(half_open=2), lambda: now)
+    crowd = ConnectionCap(HttpLimits(half_open=2), lambda: now)
     first, second = joined(crowd, Guest(), Guest())
     now = 2.0
     (third,) = joined(crowd, Guest())
@@ -37,7 +37,7 @@ def test_past_the_limit_the_oldest_that_owes_its_headers_goes() -> None:
 
 
 def test_a_burst_of_connections_is_no_attack_until_it_is_four_times_the_limit() -> None:
-    crowd = Crowd(Limits(half_open=2), lambda: 0.0)
+    crowd = ConnectionCap(HttpLimits(half_open=2), lambda: 0.0)
     burst = joined(crowd, *(Guest() for _ in range(8)))
     assert not any(guest.dismissed for guest in burst)
 
@@ -48,7 +48,7 @@ def test_a_burst_of_connections_is_no_attack_until_it_is_four_times_the_limit() 
 
 def test_those_whose_headers_have_come_do_not_count() -> None:
     now = 0.0
-    crowd = Crowd(Limits(half_open=1), lambda: now)
+    crowd = ConnectionCap(HttpLimits(half_open=1), lambda: now)
     guests = joined(crowd, Guest())
     crowd.end_head(guests[0])
     now = 2.0
@@ -61,7 +61,7 @@ def test_those_whose_headers_have_come_do_not_count() -> None:
 
 
 def test_past_the_limit_of_connections_the_one_at_rest_that_was_used_least_goes() -> None:
-    crowd = Crowd(Limits(connections=3))
+    crowd = ConnectionCap(HttpLimits(connections=3))
     used, resting, busy = joined(crowd, Guest(50, rests=True), Guest(1, rests=True), Guest(9))
     (new,) = joined(crowd, Guest())
 
@@ -70,7 +70,7 @@ def test_past_the_limit_of_connections_the_one_at_rest_that_was_used_least_goes(
 
 
 def test_where_all_are_busy_a_new_connection_is_closed() -> None:
-    crowd = Crowd(Limits(connections=1))
+    crowd = ConnectionCap(HttpLimits(connections=1))
     (busy,) = joined(crowd, Guest(1))
     crowd.end_head(busy)
     (new,) = joined(crowd, Guest())
@@ -82,7 +82,7 @@ def test_where_all_are_busy_a_new_connection_is_closed() -> None:
 
 def test_connections_leave_descriptors_for_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
-    crowd = Crowd(Limits())
+    crowd = ConnectionCap(HttpLimits())
     guests = joined(crowd, *(Guest(1, rests=True) for _ in range(7)))
 
     assert sum(guest.dismissed for guest in guests) == 1

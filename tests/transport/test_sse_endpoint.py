@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico import Server
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 from tests.support.messages import initialize, request
 from tests.support.stage import Stage, staged
 from tests.support.web import Site, Stream, post_bytes, serving, soon, tool_call
@@ -204,7 +204,7 @@ async def test_it_can_be_left_out() -> None:
 
 
 async def test_past_the_cap_a_call_is_told_to_come_back() -> None:
-    async with staged(Limits(running=1)) as (stage, site), connected(site) as client:
+    async with staged(HttpLimits(running=1)) as (stage, site), connected(site) as client:
         await client.post(tool_call("wait"))
         await soon(stage.entered)
         refused = await client.ask(tool_call("echo", id=2, text=""))
@@ -217,7 +217,7 @@ async def test_past_the_cap_a_call_is_told_to_come_back() -> None:
 
 async def test_a_quiet_stream_gets_comments() -> None:
     async with (
-        staged(Limits(quiet_s=0.01)) as (_, site),
+        staged(HttpLimits(quiet_s=0.01)) as (_, site),
         site.streamed(None, STREAM, "GET", "/sse") as stream,
     ):
         await stream.event()

@@ -12,7 +12,7 @@ from portico.model.version import BY_TEXT
 from portico.protocol.ladder import VERSION_HEADER
 from portico.transport.asgi import (
     JSON_TYPE,
-    Client,
+    ClientPresence,
     Receive,
     Reply,
     Scope,
@@ -22,10 +22,9 @@ from portico.transport.asgi import (
     send_response,
 )
 from portico.transport.bodies import BodyReader
-from portico.transport.budget import Budget
-from portico.transport.connection import Endpoint
-from portico.transport.crowd import Crowd
-from portico.transport.events import Pulse
+from portico.transport.client_connection import Endpoint
+from portico.transport.connection_cap import ConnectionCap
+from portico.transport.events import Keepalive
 from portico.transport.guard import (
     EVENT_STREAM,
     JSON,
@@ -34,11 +33,12 @@ from portico.transport.guard import (
     accepts_stream,
     answer_type,
 )
-from portico.transport.legacy import SESSION_HEADER, Legacy
-from portico.transport.limits import Limits, Load
-from portico.transport.line import AsgiLine
+from portico.transport.http_limits import HttpLimits, HttpLoad
+from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
+from portico.transport.memory_budget import MemoryBudget
 from portico.transport.posts import Entry, Posts, missing_or_gone, not_acceptable
-from portico.transport.sse import OldSse
+from portico.transport.response_writer import AsgiResponseWriter
+from portico.transport.sse_endpoint import OldSse
 
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
@@ -61,7 +61,7 @@ class HttpApp:
         self,
         endpoint: Endpoint,
         *,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
         token: str | None = None,
         token_place: str = "",
         hosts: Iterable[str] | None = (),
@@ -71,7 +71,7 @@ class HttpApp:
         path: str = "/mcp",
         sse: bool = True,
         pages: Mapping[str, Page] | None = None,
-        bodies: Budget | None = None,
+        bodies: MemoryBudget | None = None,
     ) -> None:
         """Serve an endpoint.
 
@@ -80,7 +80,7 @@ class HttpApp:
         `pages`, by path, are for who has the token, and `token_place` is where to find it.
         `bodies` is the memory for bodies, if several apps share it.
         """
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         self._guard = Guard(
             self.limits, token=token, token_place=token_place, hosts=hosts, origins=origins
         )
@@ -93,15 +93,15 @@ class HttpApp:
         self.target = path.encode()
         """Where clients of `/mcp` aim, if it is not mounted below something."""
         self._probed: float | None = None  # when `/readyz` was last requested
-        self.bodies = bodies or Budget(self.limits.bodies_bytes)
-        self.unread = Budget(self.limits.unread_bytes)
+        self.bodies = bodies or MemoryBudget(self.limits.bodies_bytes)
+        self.unread = MemoryBudget(self.limits.unread_bytes)
         """What waits for slow readers, where a server of ours tells."""
-        self.crowd = Crowd(self.limits)
+        self.crowd = ConnectionCap(self.limits)
         """The connections of a server of ours."""
         self._bodies = BodyReader(self.limits, self.bodies)
-        self.load = Load(self.limits)
-        pulse = Pulse(self.limits.quiet_s)
-        self._legacy = Legacy(endpoint, self.limits, self.load, pulse)
+        self.load = HttpLoad(self.limits)
+        pulse = Keepalive(self.limits.quiet_s)
+        self._legacy = LegacyHttp(endpoint, self.limits, self.load, pulse)
         self.posts = Posts(endpoint, self.load, pulse, self._legacy)
         self._sse = OldSse(endpoint, self.limits, self.load, pulse)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
@@ -198,7 +198,7 @@ class HttpApp:
                 await send_reply(send, body, receive)
             return
         principal, data = self._principal_of(scope), self._data_of(scope)
-        line = AsgiLine(scope, receive, send)
+        line = AsgiResponseWriter(scope, receive, send)
         posted = self.posts.take(head, body, principal, data, line)
         del body  # it may be large, and the request has its own copy of what it needs
         if posted is None:
@@ -234,7 +234,7 @@ class HttpApp:
             await send_reply(send, not_acceptable(EVENT_STREAM))
         else:
             last_event = head.raw.get(b"last-event-id")
-            await self._legacy.get(session, last_event, Client(scope, receive), send)
+            await self._legacy.get(session, last_event, ClientPresence(scope, receive), send)
 
     async def _sse_stream(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -243,7 +243,9 @@ class HttpApp:
             await send_reply(send, not_acceptable(EVENT_STREAM))
         else:
             url = f"{scope.get('root_path', '')}/messages"
-            await self._sse.get(url, self._principal_of(scope), Client(scope, receive), send)
+            await self._sse.get(
+                url, self._principal_of(scope), ClientPresence(scope, receive), send
+            )
 
     def _sse_message(
         self, scope: Scope, head: Head, receive: Receive, send: Send

@@ -21,7 +21,7 @@ class Allotment:
         """Ends it; None if it is not slow but at work."""
 
 
-class Budget:
+class MemoryBudget:
     """Shares of one bounded amount of memory."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:

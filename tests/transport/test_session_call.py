@@ -14,8 +14,8 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer
 from portico.state.pending import Pending
-from portico.transport.http import HttpApp
-from portico.transport.limits import Limits
+from portico.transport.http_app import HttpApp
+from portico.transport.http_limits import HttpLimits
 from tests.support.clock import Clock
 from tests.support.messages import initialize
 from tests.support.web import WAIT_S, Site, post_bytes, serving, soon, tool_call
@@ -114,7 +114,7 @@ class Wire:
 
 @asynccontextmanager
 async def talking(
-    usual: bool = False, limits: Limits | None = None, version: str = "2025-11-25"
+    usual: bool = False, limits: HttpLimits | None = None, version: str = "2025-11-25"
 ) -> AsyncIterator[Wire]:
     """A session with a connection of its own; `usual` for the way through ASGI."""
     from portico.model.version import BY_TEXT
@@ -267,7 +267,7 @@ async def test_a_reader_that_leaves_a_stream_can_come_back() -> None:
 
 
 async def test_a_quiet_call_is_kept_alive() -> None:
-    async with talking(limits=Limits(quiet_s=0.1)) as wire:
+    async with talking(limits=HttpLimits(quiet_s=0.1)) as wire:
         begun = await wire.begin(call())
         await asyncio.wait_for(wire.reader.readuntil(b"\r\n\r\n"), WAIT_S)
         await asyncio.wait_for(wire.reader.readuntil(b":\n\n"), WAIT_S)
@@ -279,8 +279,8 @@ async def test_a_quiet_call_is_kept_alive() -> None:
         assert b'"said": "next"' in await wire.response()
 
 
-@pytest.mark.parametrize("limits", [Limits(running=1), Limits(session_streams=1)])
-async def test_one_call_too_many_is_told_to_come_back(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [HttpLimits(running=1), HttpLimits(session_streams=1)])
+async def test_one_call_too_many_is_told_to_come_back(limits: HttpLimits) -> None:
     async with talking(limits=limits) as wire:
         begun = await wire.begin(call())
         other = Wire(wire.site, wire.endpoint)
@@ -298,7 +298,7 @@ async def test_one_call_too_many_is_told_to_come_back(limits: Limits) -> None:
 async def test_a_session_in_use_does_not_expire_and_one_that_ended_is_not_found(
     clock: Clock,
 ) -> None:
-    async with talking(limits=Limits(session_idle_s=1)) as wire:
+    async with talking(limits=HttpLimits(session_idle_s=1)) as wire:
         begun = await wire.begin(call())
         await clock.advance(1)
         await clock.advance(1)
@@ -408,7 +408,7 @@ async def test_a_call_that_is_a_coroutine_has_the_same_stream_and_ids() -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with talking(limits=Limits(body_s=0.1)) as wire:
+    async with talking(limits=HttpLimits(body_s=0.1)) as wire:
         wire.writer.write(post_bytes(call(), wire.headers)[:-5])
         assert b" 408 " in (await wire.response())[:16]
         assert await asyncio.wait_for(wire.reader.read(), WAIT_S) == b""
@@ -425,7 +425,7 @@ async def test_a_large_body_goes_the_usual_way() -> None:
 
 
 async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
-    async with talking(limits=Limits(running=1, session_streams=1)) as wire:
+    async with talking(limits=HttpLimits(running=1, session_streams=1)) as wire:
         wire.endpoint.fails = True
         wire.send(tool_call("a"))
         assert await asyncio.wait_for(wire.reader.read(), WAIT_S) == b""

@@ -11,8 +11,8 @@ import uvicorn
 
 from portico.state.report import report
 from portico.transport.asgi import CLOSE
-from portico.transport.http import HttpApp
-from portico.transport.httpwire import HttpWire
+from portico.transport.http_app import HttpApp
+from portico.transport.http_connection import HttpConnection
 
 DRAIN_S = 30.0
 NOTICE_S = 8.0
@@ -146,7 +146,7 @@ def _config(app: HttpApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         interface="asgi3",
-        http=HttpWire,
+        http=HttpConnection,
         ws="none",
         lifespan="off",
         log_config=None,

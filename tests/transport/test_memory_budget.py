@@ -1,6 +1,6 @@
 """Memory that all connections share."""
 
-from portico.transport.budget import SMALL, Allotment, Budget
+from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
 
 MB = 1024 * 1024
 
@@ -20,7 +20,7 @@ class Shares:
 
     def __init__(self, limit: int) -> None:
         self.clock = Clock()
-        self.budget = Budget(limit, self.clock)
+        self.budget = MemoryBudget(limit, self.clock)
         self.dropped: list[str] = []
 
     def add(self, name: str, size: int) -> Allotment | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from portico.transport.asgi import JSON_TYPE, Client, Message, Receive, Scope, Send
+from portico.transport.asgi import JSON_TYPE, ClientPresence, Message, Receive, Scope, Send
 from portico.transport.events import EVENT_STREAM
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -22,7 +22,7 @@ class Underway(Protocol):
         ...
 
 
-class Line(Protocol):
+class ResponseWriter(Protocol):
     """The response to one request, as a call sees it; nothing here waits but `room`."""
 
     call: Underway | None
@@ -54,7 +54,7 @@ class Line(Protocol):
         ...
 
 
-class AsgiLine:
+class AsgiResponseWriter:
     """The response to one ASGI request. The request's own task sends what is written here."""
 
     call: Underway | None = None
@@ -122,7 +122,7 @@ class AsgiLine:
         """Send what comes, as long as the client stays."""
         task = asyncio.current_task()
         assert task is not None
-        client = Client(self._scope, self._receive)
+        client = ClientPresence(self._scope, self._receive)
         left = False
 
         def leave() -> None:

@@ -47,7 +47,7 @@ class Question(Struct, frozen=True):
     answer: "asyncio.Future[bytes]"
 
 
-class Connection:
+class ClientConnection:
     """One legacy session or stdio connection: calls in flight, and questions not yet answered."""
 
     def __init__(self, session: Session) -> None:

@@ -9,10 +9,10 @@ from uvicorn.server import ServerState
 
 from portico.transport.asgi import CLOSE, GONE, Scope, Send
 from portico.transport.events import EVENT_STREAM
-from portico.transport.http import HttpApp
-from portico.transport.httpwatch import Stage, WatchedHttp
-from portico.transport.line import App, Underway
+from portico.transport.http_app import HttpApp
+from portico.transport.http_timeouts import Stage, TimedHttpConnection
 from portico.transport.posts import Entry
+from portico.transport.response_writer import App, Underway
 
 _HEAD_ENDS = b"\r\n\r\n"
 _MOST_HEADS = 8
@@ -23,7 +23,7 @@ _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
 _JSON = b"content-type: application/json\r\ncontent-length: "
 
 
-class HttpWire(WatchedHttp):
+class HttpConnection(TimedHttpConnection):
     """Serves the app, and without it what is plain.
 
     A plain request is served without a task, unless its body is large: what is static is

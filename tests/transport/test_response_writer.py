@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from portico.transport.asgi import Message
-from portico.transport.line import AsgiLine
+from portico.transport.response_writer import AsgiResponseWriter
 from tests.support.web import WAIT_S
 
 
@@ -32,7 +32,7 @@ class AsgiServer:
         self.reads.set()
         self.leaves = asyncio.Event()
         self.broken = False
-        self.line = AsgiLine({"type": "http"}, self._receive, self._send)
+        self.line = AsgiResponseWriter({"type": "http"}, self._receive, self._send)
         self.call = self.line.call = Call()
 
     async def _receive(self) -> Message:

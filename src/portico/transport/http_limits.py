@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class HttpLimits(Struct, frozen=True, kw_only=True):
     """Bounds with sensible defaults; each can be set."""
 
     body_bytes: int = 4 * 1024 * 1024
@@ -58,10 +58,10 @@ class Cancellable(Protocol):
         ...
 
 
-class Load:
+class HttpLoad:
     """What is under way in one app: counted, so that it can be capped and waited for."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self.most_calls = limits.running
         self.calls = 0

@@ -11,8 +11,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from portico.transport.asgi import GONE, Scope
-from portico.transport.budget import GRACE_S, Allotment
-from portico.transport.http import HttpApp
+from portico.transport.http_app import HttpApp
+from portico.transport.memory_budget import GRACE_S, Allotment
 
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_LONG = (
@@ -33,7 +33,7 @@ class Stage(Enum):
     IDLE = "nothing, or another request"
 
 
-class WatchedHttp(HttpToolsProtocol):
+class TimedHttpConnection(HttpToolsProtocol):
     """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers."""
 
     def __init__(

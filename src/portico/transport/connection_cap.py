@@ -5,7 +5,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from portico.transport.limits import Limits
+from portico.transport.http_limits import HttpLimits
 
 GRACE_S = 1.0
 """A client that has just connected may have sent its request already, unread by us."""
@@ -13,7 +13,7 @@ _BURST = 4
 """So many times the limit may connect within that time."""
 
 
-class Guest(Protocol):
+class CappedConnection(Protocol):
     """A connection, as one of many."""
 
     requests: int
@@ -29,28 +29,28 @@ class Guest(Protocol):
         ...
 
 
-class Crowd:
+class ConnectionCap:
     """The connections of one server."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, limits: HttpLimits, clock: Callable[[], float] = monotonic) -> None:
         most = _descriptors() * 3 // 4  # the rest is for servers behind, files and sockets
         self._most = min(limits.connections, most)
         self._most_half_open = min(limits.half_open, max(1, self._most // 2))
         self._now = clock
-        self._all: dict[Guest, None] = {}  # the oldest first
-        self._half_open: dict[Guest, float] = {}
+        self._all: dict[CappedConnection, None] = {}  # the oldest first
+        self._half_open: dict[CappedConnection, float] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def join(self, guest: Guest) -> None:
+    def join(self, guest: CappedConnection) -> None:
         """A client has connected; if there are too many, another connection is closed."""
         self._all[guest] = None
         self.begin_head(guest)
         if len(self._all) > self._most:
             self._least_of(guest).dismiss()
 
-    def begin_head(self, guest: Guest) -> None:
+    def begin_head(self, guest: CappedConnection) -> None:
         """A client owes the rest of its headers."""
         if guest in self._half_open:
             return
@@ -62,16 +62,16 @@ class Crowd:
                 del self._half_open[oldest]
                 oldest.dismiss()
 
-    def end_head(self, guest: Guest) -> None:
+    def end_head(self, guest: CappedConnection) -> None:
         """All headers have come."""
         self._half_open.pop(guest, None)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: CappedConnection) -> None:
         """The connection is closed."""
         self._half_open.pop(guest, None)
         self._all.pop(guest, None)
 
-    def _least_of(self, newest: Guest) -> Guest:
+    def _least_of(self, newest: CappedConnection) -> CappedConnection:
         """The connection that nobody misses: at rest with the fewest requests, else one that owes
         its headers, else the newest."""
         resting = [guest for guest in self._all if guest.rests]

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.transport.asgi import Receive, Scope, Send
-from portico.transport.connection import Endpoint
-from portico.transport.http import HttpApp
+from portico.transport.client_connection import Endpoint
+from portico.transport.http_app import HttpApp
 
 _RETIRE_S = 30.0
 """How long calls behind a door that is gone may run on."""
 
 
-class Doors(HttpApp):
+class Routes(HttpApp):
     """The main endpoint at `/mcp`; others are found by their paths, as long as they are there."""
 
     def __init__(

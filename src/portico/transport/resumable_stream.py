@@ -4,11 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from portico.transport.events import Exchange, event, priming_event
-from portico.transport.limits import Limits
+from portico.transport.events import EventResponse, event, priming_event
+from portico.transport.http_limits import HttpLimits
 
 
-class Stream:
+class ResumableStream:
     """Numbered events, the newest of which are kept for a client that comes back.
 
     While a response carries the stream, whoever speaks waits for its reader. While none does, the
@@ -18,7 +18,7 @@ class Stream:
     def __init__(
         self,
         key: str,
-        limits: Limits,
+        limits: HttpLimits,
         *,
         primes: bool,
         listens: bool,
@@ -41,7 +41,7 @@ class Stream:
         self._status = 200
         self.prime = (lambda: priming_event(f"{key}-0", limits.retry_ms)) if primes else None
         """The first event of a response that carries it from its start, where clients know it."""
-        self.exchange: Exchange | None = None
+        self.exchange: EventResponse | None = None
         """The response that carries it now."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when there will be no more events."""
@@ -73,13 +73,13 @@ class Stream:
         """True if it is kept only for a client that might come back."""
         return self.exchange is None and (self.listens or self.over.done())
 
-    def begin(self, exchange: Exchange, known: bool) -> None:
+    def begin(self, exchange: EventResponse, known: bool) -> None:
         """Let this response carry a new stream, which has nothing to say yet; `known` if the
         client is told first that there is one."""
         self.exchange = exchange
         self._known = known
 
-    async def carry(self, exchange: Exchange, after: int = 0) -> None:
+    async def carry(self, exchange: EventResponse, after: int = 0) -> None:
         """Let this response carry the stream from now on, beginning after that event."""
         if self.exchange is not None:
             self.exchange.abandon()
@@ -87,7 +87,7 @@ class Stream:
         async with self._lock:
             await self._flush()
 
-    async def finish(self, exchange: Exchange) -> None:
+    async def finish(self, exchange: EventResponse) -> None:
         """End the response that carries us, once the stream is over."""
         async with self._lock:
             await self._flush()
@@ -99,7 +99,7 @@ class Stream:
             else:
                 await exchange.end(prime=False)
 
-    def detach(self, exchange: Exchange) -> None:
+    def detach(self, exchange: EventResponse) -> None:
         """This response carries us no longer; the stream goes on without."""
         if self.exchange is exchange:
             self._known = self._known or exchange.opened

@@ -15,10 +15,10 @@ from portico.model.errors import (
 )
 from portico.model.message import Response
 from portico.state.pending import Pending, Running
-from portico.transport.connection import reply_with, stopped
-from portico.transport.events import COMMENT, Pulse, event
-from portico.transport.limits import Load
-from portico.transport.line import Line
+from portico.transport.client_connection import reply_with, stopped
+from portico.transport.events import COMMENT, Keepalive, event
+from portico.transport.http_limits import HttpLoad
+from portico.transport.response_writer import ResponseWriter
 
 STATUS = {
     PARSE_ERROR: 400,
@@ -40,7 +40,7 @@ class ModernCall:
     listens = False
     """True for `subscriptions/listen`, which counts as a stream."""
 
-    def __init__(self, line: Line, id: bytes, load: Load, pulse: Pulse) -> None:
+    def __init__(self, line: ResponseWriter, id: bytes, load: HttpLoad, pulse: Keepalive) -> None:
         self._running: Running | None = None
         self._line = line
         self._id = id
@@ -116,7 +116,7 @@ class ModernCall:
             self._running.cancel()
         self.reply(stopped(self._id))
 
-    def beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
         if self._quiet and not self._line.is_slow:
             self._say(COMMENT)
