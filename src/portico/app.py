@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from portico.server import Server
     from portico.transport.client_connection import Endpoint
     from portico.transport.http_app import Page
-    from portico.windows.sharing import Shared
+    from portico.windows.window import SharedGateway
     from portico.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -107,14 +107,14 @@ def gateway_stdio(
     serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
 ) -> int:
     """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
-    from portico.windows.sharing import serve_shared
+    from portico.windows.window import serve_shared
 
     return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
 
 
 def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.windows.sharing import hosted
+    from portico.windows.window import hosted
 
     door = _Door(address, **at)
     shared = _shared(serving, door.drain_s, alone)
@@ -137,9 +137,9 @@ def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at:
     return _run(serve())
 
 
-def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]":
+def _shared(serving: "Serving", drain_s: float, alone: bool) -> "SharedGateway[Served]":
     from portico.config.paths import control_folder
-    from portico.windows.sharing import Shared
+    from portico.windows.window import SharedGateway
 
     latest = serving
 
@@ -153,7 +153,7 @@ def _shared(serving: "Serving", drain_s: float, alone: bool) -> "Shared[Served]"
 
         return Served(now()).running()
 
-    return Shared(
+    return SharedGateway(
         folder=control_folder(),
         # Not with the others: a name of its own is nobody else's.
         key=f"alone-{os.getpid()}" if alone else serving.key(),

@@ -18,7 +18,7 @@ from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
 from portico.transport.stdio import MAX_LINE, MOST_RUNNING
 from portico.upstream.policy import UpstreamPolicy
-from portico.windows.guests import MOST_GUESTS
+from portico.windows.connected_windows import MOST_GUESTS
 from portico.wires.http_requests import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from portico.windows.control import ask
-from portico.windows.ownership import Ownership, owner_of
+from portico.windows.owner_lock import OwnerLock, owner_of
 from tests.support.running import EVERYTHING, WAIT_S, StdioServer
 from tests.support.unprivileged import given, unprivileged
 from tests.windows.windows import GONE_S, Street, Window, ended
@@ -275,7 +275,7 @@ def test_a_window_does_not_wait_for_an_owner_that_hangs(street: Street) -> None:
 @pytest.mark.slow
 def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
     street.folder.mkdir(parents=True)
-    lock = Ownership.taken(str(street.folder), "house-1")
+    lock = OwnerLock.taken(str(street.folder), "house-1")
     assert lock is not None
     here = os.getcwd()
     with socket.socket(socket.AF_UNIX) as ill:
@@ -317,10 +317,10 @@ def test_what_a_lock_file_says_is_not_believed_without_its_lock(
 def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
     folder = str(tmp_path / "control")
     for _ in range(3):
-        mine = Ownership.taken(folder, "k")
+        mine = OwnerLock.taken(folder, "k")
         assert mine is not None
-        assert Ownership.taken(folder, "k") is None
-        other = Ownership.taken(folder, "other")
+        assert OwnerLock.taken(folder, "k") is None
+        other = OwnerLock.taken(folder, "other")
         assert other is not None
         for one in (mine, other, mine):
             one.release()
@@ -345,7 +345,7 @@ def test_what_the_gateway_says_is_heard_at_every_window(street: Street) -> None:
 
 def test_a_window_loads_none_of_the_gateway() -> None:
     rooms = ("gateway", "upstream", "providers", "search", "server", "chain", "definitions")
-    check = "import sys, portico.windows.sharing; print(*sorted(sys.modules))"
+    check = "import sys, portico.windows.window; print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=WAIT_S
     ).stdout.split()

@@ -12,10 +12,10 @@ import pytest
 
 from portico.transport.pipes import FileWriter
 from portico.windows.bridge import Bridge
-from portico.windows.crossing import NO_ANSWER, Crossing
 from portico.windows.joining import Attached
+from portico.windows.owner_connection import NO_ANSWER, OwnerConnection
 from portico.windows.session_state import Asked
-from portico.windows.sharing import falls_silent
+from portico.windows.window import falls_silent
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params
 from tests.support.soak import times
@@ -79,7 +79,7 @@ def test_windows_abandon_an_owner_that_hangs_and_serve_by_themselves(street: Str
 
 
 async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> None:
-    class Lively(Crossing):
+    class Lively(OwnerConnection):
         pings = 0
 
         def send(self, line: bytes) -> None:

@@ -56,7 +56,7 @@ def _running(path: str, error: ConfigError) -> "Address":
     from portico import __version__
     from portico.cli.running import owners
     from portico.config.read import read
-    from portico.windows.visit import Owner
+    from portico.windows.owner_wire import OwnerAddress
 
     folder, found = owners(os.path.abspath(path))
     if not found:
@@ -73,7 +73,7 @@ def _running(path: str, error: ConfigError) -> "Address":
         raise PorticoError(
             f"{error}\n{processes} serve this config with different accounts: {remedy}"
         )
-    return Owner(folder, found[0], __version__)
+    return OwnerAddress(folder, found[0], __version__)
 
 
 def warn_broken(error: ConfigError, instead: str) -> None:

@@ -112,7 +112,7 @@ def serves(told: dict[str, Any], path: str) -> bool:
 def owners(config: str) -> tuple[str, list[str]]:
     """Where control sockets are, and which lead to a gateway of this config, of any account."""
     from portico.gateway.asked import key_of
-    from portico.windows.ownership import owners_of
+    from portico.windows.owner_lock import owners_of
 
     folder = control_folder()
     told = [

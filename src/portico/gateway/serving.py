@@ -131,7 +131,7 @@ class Served:
         self._hearers.append(say)
 
     @property
-    def deeds(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
+    def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
         """What can be asked over the control socket."""
         return {"status": self._status, "refresh": self._refresh}
 

@@ -21,8 +21,8 @@ from portico.state.report import report
 from portico.transport.client_connection import id_key, in_flight
 from portico.transport.pipes import PipeReader, Writer
 from portico.transport.stdio import too_long
-from portico.windows.crossing import Crossing
-from portico.windows.guests import LEAVE, SAY
+from portico.windows.connected_windows import LEAVE, SAY
+from portico.windows.owner_connection import OwnerConnection
 from portico.windows.session_state import (
     ACKNOWLEDGED,
     CANCELLED,
@@ -57,7 +57,7 @@ class Bridge:
         self._lines = LineReader(max_line)
         self._reader = PipeReader(0, self._received, stop.set)
         self._state = SessionState()
-        self._crossing: Crossing | None = None
+        self._crossing: OwnerConnection | None = None
         """To the owner of now; being told what it must know until it is settled."""
         self._is_settled = False
         self._again: list[Asked] = []
@@ -75,7 +75,7 @@ class Bridge:
         self._reader.open()
         self._reader.pause()
 
-    async def settle(self, crossing: Crossing) -> None:
+    async def settle(self, crossing: OwnerConnection) -> None:
         """Go this way from now on: tell the owner what the last one knew, then what waits."""
         self._crossing = crossing
         self.adrift.clear()
@@ -87,7 +87,7 @@ class Bridge:
             return
         self._is_settled = True
         self._catch_up(crossing)
-        self.heed()
+        self.update_backpressure()
 
     @property
     def is_deaf(self) -> bool:
@@ -99,7 +99,7 @@ class Bridge:
         """True if nobody waits for anything."""
         return not self._again and not self._waiting
 
-    def awaits(self, crossing: Crossing) -> bool:
+    def awaits(self, crossing: OwnerConnection) -> bool:
         """True if the client waits for something that way, and reads what comes."""
         return bool(crossing.asked) and not self._is_slow
 
@@ -146,7 +146,7 @@ class Bridge:
 
     # What the owner says.
 
-    def heed(self) -> None:
+    def update_backpressure(self) -> None:
         """Read from the client if there is room for it, and only then."""
         is_full = self._crossing is None or self._crossing.full
         if is_full or not self._is_settled or len(self._waiting) > _MOST_WAITING:
@@ -186,9 +186,9 @@ class Bridge:
         crossing.over()
         self._closing.start(crossing.close())
         self.adrift.set()
-        self.heed()
+        self.update_backpressure()
 
-    def _take_back(self, crossing: Crossing) -> None:
+    def _take_back(self, crossing: OwnerConnection) -> None:
         """Keep for the next owner what this one has seen nothing of."""
         unsent = []
         for line in crossing.unsent():
@@ -201,7 +201,7 @@ class Bridge:
 
     # The next owner.
 
-    async def _introduce(self, crossing: Crossing) -> None:
+    async def _introduce(self, crossing: OwnerConnection) -> None:
         state = self._state
         if not state.handshake:
             return
@@ -213,7 +213,7 @@ class Bridge:
         for params in tuple(state.subscriptions.values()):
             crossing.tell(SUBSCRIBE, params)
 
-    def _catch_up(self, crossing: Crossing) -> None:
+    def _catch_up(self, crossing: OwnerConnection) -> None:
         again, self._again = self._again, []
         for asked in again:
             key = id_key(asked.id)
@@ -248,7 +248,7 @@ class Bridge:
         messages = read(line)
         if crossing.leaves and not all(_is_under_way(crossing, one) for one in messages):
             self._waiting.append(line)
-            self.heed()
+            self.update_backpressure()
             return
         if not messages:
             asked = salvaged(line)
@@ -260,7 +260,9 @@ class Bridge:
                 return
         crossing.send(line)
 
-    def _note(self, crossing: Crossing, envelope: Envelope, line: bytes, is_batch: bool) -> bool:
+    def _note(
+        self, crossing: OwnerConnection, envelope: Envelope, line: bytes, is_batch: bool
+    ) -> bool:
         """Note what a client says; False if it is not for the owner."""
         id, method = bytes(envelope.id), envelope.method
         if id and method:
@@ -281,7 +283,7 @@ class Bridge:
 
     # To the client.
 
-    def _passes(self, crossing: Crossing, envelope: Envelope) -> bool:
+    def _passes(self, crossing: OwnerConnection, envelope: Envelope) -> bool:
         """Note what an owner says; False if it is not for the client."""
         id = bytes(envelope.id)
         if envelope.method:
@@ -307,7 +309,7 @@ class Bridge:
             self._state.answered(asked, envelope)
         return True
 
-    def _acknowledged(self, crossing: Crossing, envelope: Envelope) -> bool:
+    def _acknowledged(self, crossing: OwnerConnection, envelope: Envelope) -> bool:
         """A listener hears once that it is one; later, that it may have missed something."""
         id, changes = acknowledgement(envelope)
         key = id_key(id)
@@ -331,7 +333,7 @@ class Bridge:
         self._writer.write((line, b"\n"))
 
 
-def _is_under_way(crossing: Crossing, envelope: Envelope) -> bool:
+def _is_under_way(crossing: OwnerConnection, envelope: Envelope) -> bool:
     """True of an answer, and of the cancellation of a request that was sent this way."""
     if envelope.method == CANCELLED:
         return id_key(cancelled_id(envelope.params)) in crossing.asked

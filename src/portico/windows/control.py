@@ -18,9 +18,9 @@ from portico.model.errors import PorticoError
 from portico.protocol.codec import encode_whole
 from portico.state.background import Background
 from portico.state.files import make_private
-from portico.windows.sockets import SUFFIX, clear_away, connected, is_ours, listening, names
+from portico.windows.control_sockets import SUFFIX, clear_away, connected, is_ours, listening, names
 
-__all__ = ["Control", "Deed", "Door", "Order", "ask", "names"]
+__all__ = ["Command", "Control", "Door", "Order", "ask", "names"]
 
 Order = Mapping[str, Any]
 """What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
@@ -43,17 +43,17 @@ class Door(Struct, frozen=True):
     """
 
 
-Deed = Callable[[Order], Awaitable[dict[str, Any]]] | Door
+Command = Callable[[Order], Awaitable[dict[str, Any]]] | Door
 """Does what was asked; what there is to say of it."""
 
 
 class Control:
     """Listens for what the user wants of this process."""
 
-    def __init__(self, folder: str, deeds: Mapping[str, Deed]) -> None:
+    def __init__(self, folder: str, commands: Mapping[str, Command]) -> None:
         """`deeds` are what can be asked, by name; one that fails raises PorticoError."""
         self._folder = folder
-        self._deeds = deeds
+        self._deeds = commands
         self.name = f"{os.getpid()}{SUFFIX}"
         self._server: asyncio.Server | None = None
         self._talks = Background()
@@ -115,7 +115,7 @@ class Control:
                 return
             await _say(writer, deed if isinstance(deed, dict) else await _done(deed(order)))
 
-    def _read(self, line: bytes) -> tuple[Order, Deed | dict[str, Any]]:
+    def _read(self, line: bytes) -> tuple[Order, Command | dict[str, Any]]:
         """What is asked and what does it, or why nothing does."""
         try:
             order = msgspec.json.decode(line, type=dict[str, Any])

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.windows.guests import ATTACH, Wants
-from portico.windows.sockets import connected
+from portico.windows.connected_windows import ATTACH, Wants
+from portico.windows.control_sockets import connected
 
 _MAX_ANSWER = 64 * 1024
 
@@ -24,7 +24,7 @@ class Attached(Struct, frozen=True):
     """What to want from the next one, to be served the same."""
 
 
-class Unfit(Struct, frozen=True):
+class Incompatible(Struct, frozen=True):
     """An owner that cannot serve us, and why."""
 
     why: str
@@ -44,7 +44,7 @@ class _Answer(Struct):
 
 async def attach(
     folder: str, name: str, version: str, within_s: float, **more: Any
-) -> Attached | Unfit | None:
+) -> Attached | Incompatible | None:
     """Be let in by an owner; None if that one is gone or cannot say yet."""
     door = socket.socket(socket.AF_UNIX)
     try:
@@ -63,14 +63,14 @@ async def attach(
 
 async def greeted(
     door: socket.socket, version: str, within_s: float, order: Mapping[str, Any] | None = None
-) -> Attached | Unfit | None:
+) -> Attached | Incompatible | None:
     """Ask an owner to let us in, unless it knows, and wait for its answer."""
-    found: Attached | Unfit | None = None
+    found: Attached | Incompatible | None = None
     try:
         async with asyncio.timeout(within_s):
             found = await _asked(door, version, order)
     except TimeoutError:
-        found = Unfit(f"no response within {within_s:g} s")
+        found = Incompatible(f"no response within {within_s:g} s")
     except OSError:
         found = None  # it ended just now
     finally:
@@ -81,7 +81,7 @@ async def greeted(
 
 async def _asked(
     door: socket.socket, version: str, order: Mapping[str, Any] | None
-) -> Attached | Unfit | None:
+) -> Attached | Incompatible | None:
     loop = asyncio.get_running_loop()
     if order is not None:
         await loop.sock_sendall(door, msgspec.json.encode(order) + b"\n")
@@ -95,11 +95,11 @@ async def _asked(
     try:
         answer = msgspec.json.decode(line, type=_Answer)
     except msgspec.DecodeError:
-        return Unfit("it answered with something else")
+        return Incompatible("it answered with something else")
     if not answer.ok:
-        return Unfit(f"it said: {answer.error}", error=answer.error)
+        return Incompatible(f"it said: {answer.error}", error=answer.error)
     if answer.other:
-        return Unfit("it has another account", is_other=True)
+        return Incompatible("it has another account", is_other=True)
     if answer.version != version:
-        return Unfit(f"it is Portico {answer.version}, and this is {version}")
+        return Incompatible(f"it is Portico {answer.version}, and this is {version}")
     return Attached(door, rest, answer.keeps)

@@ -25,9 +25,9 @@ from portico.transport.client_connection import Endpoint
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import DRAIN_S, stop_on_signals
 from portico.transport.stdio import MAX_LINE
-from portico.windows.control import Control, Deed, Order
-from portico.windows.guests import ATTACH, Guests, Wants
-from portico.windows.ownership import Ownership, is_known
+from portico.windows.connected_windows import ATTACH, ConnectedWindows, Wants
+from portico.windows.control import Command, Control, Order
+from portico.windows.owner_lock import OwnerLock, is_known
 
 STOP, STATUS = "stop", "status"
 LINGER_S = 0.5
@@ -36,7 +36,7 @@ SILENCE_S = 15.0
 _MOST_LOG = 1_000_000
 
 
-class House(Protocol):
+class OwnedGateway(Protocol):
     """What an owner has and windows use: the gateway itself."""
 
     def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
@@ -44,7 +44,7 @@ class House(Protocol):
         ...
 
     @property
-    def deeds(self) -> Mapping[str, Deed]:
+    def commands(self) -> Mapping[str, Command]:
         """What an operator may ask of it."""
         ...
 
@@ -65,10 +65,10 @@ def _nowhere() -> str:
     return os.devnull
 
 
-H_co = TypeVar("H_co", bound=House, covariant=True)
+H_co = TypeVar("H_co", bound=OwnedGateway, covariant=True)
 
 
-class Shared(Struct, Generic[H_co], frozen=True):
+class SharedGateway(Struct, Generic[H_co], frozen=True):
     """Which gateway, and how to be its owner."""
 
     folder: str
@@ -95,7 +95,7 @@ class Shared(Struct, Generic[H_co], frozen=True):
     report: Callable[[str], None] = to_operator
 
 
-def keys(shared: Shared[House]) -> tuple[str, ...]:
+def keys(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
     """By which names to look for the gateway: the first is for whoever comes first, and those
     whose account is another have one of their own."""
     key = f"{shared.key}-{shared.version}"
@@ -108,10 +108,10 @@ def keys(shared: Shared[House]) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def hosting(
-    shared: Shared[H_co],
-    ownership: Ownership | None,
+    shared: SharedGateway[H_co],
+    ownership: OwnerLock | None,
     stop: asyncio.Event,
-    guests: Guests,
+    guests: ConnectedWindows,
     *,
     speaks: bool = True,
 ) -> AsyncGenerator[H_co, None]:
@@ -123,12 +123,12 @@ async def hosting(
         return {}
 
     async def status(order: Order) -> dict[str, Any]:
-        tell = house.deeds[STATUS]
+        tell = house.commands[STATUS]
         assert callable(tell)
         return {**await tell(order), "windows": len(guests)}
 
-    deeds: dict[str, Deed] = {} if ownership is None else {ATTACH: guests.door, STOP: end}
-    control = Control(shared.folder, deeds)
+    commands: dict[str, Command] = {} if ownership is None else {ATTACH: guests.door, STOP: end}
+    control = Control(shared.folder, commands)
 
     async def leave() -> None:
         await stop.wait()
@@ -143,13 +143,13 @@ async def hosting(
     try:
         await _listen(shared, control, ownership)
         async with shared.own() as house:
-            deeds.update(house.deeds)
-            if STATUS in house.deeds:
-                deeds[STATUS] = status
+            commands.update(house.commands)
+            if STATUS in house.commands:
+                commands[STATUS] = status
             if speaks:
                 house.when_told(guests.say)
             guests.ask_again = house.ask_again
-            guests.welcome(house.doorway)
+            guests.accept(house.doorway)
             leaving = asyncio.ensure_future(leave())
             try:
                 yield house
@@ -163,7 +163,9 @@ async def hosting(
         await guests.close()
 
 
-async def _listen(shared: Shared[House], control: Control, ownership: Ownership | None) -> None:
+async def _listen(
+    shared: SharedGateway[OwnedGateway], control: Control, ownership: OwnerLock | None
+) -> None:
     """Be there for operators and, if we own it, for windows."""
     try:
         await control.open()
@@ -175,12 +177,16 @@ async def _listen(shared: Shared[House], control: Control, ownership: Ownership 
             ownership.release()
 
 
-def guests_of(shared: Shared[House]) -> Guests:
+def guests_of(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
     """The windows of a gateway, of which there is none yet."""
-    return Guests(shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s)
+    return ConnectedWindows(
+        shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s
+    )
 
 
-async def own_here(shared: Shared[House], fd: int, order: Order, stop: asyncio.Event) -> None:
+async def own_here(
+    shared: SharedGateway[OwnedGateway], fd: int, order: Order, stop: asyncio.Event
+) -> None:
     """Have a gateway for one window, in its own process, until `stop` is set."""
     guests = guests_of(shared)
     guests.add(fd, order)
@@ -188,7 +194,9 @@ async def own_here(shared: Shared[House], fd: int, order: Order, stop: asyncio.E
         await stop.wait()
 
 
-def launch(shared: Shared[House], ownership: Ownership, order: Order) -> socket.socket:
+def launch(
+    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, order: Order
+) -> socket.socket:
     """Start the owner, which has the lock from now on; our connection to it. OSError if no process
     can be started."""
     ours, theirs = socket.socketpair()
@@ -211,7 +219,7 @@ def launch(shared: Shared[House], ownership: Ownership, order: Order) -> socket.
 
 
 def _become(
-    shared: Shared[House], ownership: Ownership, first: socket.socket, order: Order
+    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, first: socket.socket, order: Order
 ) -> NoReturn:
     """Be the owner, in a session of its own, and then nothing more."""
     code = 1
@@ -241,7 +249,7 @@ def _disown() -> None:
 
 
 async def _own(
-    shared: Shared[House], ownership: Ownership, first: socket.socket, order: Order
+    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, first: socket.socket, order: Order
 ) -> None:
     """Serve until there has been no window for a while, or somebody wants us to end."""
     stop = asyncio.Event()

@@ -16,9 +16,9 @@ from portico.model.errors import PorticoError
 from portico.transport.client_connection import Endpoint
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
-from portico.windows.control import Deed, Order
-from portico.windows.guests import Wants
-from portico.windows.sharing import SILENCE_S, Shared, serve_shared
+from portico.windows.connected_windows import Wants
+from portico.windows.control import Command, Order
+from portico.windows.window import SILENCE_S, SharedGateway, serve_shared
 
 FOLDER, BOOK = sys.argv[1], sys.argv[2]
 NOTE = "note://one"
@@ -99,7 +99,7 @@ class House:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
         self._hearers: list[Callable[[str], None]] = []
         self._endpoint = server.endpoint()
-        self.deeds: dict[str, Deed] = {"status": self.status}
+        self.commands: dict[str, Command] = {"status": self.status}
 
     def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
         """The same for all, and each is to want from the next what it wanted of the first."""
@@ -152,7 +152,7 @@ async def main() -> None:
     version = os.environ.get("VERSION", "1")
     drain_s = float(os.environ.get("DRAIN_S", "30"))
     account = os.environ.get("ACCOUNT", "")
-    shared = Shared(
+    shared = SharedGateway(
         FOLDER,
         os.environ.get("KEY", "house"),
         own,

@@ -15,24 +15,24 @@ from portico.model.errors import PorticoError
 from portico.state.background import first_of
 from portico.transport.pipes import serve_stdio, stop_on_signals, take_stdout, writer_to
 from portico.windows.bridge import Bridge
-from portico.windows.crossing import Crossing
-from portico.windows.guests import Wants
-from portico.windows.joining import Attached, Unfit, attach, greeted
+from portico.windows.connected_windows import Wants
+from portico.windows.joining import Attached, Incompatible, attach, greeted
 from portico.windows.owner import (
     SILENCE_S,
     H_co,
-    House,
-    Shared,
+    OwnedGateway,
+    SharedGateway,
     guests_of,
     hosting,
     keys,
     launch,
     own_here,
 )
-from portico.windows.ownership import Ownership, owner_of
+from portico.windows.owner_connection import OwnerConnection
+from portico.windows.owner_lock import OwnerLock, owner_of
 from portico.windows.session_state import PING
 
-__all__ = ["SILENCE_S", "Shared", "hosted", "serve_shared"]
+__all__ = ["SILENCE_S", "SharedGateway", "hosted", "serve_shared"]
 
 _ATTACH_S = 5.0
 _SEEK_S = 10.0
@@ -44,11 +44,14 @@ _MARGIN_S = 2.0
 _HASTE_S = 0.5
 _MOST_HASTY = 5
 
-Place = Attached | Unfit
+Place = Attached | Incompatible
 
 
 async def serve_shared(
-    shared: Shared[House], *, out: int | None = None, stop: asyncio.Event | None = None
+    shared: SharedGateway[OwnedGateway],
+    *,
+    out: int | None = None,
+    stop: asyncio.Event | None = None,
 ) -> bool:
     """Serve one client on stdin and stdout until it leaves or SIGTERM comes; False if requests
     could not be read, or answers not written.
@@ -75,7 +78,9 @@ async def serve_shared(
     return not (bridge.is_deaf or writer.failed)
 
 
-async def _serve_alone(shared: Shared[House], out: int | None, stop: asyncio.Event) -> bool:
+async def _serve_alone(
+    shared: SharedGateway[OwnedGateway], out: int | None, stop: asyncio.Event
+) -> bool:
     """Have the gateway here, and nobody between it and the client."""
     async with hosting(shared, None, stop, guests_of(shared), speaks=False) as house:
         endpoint, _ = house.doorway(shared.wants)
@@ -85,13 +90,13 @@ async def _serve_alone(shared: Shared[House], out: int | None, stop: asyncio.Eve
 
 
 @contextlib.asynccontextmanager
-async def hosted(shared: Shared[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
+async def hosted(shared: SharedGateway[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
     """Have a gateway whose own clients come otherwise; windows are let in as well, unless another
     process has it already. When `stop` is set, they are sent away."""
     ownership = None
     try:
         for key in keys(shared):
-            ownership = ownership or Ownership.taken(shared.folder, key)
+            ownership = ownership or OwnerLock.taken(shared.folder, key)
     except OSError as error:
         shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
     async with hosting(shared, ownership, stop, guests_of(shared)) as house:
@@ -101,7 +106,7 @@ async def hosted(shared: Shared[H_co], stop: asyncio.Event) -> AsyncGenerator[H_
 class _Window:
     """Where a window finds the gateway, from one owner to the next."""
 
-    def __init__(self, shared: Shared[House], stop: asyncio.Event) -> None:
+    def __init__(self, shared: SharedGateway[OwnedGateway], stop: asyncio.Event) -> None:
         self._shared = shared
         self._stop = stop
         self._turn = 0
@@ -112,10 +117,10 @@ class _Window:
 
     async def place(self) -> Attached:
         """A connection to the owner, which is started if there is none, or to ourselves."""
-        found: Place = Unfit("")
+        found: Place = Incompatible("")
         if self._here is None:
             found = await self._shared_place()
-        if isinstance(found, Unfit):
+        if isinstance(found, Incompatible):
             if found.why:
                 self._shared.report(
                     f"cannot join the running gateway: {found.why}; "
@@ -131,7 +136,7 @@ class _Window:
         hasty = 0
         while True:
             begun = loop.time()
-            crossing = Crossing(place, bridge, self._turn)
+            crossing = OwnerConnection(place, bridge, self._turn)
             if await _settled(bridge, crossing):
                 silent = falls_silent(bridge, crossing, self._shared.silence_s)
                 await first_of(bridge.adrift.wait(), self._stop.wait(), silent)
@@ -185,10 +190,10 @@ class _Window:
 
     async def _shared_place(self) -> Place:
         """A connection to whoever owns the gateway, or why we are on our own."""
-        found: Place = Unfit("")
+        found: Place = Incompatible("")
         for key in keys(self._shared):
             found = await self._place_by(key)
-            if not (isinstance(found, Unfit) and found.is_other):
+            if not (isinstance(found, Incompatible) and found.is_other):
                 break
         return found
 
@@ -198,9 +203,9 @@ class _Window:
         deadline = loop.time() + _SEEK_S
         while True:
             try:
-                ownership = Ownership.taken(shared.folder, key)
+                ownership = OwnerLock.taken(shared.folder, key)
             except OSError as error:
-                return Unfit(f"{shared.folder} cannot be used: {error.strerror or error}")
+                return Incompatible(f"{shared.folder} cannot be used: {error.strerror or error}")
             if ownership is not None:
                 found = await self._launched(ownership)
             else:
@@ -208,18 +213,18 @@ class _Window:
             if found is not None:
                 return found
             if loop.time() > deadline:
-                return Unfit(f"no response within {_SEEK_S:g} s")
+                return Incompatible(f"no response within {_SEEK_S:g} s")
             await asyncio.sleep(_PAUSE_S)
 
-    async def _launched(self, ownership: Ownership) -> Place | None:
+    async def _launched(self, ownership: OwnerLock) -> Place | None:
         """Start the owner; None if it ended before it could answer."""
         try:
             door = launch(self._shared, ownership, self._order)
         except OSError as error:
             ownership.release()
-            return Unfit(f"no process can be started: {error.strerror or error}")
+            return Incompatible(f"no process can be started: {error.strerror or error}")
         found = await greeted(door, self._shared.version, _START_S)
-        if isinstance(found, Unfit) and found.error:
+        if isinstance(found, Incompatible) and found.error:
             raise PorticoError(found.error)
         return found
 
@@ -230,13 +235,13 @@ class _Window:
         if not name:
             return None
         found = await attach(shared.folder, name, shared.version, _ATTACH_S, **self._order)
-        if isinstance(found, Unfit):
+        if isinstance(found, Incompatible):
             why = f"process {name.partition('.')[0]} has it, and {found.why}"
-            return Unfit(why, is_other=found.is_other)
+            return Incompatible(why, is_other=found.is_other)
         return found
 
 
-async def falls_silent(bridge: Bridge, crossing: Crossing, after_s: float) -> None:
+async def falls_silent(bridge: Bridge, crossing: OwnerConnection, after_s: float) -> None:
     """Hang up on an owner that lives and answers nothing, as one that somebody has stopped."""
     while not crossing.is_over:
         await asyncio.sleep(after_s)
@@ -248,7 +253,7 @@ async def falls_silent(bridge: Bridge, crossing: Crossing, after_s: float) -> No
             bridge.ended()
 
 
-async def _settled(bridge: Bridge, crossing: Crossing) -> bool:
+async def _settled(bridge: Bridge, crossing: OwnerConnection) -> bool:
     """Go to this owner; False if it does not get so far."""
     try:
         async with asyncio.timeout(_SETTLE_S):

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from portico.protocol.lines import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
+from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.control import names
-from portico.windows.guests import LAST, LEAVE
-from portico.windows.joining import Attached, Unfit, attach
+from portico.windows.joining import Attached, Incompatible, attach
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 _ATTACH_S = 5.0
@@ -19,7 +19,7 @@ _SEEK_S = 5.0
 _PAUSE_S = 0.01
 
 
-class Owner(Struct, frozen=True):
+class OwnerAddress(Struct, frozen=True):
     """The process that has a gateway."""
 
     folder: str
@@ -29,21 +29,21 @@ class Owner(Struct, frozen=True):
     """Of this Portico: only the same ones talk."""
     name: str = "the gateway"
 
-    def wire(self) -> "Visit":
+    def wire(self) -> "OwnerWire":
         """A way in that has not been gone."""
-        return Visit(self)
+        return OwnerWire(self)
 
     def older(self) -> None:
         """There is only one way."""
         return
 
 
-class Visit(Wire):
+class OwnerWire(Wire):
     """One conversation with an owner: a message a line, as over stdio."""
 
     transport = "socket"
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: OwnerAddress) -> None:
         self._owner = owner
         self._lines = LineReader(MAX_MESSAGE)
         self._room = asyncio.Event()
@@ -113,7 +113,7 @@ class Visit(Wire):
         return self._failure
 
 
-async def _let_in(owner: Owner) -> Attached | Unfit | None:
+async def _let_in(owner: OwnerAddress) -> Attached | Incompatible | None:
     """The way in, or why there is none; None if the owner is gone."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _SEEK_S
@@ -122,5 +122,5 @@ async def _let_in(owner: Owner) -> Attached | Unfit | None:
         if found is not None or owner.socket not in names(owner.folder):
             return found
         if loop.time() > deadline:
-            return Unfit(f"it lets nobody in within {_SEEK_S:g} s")
+            return Incompatible(f"it lets nobody in within {_SEEK_S:g} s")
         await asyncio.sleep(_PAUSE_S)  # too many others are at its door

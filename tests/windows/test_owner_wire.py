@@ -15,7 +15,7 @@ from portico import __version__
 from portico.model.errors import McpError
 from portico.upstream.client import Client
 from portico.upstream.connect import connect
-from portico.windows.visit import Owner
+from portico.windows.owner_wire import OwnerAddress
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.support.running import WAIT_S
 from tests.wrap.standing import until
@@ -200,7 +200,7 @@ async def asked_on(client: Client) -> None:
 async def test_a_gateway_that_leaves_finishes_calls_and_takes_no_more(shells: Shells) -> None:
     with shells.gateway("ana") as gateway:
         control = shells.folder / "home" / "state" / "control"
-        owner = Owner(str(control), f"{gateway.process.pid}.sock", __version__)
+        owner = OwnerAddress(str(control), f"{gateway.process.pid}.sock", __version__)
         async with await connect(owner) as client:
             await client.call_tool("refresh_tools", {})
             hold = {"name": "maths__hold", "arguments": {"folder": str(shells.folder)}}

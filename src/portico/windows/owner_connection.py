@@ -6,7 +6,7 @@ from typing import Protocol
 from portico.protocol.codec import Envelope, request_message
 from portico.protocol.lines import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.windows.guests import AGAIN, LAST
+from portico.windows.connected_windows import AGAIN, LAST
 from portico.windows.joining import Attached
 from portico.windows.session_state import Asked
 
@@ -14,7 +14,7 @@ _MAX_ANSWER = 256 * 1024 * 1024
 NO_ANSWER = Envelope()
 
 
-class Shore(Protocol):
+class ClientSide(Protocol):
     """The client's side of a crossing."""
 
     def from_owner(self, line: bytes) -> None:
@@ -25,15 +25,15 @@ class Shore(Protocol):
         """Nothing more comes that way."""
         ...
 
-    def heed(self) -> None:
+    def update_backpressure(self) -> None:
         """Read from the client if there is room for it, and only then."""
         ...
 
 
-class Crossing:
+class OwnerConnection:
     """To an owner, and what the client waits for there."""
 
-    def __init__(self, attached: Attached, shore: Shore, turn: int) -> None:
+    def __init__(self, attached: Attached, shore: ClientSide, turn: int) -> None:
         """`turn` is how many owners the client had before."""
         self.turn = turn
         self.full = False
@@ -127,13 +127,13 @@ class Crossing:
     def pause(self) -> None:
         """The owner reads slowly."""
         self.full = True
-        self._shore.heed()
+        self._shore.update_backpressure()
 
     def resume(self) -> None:
         """The owner has caught up."""
         self.full = False
         self._in_hand.clear()
-        self._shore.heed()
+        self._shore.update_backpressure()
 
     def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):

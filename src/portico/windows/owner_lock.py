@@ -10,14 +10,14 @@ import os
 from typing import Self
 
 from portico.state.files import make_private
-from portico.windows.sockets import SUFFIX
+from portico.windows.control_sockets import SUFFIX
 
 _SERVE, _LOCK = "serve-", ".lock"
 _MAX_NAME = 100
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
-class Ownership:
+class OwnerLock:
     """The lock of one gateway, held until it is released or this process ends."""
 
     def __init__(self, path: str, fd: int) -> None:

@@ -34,7 +34,7 @@ Doorway = Callable[[Wants], tuple[Endpoint, Wants]]
 """Who answers such a client, and what it is to want from the next owner, to be served the same."""
 
 
-class Guests:
+class ConnectedWindows:
     """All windows of one owner, from the first to the last."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Guests:
         self._doorway: Doorway | None = None
         self.max_line = max_line
         self.drain_s = drain_s
-        self._here: set[_Guest] = set()
+        self._here: set[_ConnectedWindow] = set()
         self._said: deque[str] = deque(maxlen=_MOST_SAID)
         self._leaving = False
         self._changed = asyncio.Event()
@@ -59,9 +59,9 @@ class Guests:
 
     def add(self, fd: int, order: Order) -> None:
         """Serve a window that has its connection already, and waits for our answer."""
-        self._enter(_Guest(fd, order, self, greets=True))
+        self._enter(_ConnectedWindow(fd, order, self, greets=True))
 
-    def welcome(self, doorway: Doorway) -> None:
+    def accept(self, doorway: Doorway) -> None:
         """Serve those who wait, and whoever comes."""
         self._doorway = doorway
         for guest in tuple(self._here):
@@ -109,7 +109,7 @@ class Guests:
             if self._leaving:
                 os.close(fd)
             else:
-                self._enter(_Guest(fd, order, self))
+                self._enter(_ConnectedWindow(fd, order, self))
 
         return self.answer(order, self._doorway), take
 
@@ -119,13 +119,13 @@ class Guests:
         keeps = wants if doorway is None else doorway(wants)[1]
         return {"version": self.version, "keeps": keeps}
 
-    def _enter(self, guest: "_Guest") -> None:
+    def _enter(self, guest: "_ConnectedWindow") -> None:
         self._here.add(guest)
         self._changed.set()
         if self._doorway is not None:
             guest.serve(self._doorway)
 
-    def gone(self, guest: "_Guest") -> None:
+    def gone(self, guest: "_ConnectedWindow") -> None:
         """This one is not here any more."""
         self._here.discard(guest)
         self._changed.set()
@@ -136,12 +136,14 @@ class Guests:
         return list(self._said)
 
 
-class _Guest:
+class _ConnectedWindow:
     """One window."""
 
-    _server: "_GuestServer"
+    _server: "_WindowServer"
 
-    def __init__(self, fd: int, order: Order, guests: Guests, *, greets: bool = False) -> None:
+    def __init__(
+        self, fd: int, order: Order, guests: ConnectedWindows, *, greets: bool = False
+    ) -> None:
         self._fd = fd
         self._order = order
         self._guests = guests
@@ -155,7 +157,7 @@ class _Guest:
         endpoint, _ = doorway(wants_of(self._order))
         self._writer = PipeWriter(self._fd)
         max_line = self._guests.max_line
-        self._server = server = _GuestServer(endpoint, self._writer.write, max_line=max_line)
+        self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
         server.last, server.guests = self._last, self._guests
         if turn := _turn(self._order):
             server.connection.asker = f"portico.{turn}"
@@ -222,11 +224,11 @@ class _Guest:
             self._guests.gone(self)
 
 
-class _GuestServer(StdioServer):
+class _WindowServer(StdioServer):
     """Serves a window's client, and hears what the window itself has to say."""
 
     last: asyncio.Event
-    guests: Guests
+    guests: ConnectedWindows
 
     def take_line(self, line: bytes | None) -> None:
         """Take in one line."""
