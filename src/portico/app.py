@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from socket import socket
 
-    from portico.gateway.asked import Serving
-    from portico.gateway.serving import Served
+    from portico.gateway.gateway_app import GatewayApp
+    from portico.gateway.serve_options import ServeOptions
     from portico.server import Server
     from portico.transport.client_connection import Endpoint
     from portico.transport.http_app import Page
     from portico.windows.window import SharedGateway
-    from portico.wrapping import Wrapping
+    from portico.wrap_app import WrapOptions
 
 T = TypeVar("T")
 
@@ -71,13 +71,13 @@ def serve_http(
     _run(_Door(address, **at).serve(server.endpoint(links)))
 
 
-def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
+def wrap_stdio(wrapping: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
     """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
     from portico.transport.pipes import serve_stdio as over_pipes
-    from portico.wrapping import Wrapped
+    from portico.wrap_app import WrapApp
 
     async def serve() -> int:
-        wrapped = Wrapped(wrapping, alone=True)
+        wrapped = WrapApp(wrapping, alone=True)
         async with wrapped.running():
             whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
         if whole and wrapped.failure is not None:
@@ -87,15 +87,15 @@ def wrap_stdio(wrapping: "Wrapping", *, out: int | None = None, drain_s: float =
     return _run_pipes(serve())
 
 
-def wrap_http(wrapping: "Wrapping", address: str, **at: Unpack[At]) -> int:
+def wrap_http(wrapping: "WrapOptions", address: str, **at: Unpack[At]) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
-    from portico.wrapping import Wrapped
+    from portico.wrap_app import WrapApp
 
     door = _Door(address, **at)
 
     async def serve() -> int:
         door.bind()
-        wrapped = Wrapped(wrapping, alone=False, url=door.url)
+        wrapped = WrapApp(wrapping, alone=False, url=door.url)
         async with wrapped.running():
             await door.serve(wrapped.endpoint)
         return 0
@@ -104,7 +104,11 @@ def wrap_http(wrapping: "Wrapping", address: str, **at: Unpack[At]) -> int:
 
 
 def gateway_stdio(
-    serving: "Serving", *, out: int | None = None, drain_s: float = DRAIN_S, alone: bool = False
+    serving: "ServeOptions",
+    *,
+    out: int | None = None,
+    drain_s: float = DRAIN_S,
+    alone: bool = False,
 ) -> int:
     """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
     from portico.windows.window import serve_shared
@@ -112,7 +116,9 @@ def gateway_stdio(
     return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
 
 
-def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at: Unpack[At]) -> int:
+def gateway_http(
+    serving: "ServeOptions", address: str, *, alone: bool = False, **at: Unpack[At]
+) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
     from portico.windows.window import hosted
 
@@ -137,21 +143,21 @@ def gateway_http(serving: "Serving", address: str, *, alone: bool = False, **at:
     return _run(serve())
 
 
-def _shared(serving: "Serving", drain_s: float, alone: bool) -> "SharedGateway[Served]":
+def _shared(serving: "ServeOptions", drain_s: float, alone: bool) -> "SharedGateway[GatewayApp]":
     from portico.config.paths import control_folder
     from portico.windows.window import SharedGateway
 
     latest = serving
 
-    def now() -> "Serving":
+    def now() -> "ServeOptions":
         nonlocal latest
         latest = latest.fresh()
         return latest
 
-    def own() -> "AbstractAsyncContextManager[Served]":
-        from portico.gateway.serving import Served
+    def own() -> "AbstractAsyncContextManager[GatewayApp]":
+        from portico.gateway.gateway_app import GatewayApp
 
-        return Served(now()).running()
+        return GatewayApp(now()).running()
 
     return SharedGateway(
         folder=control_folder(),

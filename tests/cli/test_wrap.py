@@ -12,7 +12,7 @@ import pytest
 from portico.cli import wrap
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
-from portico.wrapping import Wrapping
+from portico.wrap_app import WrapOptions
 from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening
 from tests.support.messages import initialize
@@ -24,7 +24,7 @@ URL = "http://127.0.0.1:1/mcp"
 class Asked:
     """What `main` hands to the composition root instead of serving."""
 
-    wrapping: Wrapping
+    wrapping: WrapOptions
     http: str | None
     more: dict[str, Any]
 
@@ -33,11 +33,11 @@ class Asked:
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
     found = Asked()
 
-    def over_http(wrapping: Wrapping, address: str, **more: Any) -> int:
+    def over_http(wrapping: WrapOptions, address: str, **more: Any) -> int:
         found.wrapping, found.http, found.more = wrapping, address, more
         return 0
 
-    def over_stdio(wrapping: Wrapping, **more: Any) -> int:
+    def over_stdio(wrapping: WrapOptions, **more: Any) -> int:
         found.wrapping, found.http, found.more = wrapping, None, more
         return 0
 

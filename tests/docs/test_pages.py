@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import portico
-from portico.gateway.house import SEARCH_FROM
+from portico.gateway.registry import SEARCH_FROM
 from portico.model import errors
 from portico.model.methods import KNOWN
 from portico.observe.exposition import STATES, Figures

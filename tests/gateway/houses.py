@@ -12,8 +12,8 @@ from portico import Server
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Config, Gateway
 from portico.config.schema import Server as Entry
-from portico.gateway.house import House
-from portico.gateway.kinds import Surroundings, no_history
+from portico.gateway.member_kinds import MemberEnvironment, no_history
+from portico.gateway.registry import Registry
 from portico.model.context import Context
 from portico.model.errors import TargetError
 from portico.model.message import Request
@@ -153,9 +153,9 @@ def config(*names: str, gateway: Gateway | None = None, **more: Any) -> Config:
 @contextlib.asynccontextmanager
 async def house(
     world: World, config: Config, *, memory: Shelf | None = None, **more: Any
-) -> AsyncGenerator[House, None]:
+) -> AsyncGenerator[Registry, None]:
     """A gateway over these servers, which were not asked yet."""
-    around = Surroundings(
+    around = MemberEnvironment(
         info={"name": "portico", "version": "1.0"},
         memory=memory,
         secret=b"s" * 32,
@@ -165,7 +165,7 @@ async def house(
         gateway=more.pop("id", ""),
         history=more.pop("history", no_history),
     )
-    made = House(
+    made = Registry(
         config,
         around,
         version="1.0",

@@ -8,7 +8,7 @@ from weakref import ref
 
 from portico import Server
 from portico.config.schema import Server as Entry
-from portico.gateway.house import House
+from portico.gateway.registry import Registry
 from tests.gateway.houses import MODERN, Client, World, config, house
 from tests.support.patience import until
 from tests.support.running import WAIT_S
@@ -26,7 +26,7 @@ async def say() -> str:
     return "something"
 
 
-async def reload(gateway: House, number: int) -> None:
+async def reload(gateway: Registry, number: int) -> None:
     """Go on with another config, in which the server is another one."""
     entry = Entry(name="large", command="large", max_in_flight=10 + number)
     await gateway.apply(config(servers={"large": entry}))

@@ -21,8 +21,8 @@ from portico import (
 )
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Gateway, Group
-from portico.gateway.house import House
-from portico.gateway.local import local_entries
+from portico.gateway.local_server import local_entries
+from portico.gateway.registry import Registry
 from portico.model.offer import KINDS
 from tests.gateway.houses import LEGACY, MODERN, Client, Words, World, config, house
 from tests.support.patience import until
@@ -58,7 +58,7 @@ EACH_LINK = pytest.mark.parametrize("link", [OPEN, Hidden()], ids=["Only", "by h
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 MEMBERS = pytest.mark.parametrize("local", [False, True], ids=["upstream", "in process"])
 
-DOORS: dict[str, Callable[[House], ChainEndpoint | None]] = {
+DOORS: dict[str, Callable[[Registry], ChainEndpoint | None]] = {
     "search": lambda gateway: gateway.endpoint(searches=True),
     "all": lambda gateway: gateway.endpoint(searches=False),
     "group": lambda gateway: gateway.endpoint("team"),
@@ -129,7 +129,7 @@ def other() -> Server:
 @asynccontextmanager
 async def gateway_with(
     *links: Link, reached: list[str] | None = None, local: bool = False, **more: Any
-) -> AsyncGenerator[House, None]:
+) -> AsyncGenerator[Registry, None]:
     """Two servers behind these links, of the config or of this process."""
     servers = {"shop": shop([] if reached is None else reached), "other": other()}
     groups = {"team": Group(servers=("shop",))}
@@ -141,7 +141,7 @@ async def gateway_with(
         yield made
 
 
-async def client_at(gateway: House, door: str, version: str) -> "Leaver":
+async def client_at(gateway: Registry, door: str, version: str) -> "Leaver":
     endpoint = DOORS[door](gateway)
     assert endpoint is not None
     client = Leaver(endpoint, version)

@@ -11,12 +11,12 @@ from portico import Answer, Context, Handler, Link, McpError, Request, Response,
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Gateway, Group
 from portico.config.schema import Server as Entry
-from portico.gateway.local import local_entries
+from portico.gateway.local_server import local_entries
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.state.pending import Pending
 from portico.upstream.policy import UpstreamPolicy
-from portico.wrapping import Wrapped, Wrapping
+from portico.wrap_app import WrapApp, WrapOptions
 from tests.gateway.houses import LEGACY, MODERN, Client, Prompt, World, config, house
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -44,8 +44,10 @@ async def served(
     world = World({"shop": server or shop()}, wire=Prompt)
     if door == "wrap":
         address = world.address(Entry(name="shop", command="shop"), None)
-        asked = Wrapping(address, UpstreamPolicy(), key=str, history="", cache=False, links=links)
-        wrapped = Wrapped(asked, alone=False)
+        asked = WrapOptions(
+            address, UpstreamPolicy(), key=str, history="", cache=False, links=links
+        )
+        wrapped = WrapApp(asked, alone=False)
         if more.get("known", True):
             await wrapped.upstream.survey()
         yield wrapped.endpoint

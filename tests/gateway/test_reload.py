@@ -11,7 +11,7 @@ import pytest
 from portico import Server
 from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import Server as Entry
-from portico.gateway.reload import Watched
+from portico.gateway.reload import ConfigWatcher
 from portico.model.errors import PorticoError
 from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
 from tests.support.memory import InMemory
@@ -141,7 +141,7 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
     async def apply(config: Config) -> None:
         await applied.put(next(iter(config.servers)))
 
-    watched = Watched(str(path), read, apply, told.append, every_s=0.01)
+    watched = ConfigWatcher(str(path), read, apply, told.append, every_s=0.01)
     watched.start()
     try:
         path.write_text("broken")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from portico.gateway.inward import execute
+from portico.gateway.rewrite import execute
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.gateway.front import FIRST_S
+from portico.gateway.exposure import FIRST_S
 from tests.rigs.running import bad, shelf
 from tests.serve.gateway import Entry, Pipes, command, written
 

@@ -4,7 +4,7 @@ The rule, in this order:
 
 1. a server that lists the URI;
 2. the server with the most literal template that matches it;
-3. nobody, and then the server whose result mentioned it, as `gateway/mentions.py` knows;
+3. nobody, and then the server whose result mentioned it, as `gateway/resource_origins.py` knows;
 4. the only server with a template without a scheme that matches it.
 
 The order of servers counts only where two list the same URI, or have templates that match it and

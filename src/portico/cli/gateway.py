@@ -105,7 +105,7 @@ async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
 
 async def _query(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The result of a tool of the gateway itself; the log does not take it for a call."""
-    from portico.gateway.metatools import OWN_QUERY
+    from portico.gateway.metatool_definitions import OWN_QUERY
 
     asked = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
     return await client.request("tools/call", asked)

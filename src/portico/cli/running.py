@@ -111,7 +111,7 @@ def serves(told: dict[str, Any], path: str) -> bool:
 
 def owners(config: str) -> tuple[str, list[str]]:
     """Where control sockets are, and which lead to a gateway of this config, of any account."""
-    from portico.gateway.asked import key_of
+    from portico.gateway.serve_options import key_of
     from portico.windows.owner_lock import owners_of
 
     folder = control_folder()
@@ -132,7 +132,7 @@ def nothing(path: str) -> str:
 def _known(path: str) -> dict[str, Any]:
     from portico import __version__
     from portico.config.read import read
-    from portico.gateway.known import known
+    from portico.gateway.cached_catalogs import known
 
     config = read(path)
     told = known(config, __version__)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portico.config.schema import Config
-    from portico.gateway.asked import Serving
+    from portico.gateway.serve_options import ServeOptions
     from portico.model.types import Link
     from portico.server import Server
 
@@ -60,13 +60,13 @@ def main(
 
 
 def _with(
-    serving: "Serving", links: "tuple[Link, ...]", members: "Mapping[str, Server]"
-) -> "Serving":
+    serving: "ServeOptions", links: "tuple[Link, ...]", members: "Mapping[str, Server]"
+) -> "ServeOptions":
     if not links and not members:
         return serving
     from msgspec.structs import replace
 
-    from portico.gateway.local import local_entries
+    from portico.gateway.local_server import local_entries
 
     return replace(serving, links=links, local=local_entries(members, serving.config))
 
@@ -84,11 +84,11 @@ def _empty(config: "Config", options: argparse.Namespace) -> str:
     return f"{config.path} has no servers; add one with {how}, also while this runs"
 
 
-def _serving(options: argparse.Namespace) -> "Serving":
+def _serving(options: argparse.Namespace) -> "ServeOptions":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
-    from portico.gateway.asked import Serving, stamp, within
+    from portico.gateway.serve_options import ServeOptions, stamp, within
 
     def wanted(path: str) -> "Config":
         if options.group is None:
@@ -100,7 +100,7 @@ def _serving(options: argparse.Namespace) -> "Serving":
 
     path = options.config or config_file()
     then = stamp(path)
-    return Serving(
+    return ServeOptions(
         wanted(path),
         __version__,
         group=options.group,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from portico.cli.words import Add
     from portico.model.types import Link
     from portico.wires.wire import Address
-    from portico.wrapping import Wrapping
+    from portico.wrap_app import WrapOptions
 
 _URLS = ("http://", "https://")
 _LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
@@ -72,11 +72,11 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     return wrap_http(_wrapping(options, links), options.http, **options.at)
 
 
-def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "Wrapping":
+def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     from portico import __version__
     from portico.upstream.handshake import HandshakeLimits
     from portico.upstream.policy import UpstreamPolicy
-    from portico.wrapping import Wrapping
+    from portico.wrap_app import WrapOptions
 
     address, key, history = _address(options)
     idle = options.idle_timeout
@@ -95,7 +95,7 @@ def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "Wrapping":
         is_process=not options.target[0].startswith(_URLS),
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
-    return Wrapping(
+    return WrapOptions(
         address,
         plan,
         key,

@@ -15,7 +15,7 @@ from portico.chain.core import Shelf
 from portico.chain.fold import fold
 from portico.chain.only import Only
 from portico.config.schema import Server
-from portico.gateway.local import LocalEntry
+from portico.gateway.local_server import LocalEntry
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request

@@ -1,112 +1,377 @@
-"""The tools a model sees instead of thousands: to find one, to read one, to call one."""
+"""Answers the meta-tools: what is behind the gateway, and which of it is wanted."""
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw, Struct, field
+import msgspec
+from msgspec import Struct
 
-from portico.model.message import Request
-from portico.protocol.codec import decoded, encode
+from portico.catalog.names import SEPARATOR
+from portico.chain.fold import terminus
+from portico.config.schema import Config
+from portico.gateway import metatool_definitions
+from portico.gateway.exposure import Exposure
+from portico.gateway.failure_results import said
+from portico.gateway.rendering import brief, brief_text, full, full_text
+from portico.gateway.rewrite import Mistake, executing
+from portico.model.context import Context
+from portico.model.errors import INVALID_PARAMS, PorticoError
+from portico.model.message import Request, Response
+from portico.model.offer import Offer
+from portico.model.types import Answer, Change, Handler
+from portico.model.version import Version
+from portico.model.wording import counted, did_you_mean
+from portico.protocol.codec import encode, error_response
 
-SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
-REFRESH, STATUS = "refresh_tools", "gateway_status"
-NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
+if TYPE_CHECKING:
+    from portico.search.index import Hit
 
-OWN_QUERY = "portico/ownQuery"
-"""In `_meta`: a command of Portico asks, on its way to what its user wants."""
-MAX_LIMIT = 50
-_META = {"anthropic/alwaysLoad": True}
-"""Without it, clients that hide tools behind a search of their own would hide these."""
-_READS = {"readOnlyHint": True, "openWorldHint": False}
-
-
-class _Asked(Struct):
-    meta: dict[str, Raw] = field(default_factory=dict, name="_meta")
-
-
-def is_own_query(request: Request) -> bool:
-    """True if a command of Portico asks one of these tools. `execute_tool` is never such a query:
-    no call of a server may be hidden from the log."""
-    if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
-        return False
-    asked = decoded(request.params, _Asked) or _Asked()
-    return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
-
-
-def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
-    """Their definitions by name; `behind` tells of the servers, `tools` counts theirs."""
-    found = (
-        _search(behind, tools, default_limit),
-        _tool(
-            DESCRIBE,
-            "Full definition of tools found by search_tools: schema, server, annotations.",
-            {"name": _text(), "names": _texts("several at once")},
-            annotations=_READS,
-        ),
-        _tool(
-            EXECUTE,
-            "Call a tool found by search_tools. Its result comes back unchanged.",
-            {
-                "name": _text("as found, e.g. server__tool"),
-                "arguments": {"type": "object", "description": "the tool's own arguments"},
-                "timeout_s": {"type": "number", "exclusiveMinimum": 0},
-            },
-            required=("name",),
-        ),
-        _tool(
-            REFRESH,
-            "Ask servers again which tools they have.",
-            {"server": _text("only this one")},
-            annotations=_READS,
-        ),
-        _tool(
-            STATUS,
-            "Which servers there are, and how each of them is.",
-            {},
-            annotations=_READS,
-        ),
-    )
-    return dict(zip(NAMES, map(encode, found), strict=True))
+_MOST_QUERIES = 10
+_MOST_NAMES = 20
+_MOST_NEAR = 3
+_MOST_HIT = 1_000
+_MOST_SERVERS = 50
+"""That are named at once: a model reads it all."""
 
 
-def _search(behind: str, tools: int, default_limit: int) -> dict[str, Any]:
-    words = (
-        f"Find the right one among {tools} tools. Servers: {behind}. "
-        "Search whenever a task may need any of them; ask for one need at a time "
-        "('send an email'), several needs as `queries`. Then call execute_tool."
-    )
-    limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": default_limit}
-    properties = {
-        "query": _text("what you need, in plain words"),
-        "queries": _texts("several needs at once"),
-        "limit": limit,
-        "server": _text("only this server"),
-        "detail": {"enum": ["brief", "full"], "default": "brief"},
-    }
-    return _tool(SEARCH, words, properties, annotations=_READS)
+class MetaToolBackend(Protocol):
+    """What the desk knows of the gateway."""
+
+    config: Config
+
+    async def search(
+        self, query: str, limit: int, server: str | None, servers: frozenset[str]
+    ) -> "Sequence[Hit]":
+        """The best tools for a query."""
+        ...
+
+    def indexing(self) -> int | None:
+        """How many tools are indexed; None if all are."""
+        ...
+
+    def near(self, name: str, limit: int) -> list[str]:
+        """Exposed names of tools that one might have meant."""
+        ...
+
+    async def refresh(self, servers: Iterable[str]) -> None:
+        """Ask these servers for all they offer."""
+        ...
+
+    async def learn(self, server: str) -> None:
+        """Wait, but not for ever, until a server says what it offers."""
+        ...
+
+    def status(self, servers: Iterable[str]) -> dict[str, Any]:
+        """How the gateway and these servers fare."""
+        ...
+
+    def pending(self, servers: Iterable[str]) -> list[str]:
+        """Those of them that never said what they offer."""
+        ...
 
 
-def _tool(
-    name: str,
-    description: str,
-    properties: Mapping[str, Any],
-    *,
-    required: tuple[str, ...] = (),
-    annotations: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
-    if annotations:
-        tool["annotations"] = annotations
-    tool["_meta"] = _META
-    return tool
+class _Search(Struct, forbid_unknown_fields=True):
+    query: str = ""
+    queries: list[str] = []
+    limit: int = 0
+    server: str | None = None
+    detail: str = "brief"
 
 
-def _text(description: str = "") -> dict[str, Any]:
-    return {"type": "string", "description": description} if description else {"type": "string"}
+class _Describe(Struct, forbid_unknown_fields=True):
+    name: str = ""
+    names: list[str] = []
 
 
-def _texts(description: str) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "string"}, "description": description}
+class _Refresh(Struct, forbid_unknown_fields=True):
+    server: str | None = None
+
+
+class _Status(Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Call(Struct):
+    arguments: msgspec.Raw = msgspec.Raw(b"")
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+Result = dict[str, Any]
+_Tool = Callable[[bytes, Context], Awaitable[Result]]
+
+
+class MetaTools:
+    """The meta-tools of one endpoint: a provider, and the link that makes `execute_tool` a call of
+    the tool that it names."""
+
+    name = "meta-tools"
+
+    def __init__(self, house: MetaToolBackend, front: Exposure) -> None:
+        self._house = house
+        self._front = front
+        self._servers = front.servers
+        self._tools: dict[str, _Tool] = {
+            metatool_definitions.SEARCH: self._search,
+            metatool_definitions.DESCRIBE: self._describe,
+            metatool_definitions.REFRESH: self._refresh,
+            metatool_definitions.STATUS: self._status,
+        }
+
+    def offer(self) -> Offer:
+        """The front lists them, in words about what is behind it."""
+        return Offer()
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """The front tells of their changes."""
+
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """Answer a meta-tool, `execute_tool` apart."""
+        tool = self._tools.get(request.name) if request.method == "tools/call" else None
+        return None if tool is None else self._answer(tool, request, context)
+
+    async def _answer(self, tool: _Tool, request: Request, context: Context) -> Response:
+        call = msgspec.json.decode(request.params or b"{}", type=_Call)
+        given = bytes(call.arguments)
+        given = given if given not in (b"", b"null") else b"{}"
+        try:
+            result = await tool(given, context)
+        except Mistake as mistake:
+            result = mistake.result()
+        if request.version < Version.V2025_06_18:
+            result.pop("structuredContent", None)
+        return said(request, context, result)
+
+    def executing(self, next: Handler) -> Handler:
+        """A link before all others, which see a call of the tool that is named."""
+
+        def unseen(request: Request, context: Context) -> Answer | None:
+            if self._front.union.tool(request.name) is not None:
+                return None
+            # Links must not answer otherwise for what they hide than for what is not there.
+            return self._execute_later(next, request, context)
+
+        check = unseen if self._front.is_seen_through else None
+        return executing(next, self._mistaken, check)
+
+    async def _execute_later(self, next: Handler, request: Request, context: Context) -> Response:
+        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        if await self.knows(request.name):
+            return await next(request, context)
+        return self.unknown_tool(request, context)
+
+    def unknown_tool(self, request: Request, context: Context) -> Response:
+        """The answer to a call of an unknown tool."""
+        if request.asked:
+            return self._mistaken(request, context, self._unknown(request.name))
+        context.target = ("", "")
+        untold = self.untold(request.name)
+        if not untold:
+            return terminus(request)
+        words = f"unknown tool: {request.name[:200]}; {untold}"
+        return error_response(request.id, INVALID_PARAMS, words)
+
+    def _mistaken(self, request: Request, context: Context, mistake: Mistake) -> Response:
+        context.server_info = self._front.now().identity
+        context.target = ("", metatool_definitions.EXECUTE)
+        return said(request, context, mistake.result())
+
+    async def knows(self, name: str) -> bool:
+        """True if a tool has this name, perhaps only now: a server that has not said yet which
+        tools it has is waited for."""
+        server = name.partition(SEPARATOR)[0]
+        if self._front.union.tool(name) is None and server in self._servers():
+            await self._house.learn(server)
+        return self._front.union.tool(name) is not None
+
+    def _unknown(self, name: str) -> Mistake:
+        """What to say of a name that no tool has."""
+        untold = self.untold(name)
+        if untold:
+            return Mistake(untold)
+        server = name.partition(SEPARATOR)[0]
+        if self._is_off(server):
+            return self._no_server(server)
+        return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
+
+    def untold(self, name: str) -> str:
+        """Why the server that this name begins with has not said which tools it has; empty if it
+        has, or there is none."""
+        server = name.partition(SEPARATOR)[0]
+        if server not in self._servers() or not self._house.pending([server]):
+            return ""
+        error = self._house.status([server])["servers"][0]["error"]
+        why = error or "it is being asked, try again in a moment"
+        return f"{server} has not said yet which tools it has: {why}"
+
+    async def _search(self, raw: bytes, context: Context) -> Result:
+        asked = _arguments(raw, _Search, metatool_definitions.SEARCH)
+        queries = [*([asked.query] if asked.query else []), *asked.queries]
+        if not any(query.strip() for query in queries):
+            raise Mistake("search_tools: `query` is missing: say in plain words what you need")
+        if len(queries) > _MOST_QUERIES:
+            raise Mistake(f"search_tools: at most {_MOST_QUERIES} queries at once")
+        if asked.detail not in ("brief", "full"):
+            raise Mistake("search_tools: `detail` is brief or full")
+        servers = self._servers()
+        if asked.server is not None and asked.server not in servers:
+            raise self._no_server(asked.server)
+        limit = min(
+            max(asked.limit or self._house.config.search.default_limit, 1),
+            metatool_definitions.MAX_LIMIT,
+        )
+        scope = frozenset(servers)
+        wanted = _MOST_HIT if self._front.is_seen_through else limit  # what is hidden goes out
+        try:
+            hits = await asyncio.gather(
+                *(self._house.search(query, wanted, asked.server, scope) for query in queries)
+            )
+        except PorticoError as error:
+            raise Mistake(f"search_tools: {error}") from None
+        shape, words = (full, full_text) if asked.detail == "full" else (brief, brief_text)
+        results, texts = [], []
+        for query, found in zip(queries, hits, strict=True):
+            places = [place for hit in found if (place := self._place(hit)) is not None]
+            tools = [shape(*place) for place in places[:limit]]
+            results.append({"query": query, "tools": tools})
+            told = "\n\n".join(map(words, tools)) or self._nothing(query)
+            texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
+        structured: Result = {"results": results}
+        indexed = self._house.indexing()
+        if indexed is not None:
+            there = self._front.union.tool_count
+            structured["indexing"] = {"indexed": min(indexed, there), "tools": there}
+            texts.append(_indexing(min(indexed, there), there))
+        return _result("\n\n".join([*texts, *self._waiting()]), structured)
+
+    async def _describe(self, raw: bytes, context: Context) -> Result:
+        asked = _arguments(raw, _Describe, metatool_definitions.DESCRIBE)
+        names = [*([asked.name] if asked.name else []), *asked.names]
+        if not names:
+            raise Mistake("describe_tool: `name` is missing")
+        if len(names) > _MOST_NAMES:
+            raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
+        await asyncio.gather(*map(self.knows, names))
+        union = self._front.union
+        tools, missing = [], []
+        for name in names:
+            place = union.tool(name)
+            if place is None:
+                missing.append(str(self._unknown(name)))
+            else:
+                tools.append(full(*place, name))
+        if not tools:
+            raise Mistake("; ".join(missing))
+        return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
+
+    async def _refresh(self, raw: bytes, context: Context) -> Result:
+        asked = _arguments(raw, _Refresh, metatool_definitions.REFRESH)
+        servers = self._servers()
+        if asked.server is not None and asked.server not in servers:
+            raise self._no_server(asked.server)
+        chosen = servers if asked.server is None else [asked.server]
+        await self._house.refresh(chosen)
+        return self._told(chosen)
+
+    async def _status(self, raw: bytes, context: Context) -> Result:
+        _arguments(raw, _Status, metatool_definitions.STATUS)
+        return self._told(self._servers())
+
+    def _told(self, servers: Iterable[str]) -> Result:
+        status = self._house.status(servers)
+        if self._front.is_seen_through:
+            self._front.conceal(status)
+        lines = [_status_line(server) for server in status["servers"]]
+        return _result("\n".join(lines) or "no servers are configured", status)
+
+    def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
+        """Whose tool a hit is, and both its names; None if it has gone since."""
+        share = self._front.union.shares.get(hit.server)
+        shown = share.tools.get(hit.name) if share is not None else None
+        return None if share is None or shown is None else (share, hit.name, shown)
+
+    def _is_off(self, server: str) -> bool:
+        entry = self._house.config.servers.get(server)
+        return entry is not None and not entry.enabled
+
+    def _no_server(self, server: str) -> Mistake:
+        if self._is_off(server):
+            return Mistake(f"{server} is switched off in the config; {self._all_servers()}")
+        return Mistake(f"there is no server {server[:100]!r}; {self._all_servers()}")
+
+    def _nothing(self, query: str) -> str:
+        return f"nothing found for {query[:200]!r}{self._instead(query)}"
+
+    def _instead(self, name: str) -> str:
+        found = self._house.near(name, _MOST_NEAR * 3)
+        near = [one for one in found if self._front.union.tool(one) is not None]
+        meant = did_you_mean(near[:_MOST_NEAR])
+        return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
+
+    def _all_servers(self) -> str:
+        shares, names = self._front.union.shares, []
+        for name in self._servers():
+            tools = shares[name].listed("tools").keys if name in shares else None
+            names.append(name if tools is None else f"{name} ({counted(len(tools), 'tool')})")
+        if not names:
+            return "there are no servers yet"
+        more = ", which gateway_status lists" if len(names) > _MOST_SERVERS else ""
+        return f"the servers are {_first(names)}{more}"
+
+    def _waiting(self) -> list[str]:
+        """Whose tools could not be searched, and whether to wait for them."""
+        pending = self._house.pending(self._servers())
+        if not pending:
+            return []
+        told = self._house.status(pending)["servers"]
+        failed = [one["server"] for one in told if one["error"]]
+        coming = [name for name in pending if name not in failed]
+        words = [f"(still to come: the tools of {_first(coming)})"] if coming else []
+        if failed:
+            words.append(f"(not known: the tools of {_first(failed)}; gateway_status says why)")
+        return words
+
+
+def _indexing(indexed: int, tools: int) -> str:
+    there = f"{indexed} of {tools} tools are" if indexed < tools else "not all changes are"
+    return f"({there} indexed so far; search again in a moment for the rest)"
+
+
+def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
+    try:
+        # Some models write null for all that they leave out, and 5.0 or "5" for 5.
+        given = {key: one for key, one in _fields(raw).items() if bytes(one) != b"null"}
+        return msgspec.json.decode(encode(given), type=type, strict=False)
+    except msgspec.DecodeError as error:
+        raise Mistake(f"{tool}: {error}") from None
+
+
+def _result(text: str, structured: dict[str, Any]) -> Result:
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+
+
+def _status_line(server: dict[str, Any]) -> str:
+    tools = "tools not known yet" if server["pending"] else counted(server["tools"], "tool")
+    left_out = server["omitted"].get("tools")
+    if left_out:
+        there = counted(server["tools"] + left_out, "tool")
+        tools = f"{server['tools']} of {there}, the limit of max_tools"
+    age = server.get("age_s")
+    told = f", {_age(age)} old" if age is not None else ""
+    error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
+    return f"{server['server']}: {server['state']}, {tools}{told}{error}"
+
+
+def _first(names: list[str]) -> str:
+    """As many as a model may be told of."""
+    more = len(names) - _MOST_SERVERS
+    return ", ".join([*names[:_MOST_SERVERS], *([f"{more} more"] if more > 0 else [])])
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -5,14 +5,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from portico.config.schema import Config
-from portico.gateway.asked import Stamp, stamp
+from portico.gateway.serve_options import Stamp, stamp
 from portico.model.errors import PorticoError
 from portico.state.background import Background
 
 EVERY_S = 1.0
 
 
-class Watched:
+class ConfigWatcher:
     """A config file under watch."""
 
     def __init__(

@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from portico.catalog.merge import Place
 from portico.chain.fold import terminus
-from portico.gateway import metatools
-from portico.gateway.answers import failed, own_failure, said
-from portico.gateway.desk import Desk
-from portico.gateway.front import Front
-from portico.gateway.inward import (
+from portico.gateway import metatool_definitions
+from portico.gateway.exposure import Exposure
+from portico.gateway.failure_results import failed, own_failure, said
+from portico.gateway.member import Member
+from portico.gateway.metatools import MetaTools
+from portico.gateway.resource_origins import MARK, ResourceOrigins
+from portico.gateway.rewrite import (
     Mistake,
     about,
     at,
@@ -22,8 +24,6 @@ from portico.gateway.inward import (
     referring,
     withheld,
 )
-from portico.gateway.member import Member
-from portico.gateway.mentions import MARK, Mentions
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
@@ -54,12 +54,12 @@ class Router:
 
     name = "router"
 
-    def __init__(self, house: Members, front: Front, desk: Desk, witness: Witness) -> None:
+    def __init__(self, house: Members, front: Exposure, desk: MetaTools, witness: Witness) -> None:
         self._house = house
         self._front = front
         self._desk = desk
         self._witness = witness
-        self._mentions = Mentions()
+        self._mentions = ResourceOrigins()
 
     def offer(self) -> Offer:
         """All that the members offer."""
@@ -73,7 +73,7 @@ class Router:
         if request.method == "tools/call":
             place = self._front.union.tools.get(request.name)
             if place is None:
-                known = request.name in metatools.NAMES
+                known = request.name in metatool_definitions.NAMES
                 return None if known else self._late_call(request, context)
             return self._call(request, context, place)
         found = self._find(request, context)
@@ -88,7 +88,7 @@ class Router:
         """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
         target = context.target
         if target is None:
-            if not metatools.is_own_query(request):
+            if not metatool_definitions.is_own_query(request):
                 name = request.name or request.uri
                 self._witness(request, context, "", name, response, took_s)
         elif target[1]:

@@ -16,10 +16,10 @@ from portico.catalog.room import Room
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
-from portico.gateway.asked import Serving
-from portico.gateway.house import House
-from portico.gateway.kinds import Surroundings, no_history
-from portico.gateway.reload import Watched
+from portico.gateway.member_kinds import MemberEnvironment, no_history
+from portico.gateway.registry import Registry
+from portico.gateway.reload import ConfigWatcher
+from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
@@ -50,10 +50,10 @@ _FROM_START = {
 """What cannot be changed while it runs, by table."""
 
 
-class Served:
+class GatewayApp:
     """A gateway from start to end; made inside a running event loop."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServeOptions) -> None:
         if os.environ.get(MARK, "").count(":") >= _DEEPEST:
             raise PorticoError(
                 f"Portico starts Portico starts Portico, {_DEEPEST} times: "
@@ -72,7 +72,7 @@ class Served:
         cache = cache_folder()
         room = Room(cache, config.gateway.cache_mb)
         memory = Store(os.path.join(cache, "catalogs"), report=self.tell, room=room)
-        around = Surroundings(
+        around = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": serving.version},
             memory=memory if serving.cache else None,
             secret=user_secret(state_folder()),
@@ -81,7 +81,7 @@ class Served:
             gateway=serving.key(),
             history=histories(config.path, self.tell) if serving.cache else no_history,
         )
-        self.house = House(
+        self.house = Registry(
             config,
             around,
             version=serving.version,
@@ -93,7 +93,7 @@ class Served:
             local=serving.local,
         )
         self._moved: list[Callable[[], None]] = []
-        self._watched: Watched | None = None
+        self._watched: ConfigWatcher | None = None
 
     @property
     def endpoint(self) -> ChainEndpoint:
@@ -145,7 +145,7 @@ class Served:
         return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncGenerator["Served", None]:
+    async def running(self) -> AsyncGenerator["GatewayApp", None]:
         """Ask the servers behind, follow the config file; afterwards no server is left."""
         house = self.house
         loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ class Served:
             loop.add_signal_handler(signal.SIGHUP, house.ask_again)
         watched, serving = None, self._serving
         if serving.read is not None:
-            watched = self._watched = Watched(
+            watched = self._watched = ConfigWatcher(
                 house.config.path, serving.read, self._take_over, self.tell, known=serving.stamp
             )
             watched.start()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.ownership import Owned, Ownership
-from portico.gateway.mentions import Mentions
+from portico.gateway.resource_origins import ResourceOrigins
 from portico.model.context import Context
 from portico.model.message import Response
 
@@ -21,27 +21,27 @@ OWNERS = Ownership([Owned("first", ["note://a"], []), Owned("second", ["note://a
 )
 def test_numbers_stay_as_they_are_where_a_resource_is_shown_otherwise(number: str) -> None:
     result = f'{{"uri":"note://a","n":[{number}]}}'.encode()
-    shown = Mentions().noted(Response(id=b"1", result=result), "second", OWNERS, Context())
+    shown = ResourceOrigins().noted(Response(id=b"1", result=result), "second", OWNERS, Context())
     escaped = b"portico://second/note%3A%2F%2Fa"
     assert shown.result == b'{"uri":"%b","n":[%b]}' % (escaped, number.encode())
 
 
 def test_a_result_that_needs_no_change_is_the_very_same() -> None:
     response = Response(id=b"1", result=b'{ "uri" : "note://b", "n": 1.50 }')
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     assert mentions.noted(response, "second", OWNERS, context) is response
     assert mentions.owner("note://b", context) == "second"
 
 
 def test_what_a_float_cannot_hold_hides_no_mention() -> None:
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     response = Response(id=b"1", result=b'{"n":1e400,"uri":"note://b"}')
     assert mentions.noted(response, "first", OWNERS, context) is response
     assert mentions.owner("note://b", context) == "first"
 
 
 def test_of_very_many_links_the_first_thousand_are_noted() -> None:
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     links = [{"type": "resource_link", "name": "n", "uri": f"link://{n}"} for n in range(5000)]
     response = Response(id=b"1", result=json.dumps({"content": links}).encode())
     assert mentions.noted(response, "first", OWNERS, context) is response
@@ -75,11 +75,11 @@ def _shown(value: Any) -> Any:
 @given(_RESULTS, st.sampled_from([None, 1]))
 def test_uris_are_found_where_a_parser_finds_them(value: Any, indent: int | None) -> None:
     response = Response(id=b"1", result=json.dumps({"r": value}, indent=indent).encode())
-    noted = Mentions().noted(response, "second", OWNERS, Context())
+    noted = ResourceOrigins().noted(response, "second", OWNERS, Context())
     assert json.loads(noted.result) == _shown({"r": value})
 
 
-def _mention(mentions: Mentions, server: str, context: Context, *uris: str) -> list[str]:
+def _mention(mentions: ResourceOrigins, server: str, context: Context, *uris: str) -> list[str]:
     result = msgspec.json.encode([{"uri": uri} for uri in uris])
     noted = mentions.noted(Response(id=b"1", result=result), server, OWNERS, context)
     return [one["uri"] for one in msgspec.json.decode(noted.result)]
@@ -87,7 +87,7 @@ def _mention(mentions: Mentions, server: str, context: Context, *uris: str) -> l
 
 @pytest.mark.parametrize("spelling", ["item://5", "ITEM://5", "item://%35"])
 def test_a_server_that_mentions_the_uri_of_another_does_not_get_it(spelling: str) -> None:
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     assert _mention(mentions, "first", context, "item://5") == ["item://5"]
     shown = _mention(mentions, "second", context, spelling)[0]
     assert OWNERS.read(shown) == ("second", spelling)
@@ -96,7 +96,7 @@ def test_a_server_that_mentions_the_uri_of_another_does_not_get_it(spelling: str
 
 
 def test_however_much_a_server_mentions_the_mentions_of_others_stay() -> None:
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     _mention(mentions, "first", context, "item://5")
     for start in range(0, 5000, 1000):
         _mention(mentions, "second", context, *(f"x://{start + n}" for n in range(1000)))
@@ -107,7 +107,7 @@ def test_however_much_a_server_mentions_the_mentions_of_others_stay() -> None:
 
 
 def test_what_a_server_that_is_gone_has_mentioned_can_be_another_ones() -> None:
-    mentions, context = Mentions(), Context()
+    mentions, context = ResourceOrigins(), Context()
     _mention(mentions, "gone", context, "item://5")
     assert _mention(mentions, "second", context, "item://5") == ["item://5"]
     assert mentions.owner("item://5", context) == "second"

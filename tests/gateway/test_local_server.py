@@ -6,7 +6,7 @@ import pytest
 
 from portico import Server
 from portico.definitions.schema import Problem, Schema
-from portico.gateway.local import LocalEntry, local_entries
+from portico.gateway.local_server import LocalEntry, local_entries
 from portico.model.errors import PorticoError
 from tests.gateway.houses import Client, World, config, house
 from tests.support.patience import until

@@ -1,7 +1,7 @@
 """What is behind a gateway, in few words."""
 
 from portico.catalog.share import Share
-from portico.gateway.blurb import MAX_COST, Behind, blurb
+from portico.gateway.summary import MAX_COST, Behind, blurb
 from portico.model.offer import Listed, Offer
 from portico.model.version import LATEST_LEGACY
 

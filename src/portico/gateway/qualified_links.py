@@ -10,14 +10,14 @@ from portico.catalog.merge import Merged, View
 from portico.catalog.names import SEPARATOR
 from portico.catalog.share import Share
 from portico.chain.fold import fold, terminus
-from portico.gateway.inward import about, reference_of
+from portico.gateway.rewrite import about, reference_of
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.types import Answer, Handler, Link
 
 
-class Exposed:
+class QualifiedLinks:
     """The links of a gateway as one, which sees what a server offers under its names there."""
 
     def __init__(

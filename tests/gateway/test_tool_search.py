@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from portico import Server
-from portico.gateway import finding
+from portico.gateway import tool_search
 from portico.search.searcher import Searcher
 from tests.gateway.houses import Client, World, config, house
 
@@ -28,14 +28,14 @@ def quiet() -> Searcher:
 
 
 async def test_a_search_after_a_failed_one_indexes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = finding.searched_tools, [ValueError("half a catalog")]
+    real, failures = tool_search.searched_tools, [ValueError("half a catalog")]
 
     def searched(*given: Any) -> Iterator[dict[str, Any]]:
         if failures:
             raise failures.pop()
         return real(*given)
 
-    monkeypatch.setattr(finding, "searched_tools", searched)
+    monkeypatch.setattr(tool_search, "searched_tools", searched)
     settings = config("shop")
     world = World({"shop": shop()})
     async with house(world, settings, expose="search", searcher=quiet) as gateway:

@@ -22,7 +22,7 @@ _MOST_NAMES = 20_000
 """Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
 
 
-class Finder:
+class ToolSearch:
     """Has what is offered searched, from the first time that somebody wants to."""
 
     def __init__(self, searcher: "Callable[[], Searcher]") -> None:

@@ -30,7 +30,7 @@ _CONTROL_AFTER_S = 0.2
 """The first client has its first answers by then, and nothing to wait for."""
 
 
-class Wrapping(Struct, frozen=True):
+class WrapOptions(Struct, frozen=True):
     """What to put a doorway in front of, and how."""
 
     address: Address
@@ -48,10 +48,10 @@ class Wrapping(Struct, frozen=True):
     """Report what kept all clients waiting for so long; 0 never does."""
 
 
-class Wrapped:
+class WrapApp:
     """One upstream behind its doorway, from start to end."""
 
-    def __init__(self, wrapping: Wrapping, *, alone: bool, url: str = "") -> None:
+    def __init__(self, wrapping: WrapOptions, *, alone: bool, url: str = "") -> None:
         """`alone` for a single client: without anything to offer, there is no point in staying;
         `url` is where the others find it."""
         self._wrapping = wrapping

@@ -9,7 +9,7 @@ from msgspec import Struct
 from portico.catalog.history import History
 from portico.catalog.identity import upstream_key
 from portico.config.schema import Server
-from portico.gateway.local import LocalEntry, LocalServer
+from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
 from portico.model.offer import Offer
 from portico.upstream.catalog_views import Memory
@@ -34,7 +34,7 @@ class Catalogs(Memory, Protocol):
         ...
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class MemberEnvironment(Struct, frozen=True, kw_only=True):
     """What all members of a gateway have in common."""
 
     info: Mapping[str, Any]
@@ -56,7 +56,7 @@ def no_history(server: str) -> History:
     return History()
 
 
-class Limited(Struct, frozen=True):
+class MemberLimits(Struct, frozen=True):
     """What the config says of all members."""
 
     path: str
@@ -64,16 +64,16 @@ class Limited(Struct, frozen=True):
     max_tools: int
 
 
-def member_of(entry: Entry, around: Surroundings, limits: Limited) -> Member:
+def member_of(entry: Entry, around: MemberEnvironment, limits: MemberLimits) -> Member:
     """The member that an entry stands for."""
     return _KINDS[type(entry)](entry, around, limits)
 
 
-def _local(entry: LocalEntry, around: Surroundings, limits: Limited) -> Member:
+def _local(entry: LocalEntry, around: MemberEnvironment, limits: MemberLimits) -> Member:
     return Member(entry, LocalServer(entry.name, entry.server), limits.name_limit)
 
 
-def _server(entry: Server, around: Surroundings, limits: Limited) -> Member:
+def _server(entry: Server, around: MemberEnvironment, limits: MemberLimits) -> Member:
     kept = None if around.memory is None else _Kept(around.memory, is_complete=not entry.problem)
     history = around.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
@@ -90,7 +90,7 @@ def _server(entry: Server, around: Surroundings, limits: Limited) -> Member:
     return Member(entry, upstream, limits.name_limit, gateway=around.gateway, leave=leave)
 
 
-_KINDS: dict[type, Callable[[Any, Surroundings, Limited], Member]] = {
+_KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
     Server: _server,
     LocalEntry: _local,
 }

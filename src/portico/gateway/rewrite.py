@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from portico.catalog.compact import parameters
 from portico.catalog.hidden import revealed_json
 from portico.catalog.merge import Place
-from portico.gateway.metatools import EXECUTE, NAMES
+from portico.gateway.metatool_definitions import EXECUTE, NAMES
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response

@@ -8,9 +8,9 @@ from portico.catalog.disk import Store
 from portico.catalog.identity import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
-from portico.gateway.asked import Serving
-from portico.gateway.house import House
-from portico.gateway.kinds import Surroundings
+from portico.gateway.member_kinds import MemberEnvironment
+from portico.gateway.registry import Registry
+from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ def known_tools(config: Config, version: str) -> list[str]:
     return [name for share in shares for name in share.tools.values()]
 
 
-def _house(config: Config, version: str) -> House:
-    around = Surroundings(
+def _house(config: Config, version: str) -> Registry:
+    around = MemberEnvironment(
         info={},
         memory=Store(os.path.join(cache_folder(), "catalogs")),
         secret=user_secret(state_folder()),
         report=_unheard,
         heard=_unheard,
-        gateway=Serving(config, version).key(),
+        gateway=ServeOptions(config, version).key(),
         history=histories(config.path, _unheard),
     )
-    return House(
+    return Registry(
         config,
         around,
         version=version,

@@ -12,15 +12,15 @@ from portico.catalog.names import SEPARATOR
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
 from portico.config.schema import Config
-from portico.gateway.alone import Exposed
-from portico.gateway.blurb import Behind, blurb
-from portico.gateway.desk import Desk
-from portico.gateway.finding import Finder
-from portico.gateway.front import Front
-from portico.gateway.kinds import Limited, Surroundings, member_of
-from portico.gateway.local import LocalEntry
+from portico.gateway.exposure import Exposure
+from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import GATEWAY, Entry, Member
+from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member_of
+from portico.gateway.metatools import MetaTools
+from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import Router, Witness
+from portico.gateway.summary import Behind, blurb
+from portico.gateway.tool_search import ToolSearch
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider, Report
@@ -50,13 +50,13 @@ SETTLE_S = 3.0
 """The same while several servers are being asked, which answer one after the other."""
 
 
-class House:
+class Registry:
     """The gateway without its transports."""
 
     def __init__(
         self,
         config: Config,
-        around: Surroundings,
+        around: MemberEnvironment,
         *,
         version: str,
         searcher: "Callable[[], Searcher]",
@@ -71,7 +71,7 @@ class House:
         `local` are members of this process, beside the servers of the config."""
         self.config = config
         self._around = around
-        self._finder = Finder(searcher)
+        self._finder = ToolSearch(searcher)
         self.failed = failed
         self.started = time.time()
         self._version = version
@@ -85,7 +85,7 @@ class House:
         self._expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.union.tool_count >= SEARCH_FROM
         self.searches = self.searching(expose)
-        self._doorways: dict[tuple[str, bool], tuple[Front, ChainEndpoint]] = {}
+        self._doorways: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
         self._alone: dict[str, tuple[Member, ChainEndpoint]] = {}
         self._leaving: set[Member] = set()
         """Those that have left the config and are not closed yet."""
@@ -118,7 +118,7 @@ class House:
             links: list[Link] = [exactly, *member.links]
             if self._links:
                 limit = self.config.gateway.name_limit
-                links.insert(1, Exposed(server, self._links, lambda: self.union, limit))
+                links.insert(1, QualifiedLinks(server, self._links, lambda: self.union, limit))
             observe = observing(partial(self._over_alone, server))
             made = ChainEndpoint(provider, [provider], links, self.failed, observe)
             known = self._alone[server] = (member, made)
@@ -129,7 +129,7 @@ class House:
         expose = expose or self._expose
         return self._has_many if expose == "auto" else expose == "search"
 
-    def _doorway(self, group: str | None, searches: bool) -> tuple[Front, ChainEndpoint]:
+    def _doorway(self, group: str | None, searches: bool) -> tuple[Exposure, ChainEndpoint]:
         def servers() -> Sequence[str]:
             there = self.config.groups.get(group or "")
             return there.servers if there is not None else ()
@@ -141,14 +141,14 @@ class House:
             more={"title": "Portico"},
             experimental={GATEWAY: {"id": id}} if id else {},
         )
-        front = Front(
+        front = Exposure(
             self,
             identity,
             searches=searches,
             told=self._told,
             servers=servers if group else None,
         )
-        desk = Desk(self, front)
+        desk = MetaTools(self, front)
         router = Router(self, front, desk, self._witness)
         observe = observing(router.over)
         providers: list[Provider] = [router, desk]
@@ -186,7 +186,7 @@ class House:
 
     def _member(self, entry: Entry) -> Member:
         gateway = self.config.gateway
-        limits = Limited(self.config.path, gateway.name_limit, gateway.max_tools)
+        limits = MemberLimits(self.config.path, gateway.name_limit, gateway.max_tools)
         made = member_of(entry, self._around, limits)
         made.provider.watch(lambda change: self._heard_of(made, change))
         return made

@@ -10,7 +10,7 @@ import msgspec
 from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import Merged, View
 from portico.config.schema import Config
-from portico.gateway import metatools
+from portico.gateway import metatool_definitions
 from portico.gateway.member import Member
 from portico.model.context import Context
 from portico.model.message import Request
@@ -31,7 +31,7 @@ INSTRUCTIONS = (
 )
 
 
-class House(Protocol):
+class CatalogLearner(Protocol):
     """What is behind all doorways."""
 
     config: Config
@@ -43,12 +43,12 @@ class House(Protocol):
         ...
 
 
-class Front:
+class Exposure:
     """The lists of a doorway: made once for what is behind it at a time."""
 
     def __init__(
         self,
-        house: House,
+        house: CatalogLearner,
         identity: Identity,
         *,
         searches: bool,
@@ -90,7 +90,7 @@ class Front:
             self._seen = (whole, config, here.seen(self._views) if self._views else here)
         return self._seen[2]
 
-    def seen_through(self, views: Sequence[View]) -> "Front":
+    def seen_through(self, views: Sequence[View]) -> "Exposure":
         """Show only what is to be seen through these views; of the meta-tools, all."""
         self._views = views
         self.is_seen_through = True
@@ -168,7 +168,7 @@ class Front:
     def _offer(self, union: Merged, config: Config, behind: str) -> Offer:
         if self._searches:
             limit = config.search.default_limit
-            own = metatools.meta_tools(behind, union.tool_count, limit)
+            own = metatool_definitions.meta_tools(behind, union.tool_count, limit)
             direct = union.listed("tools", [*config.gateway.pinned, *union.with_ui()])
             items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
             tools = Listed(items=items, keys=keys)

@@ -16,12 +16,12 @@ from portico.model.types import Link
 from portico.state.report import report
 
 if TYPE_CHECKING:
-    from portico.gateway.local import LocalEntry
+    from portico.gateway.local_server import LocalEntry
 
 Stamp = tuple[int, ...]
 
 
-class Serving(Struct, frozen=True):
+class ServeOptions(Struct, frozen=True):
     """What to serve, and how."""
 
     config: Config
@@ -40,7 +40,7 @@ class Serving(Struct, frozen=True):
     stamp: Stamp | None = None
     """Of the config's file when it was read."""
 
-    def fresh(self) -> "Serving":
+    def fresh(self) -> "ServeOptions":
         """The same with what the config file says now, unless that is broken."""
         now = stamp(self.config.path)
         if self.read is None or now == self.stamp:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.gateway.answers import own_failure
+from portico.gateway.failure_results import own_failure
 from portico.model.message import Response
 
 

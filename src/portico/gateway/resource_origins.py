@@ -51,7 +51,7 @@ class _Known:
                 del self._owners[oldest]
 
 
-class Mentions:
+class ResourceOrigins:
     """By client, the URIs that results mentioned, and whose they are."""
 
     def __init__(self) -> None:
