@@ -21,7 +21,7 @@ from portico.upstream.upstream import Upstream
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
-    from portico.catalog.disk import Store
+    from portico.catalog.catalog_store import CatalogStore
     from portico.catalog.history import History
     from portico.observe.journal import Journal
     from portico.windows.control import Control, Order
@@ -147,13 +147,13 @@ def _open_log(path: str) -> "Journal":
         raise PorticoError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _memory() -> "Store":
-    from portico.catalog.disk import Store
-    from portico.catalog.room import Room
+def _memory() -> "CatalogStore":
+    from portico.catalog.cache_folder import CacheFolder
+    from portico.catalog.catalog_store import CatalogStore
     from portico.config.paths import cache_folder
 
     folder = cache_folder()
-    return Store(os.path.join(folder, "catalogs"), report=report, room=Room(folder))
+    return CatalogStore(os.path.join(folder, "catalogs"), report=report, room=CacheFolder(folder))
 
 
 def _history(key: str | None) -> "History":
@@ -161,6 +161,6 @@ def _history(key: str | None) -> "History":
 
     if key is None:
         return History()
-    from portico.catalog.archive import archive
+    from portico.catalog.history_store import archive
 
     return History(archive(key, report))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.archive import Archive
 from portico.catalog.history import MOST_CHANGES, History, line, told
+from portico.catalog.history_store import HistoryStore
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 from portico.state.checksummed import packed
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _kept(folder: Path, said: list[str] | None = None) -> History:
-    archive = Archive(str(folder), "key", report=(said if said is not None else []).append)
+    archive = HistoryStore(str(folder), "key", report=(said if said is not None else []).append)
     return History(archive, clock=_Watch())
 
 
@@ -150,7 +150,7 @@ def test_what_keeps_changing_stays_bounded(folder: Path) -> None:
     assert len(lines) == 61
     assert "keep changing" in lines[-1]
     assert len(history.recent()) == 10
-    kept = Archive(str(folder), "key").load()
+    kept = HistoryStore(str(folder), "key").load()
     assert kept is not None
     assert len(kept.changes) == MOST_CHANGES
     assert [one.name for one in kept.changes[-2:]] == ["t401", "same"]

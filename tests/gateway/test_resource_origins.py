@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.ownership import Owned, Ownership
+from portico.catalog.resource_routing import Owned, ResourceRouting
 from portico.gateway.resource_origins import ResourceOrigins
 from portico.model.context import Context
 from portico.model.message import Response
 
-OWNERS = Ownership([Owned("first", ["note://a"], []), Owned("second", ["note://a"], [])])
+OWNERS = ResourceRouting([Owned("first", ["note://a"], []), Owned("second", ["note://a"], [])])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What is behind a gateway, in few words."""
 
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
 from portico.gateway.summary import MAX_COST, Behind, blurb
 from portico.model.offer import Listed, Offer
 from portico.model.version import LATEST_LEGACY
@@ -10,7 +10,7 @@ def behind(name: str, *tools: str, about: str = "") -> Behind:
     """A server with tools of these names."""
     listed = Listed(tuple(b"{}" for _ in tools), tools)
     facts = Offer(LATEST_LEGACY, b"{}", {"tools": listed}, 0.0)
-    return Behind(name, about, Share(name, facts, 64))
+    return Behind(name, about, NamespacedOffer(name, facts, 64))
 
 
 def test_a_server_is_told_by_what_its_tools_are_about() -> None:

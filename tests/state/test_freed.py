@@ -9,7 +9,7 @@ import pytest
 
 _RUN = """
 import sys
-from portico.catalog.disk import Store
+from portico.catalog.catalog_store import CatalogStore
 from portico.model.offer import Offer, Listed
 from portico.model.version import Version
 

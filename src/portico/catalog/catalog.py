@@ -19,7 +19,7 @@ from portico.protocol.lines import one_line
 from portico.protocol.tasks import without_task_support, without_tasks_raw
 
 if TYPE_CHECKING:
-    from portico.catalog.reveal import Hidden
+    from portico.catalog.sanitize_offer import Hidden
 
 _OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
 _MOST_PAGES = 1000

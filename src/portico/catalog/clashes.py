@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from portico.catalog.hidden import revealed
-from portico.catalog.ownership import Ownership
+from portico.catalog.resource_routing import ResourceRouting
+from portico.catalog.sanitize import revealed
 from portico.catalog.uris import canonical, canonical_template
 
 MOST = 20
@@ -15,7 +15,7 @@ _MOST_LISTED = 2_000
 _LONGEST = 80
 
 
-def clashes(ownership: Ownership) -> dict[str, list[str]]:
+def clashes(ownership: ResourceRouting) -> dict[str, list[str]]:
     """By server, what it claims that another one owns, or owns although another one matches it."""
     found: dict[str, list[str]] = {}
     if len(ownership.servers) > 1:
@@ -26,7 +26,7 @@ def clashes(ownership: Ownership) -> dict[str, list[str]]:
     return found
 
 
-def _all(ownership: Ownership) -> Iterator[tuple[str, str]]:
+def _all(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
     yield from _claimed_twice(ownership)
     yield from _overlapping(ownership)
     for server, one in ownership.loose:
@@ -37,7 +37,7 @@ def _all(ownership: Ownership) -> Iterator[tuple[str, str]]:
         )
 
 
-def _claimed_twice(ownership: Ownership) -> Iterator[tuple[str, str]]:
+def _claimed_twice(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
     for kind, owners, same in (
         ("resources", ownership.listed, canonical),
         ("templates", ownership.templates, canonical_template),
@@ -55,7 +55,7 @@ def _claimed_twice(ownership: Ownership) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _overlapping(ownership: Ownership) -> Iterator[tuple[str, str]]:
+def _overlapping(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
     tried = 0
     known: set[tuple[str, ...]] = set()
     for server, uri, kind, text in _claims(ownership):
@@ -77,7 +77,7 @@ def _overlapping(ownership: Ownership) -> Iterator[tuple[str, str]]:
             )
 
 
-def _claims(ownership: Ownership) -> Iterator[tuple[str, str, str, str]]:
+def _claims(ownership: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
     """A URI for each template, and all that are listed: whose it is, what, and its template."""
     for server, one in ownership.patterns:
         if one.has_scheme:

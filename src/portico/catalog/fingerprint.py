@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from portico.catalog.document import BAD_JSON
+from portico.catalog.catalog_file import BAD_JSON
 from portico.model.digest import blake2b
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from portico.catalog.fingerprint import fingerprint
-from portico.catalog.hidden import revealed
+from portico.catalog.sanitize import revealed
 from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode

@@ -6,12 +6,12 @@ from functools import cached_property
 from msgspec import Struct
 
 from portico.catalog.clashes import clashes
-from portico.catalog.ownership import Owned, Ownership
-from portico.catalog.share import Share, with_field
+from portico.catalog.namespaced import NamespacedOffer, with_field
+from portico.catalog.resource_routing import Owned, ResourceRouting
 from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
-Place = tuple[Share, str]
+Place = tuple[NamespacedOffer, str]
 """Whose it is, and what it is called there."""
 
 
@@ -41,7 +41,7 @@ class Merged:
     owners of a name the first is shown.
     """
 
-    def __init__(self, shares: Iterable[Share], *, prefixed: bool = True) -> None:
+    def __init__(self, shares: Iterable[NamespacedOffer], *, prefixed: bool = True) -> None:
         self._all = tuple(shares)  # plain names may come from two of the same name
         self.shares = {share.server: share for share in self._all}
         self._prefixed = prefixed
@@ -108,9 +108,9 @@ class Merged:
         return self.ownership.read(uri)
 
     @cached_property
-    def ownership(self) -> Ownership:
+    def ownership(self) -> ResourceRouting:
         """Whose resource is whose."""
-        return Ownership(
+        return ResourceRouting(
             Owned(share.server, share.listed("resources").keys, share.listed("templates").keys)
             for share in self.shares.values()
         )
@@ -137,7 +137,7 @@ class Merged:
             self._places[kind] = found
         return found
 
-    def _shown(self, kind: str, share: Share) -> Iterable[tuple[str, str]]:
+    def _shown(self, kind: str, share: NamespacedOffer) -> Iterable[tuple[str, str]]:
         if kind in ("tools", "prompts"):
             return share.names(kind).items()
         keys = share.listed(kind).keys
@@ -167,5 +167,5 @@ class Merged:
 
 def merge(offers: Iterable[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
     """One offer of all under plain names, and every name that had a second owner."""
-    merged = Merged((Share(name, offer) for name, offer in offers), prefixed=False)
+    merged = Merged((NamespacedOffer(name, offer) for name, offer in offers), prefixed=False)
     return merged.offer(), merged.doubles

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.compact import parameters
+from portico.catalog.parameter_summary import parameters
 from portico.cli.gateway import add_options, address_of, ask, check_name, know
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.names import SEPARATOR
+from portico.catalog.exposed_names import SEPARATOR
 from portico.cli.render import Screen
 from portico.cli.usage import Parser
 from portico.cli.words import seconds, valued

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.compact import parameters
+from portico.catalog.parameter_summary import parameters
 from portico.cli.render import Screen, first_line, size
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import Parser

@@ -111,7 +111,7 @@ def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
 
 def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     """Where the server is, and what its catalogs and its history are called on disk."""
-    from portico.catalog.identity import upstream_key, user_secret
+    from portico.catalog.upstream_key import upstream_key, user_secret
     from portico.config.paths import state_folder
 
     secret = user_secret(state_folder())

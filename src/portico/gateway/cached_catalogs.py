@@ -3,9 +3,9 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.archive import histories
-from portico.catalog.disk import Store
-from portico.catalog.identity import user_secret
+from portico.catalog.catalog_store import CatalogStore
+from portico.catalog.history_store import histories
+from portico.catalog.upstream_key import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
 from portico.gateway.member_kinds import MemberEnvironment
@@ -33,7 +33,7 @@ def known_tools(config: Config, version: str) -> list[str]:
 def _house(config: Config, version: str) -> Registry:
     around = MemberEnvironment(
         info={},
-        memory=Store(os.path.join(cache_folder(), "catalogs")),
+        memory=CatalogStore(os.path.join(cache_folder(), "catalogs")),
         secret=user_secret(state_folder()),
         report=_unheard,
         heard=_unheard,

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.archive import histories
-from portico.catalog.disk import Store
-from portico.catalog.identity import user_secret
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
+from portico.catalog.catalog_store import CatalogStore
+from portico.catalog.history_store import histories
+from portico.catalog.upstream_key import user_secret
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
@@ -70,8 +70,8 @@ class GatewayApp:
         )
         config = serving.config
         cache = cache_folder()
-        room = Room(cache, config.gateway.cache_mb)
-        memory = Store(os.path.join(cache, "catalogs"), report=self.tell, room=room)
+        room = CacheFolder(cache, config.gateway.cache_mb)
+        memory = CatalogStore(os.path.join(cache, "catalogs"), report=self.tell, room=room)
         around = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": serving.version},
             memory=memory if serving.cache else None,
@@ -224,7 +224,7 @@ class GatewayApp:
         return await self._status(order)
 
 
-def _searcher(search: Search, room: Room, tell: Callable[[str], None]) -> "Searcher":
+def _searcher(search: Search, room: CacheFolder, tell: Callable[[str], None]) -> "Searcher":
     from portico.search.searcher import Searcher
 
     return Searcher.configured(search, os.path.join(room.folder, "search"), tell, room)

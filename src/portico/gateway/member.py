@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import msgspec
 
 from portico.catalog.catalog import Catalog
-from portico.catalog.hidden import revealed
-from portico.catalog.reveal import Hidden
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
+from portico.catalog.sanitize import revealed
+from portico.catalog.sanitize_offer import Hidden
 from portico.chain.core import Shelf
 from portico.chain.fold import fold
 from portico.chain.only import Only
@@ -96,7 +96,7 @@ class Member:
         self._askers = 0
         self._name_limit = name_limit
         self._gateway = gateway
-        self._share: Share | None = None
+        self._share: NamespacedOffer | None = None
         self._seen: Catalog | None = None
 
     def notice(self, request: Request, context: Context) -> None:
@@ -118,7 +118,7 @@ class Member:
         return True
 
     @property
-    def share(self) -> Share | None:
+    def share(self) -> NamespacedOffer | None:
         """What it offers, as far as that is known and to be seen."""
         catalog = self._offered()
         if catalog is None:
@@ -127,7 +127,7 @@ class Member:
             self._seen = catalog
             offer = self._visible(catalog.offer)
             if self._share is None or not offer.same(self._share.offer):
-                self._share = Share(self.name, offer, self._name_limit)
+                self._share = NamespacedOffer(self.name, offer, self._name_limit)
         return self._share
 
     def _visible(self, offer: Offer) -> Offer:
@@ -245,7 +245,7 @@ class Member:
         return "failed" if self.problem else "stopped"
 
 
-def _lists(share: Share, hidden: Hidden) -> bool:
+def _lists(share: NamespacedOffer, hidden: Hidden) -> bool:
     return not hidden.key or hidden.key in share.listed(hidden.kind).keys
 
 

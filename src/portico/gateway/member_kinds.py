@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from portico.catalog.history import History
-from portico.catalog.identity import upstream_key
+from portico.catalog.upstream_key import upstream_key
 from portico.config.schema import Server
 from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.names import SEPARATOR
+from portico.catalog.exposed_names import SEPARATOR
 from portico.chain.fold import terminus
 from portico.config.schema import Config
 from portico.gateway import metatool_definitions

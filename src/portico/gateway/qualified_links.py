@@ -6,9 +6,9 @@ made those of the gateway before the links, and the server's own again behind th
 
 from collections.abc import Callable, Sequence
 
+from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged, View
-from portico.catalog.names import SEPARATOR
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
 from portico.chain.fold import fold, terminus
 from portico.gateway.rewrite import about, reference_of
 from portico.model.context import Context
@@ -29,7 +29,7 @@ class QualifiedLinks:
         self._union = union
         self._limit = name_limit
         self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._last: tuple[Merged, Share] | None = None
+        self._last: tuple[Merged, NamespacedOffer] | None = None
         """What all servers offered, and what is to be seen of this one's part."""
 
     def __call__(self, next: Handler) -> Handler:
@@ -50,9 +50,13 @@ class QualifiedLinks:
 
     def view(self, offer: Offer) -> Offer:
         """What of the server's offer is to be seen."""
-        return self._seen(Share(self._server, offer, self._limit)).offer if self._views else offer
+        return (
+            self._seen(NamespacedOffer(self._server, offer, self._limit)).offer
+            if self._views
+            else offer
+        )
 
-    def _seen(self, share: Share) -> Share:
+    def _seen(self, share: NamespacedOffer) -> NamespacedOffer:
         here = Merged([share])
         here.ownership = self._union().ownership  # so that views know what they see by its URI
         return here.seen(self._views).shares[self._server]

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from portico.catalog.catalog import Identity
+from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged
-from portico.catalog.names import SEPARATOR
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exactly import exactly
 from portico.config.schema import Config

@@ -5,17 +5,17 @@ from typing import Any
 
 import msgspec
 
-from portico.catalog.compact import parameters
-from portico.catalog.hidden import revealed, revealed_json
-from portico.catalog.reveal import FLAG
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
+from portico.catalog.parameter_summary import parameters
+from portico.catalog.sanitize import revealed, revealed_json
+from portico.catalog.sanitize_offer import FLAG
 
 MAX_LINE = 240
 MAX_TEXT = 8_000
 MAX_DEFINITION = 60_000
 
 
-def brief(share: Share, tool: str, name: str) -> dict[str, Any]:
+def brief(share: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     """Name, one line, and compact parameters."""
     definition = share.definition(tool)
     shown = {
@@ -29,7 +29,7 @@ def brief(share: Share, tool: str, name: str) -> dict[str, Any]:
     return shown
 
 
-def full(share: Share, tool: str, name: str) -> dict[str, Any]:
+def full(share: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     """The whole definition, beside where it comes from."""
     definition = share.definition(tool)
     words = text(definition, "description")

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from portico.catalog.ownership import Ownership, under
+from portico.catalog.resource_routing import ResourceRouting, under
 from portico.catalog.uris import canonical
 from portico.model.context import Context
 from portico.model.message import Response
@@ -63,7 +63,7 @@ class ResourceOrigins:
         return self._of(context).owner(uri)
 
     def noted(
-        self, response: Response, server: str, owners: Ownership, context: Context
+        self, response: Response, server: str, owners: ResourceRouting, context: Context
     ) -> Response:
         """The response as a client gets it: a resource that another server owns as well is shown
         under its own server's name."""
@@ -122,7 +122,7 @@ def _is_key(result: bytes, end: int) -> bool:
     return key is not None and result[end - len(key) - 1 : end - len(key)] != b"\\"
 
 
-def _noted(uri: str, server: str, owners: Ownership, known: _Known) -> str:
+def _noted(uri: str, server: str, owners: ResourceRouting, known: _Known) -> str:
     """Note a URI that nobody owns; one that another server mentioned before stays that server's."""
     before = known.owner(uri)
     if before is not None and before != server and before in owners.servers:

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from portico.catalog.compact import parameters
-from portico.catalog.hidden import revealed_json
 from portico.catalog.merge import Place
+from portico.catalog.parameter_summary import parameters
+from portico.catalog.sanitize import revealed_json
 from portico.gateway.metatool_definitions import EXECUTE, NAMES
 from portico.model.context import Context
 from portico.model.errors import PorticoError

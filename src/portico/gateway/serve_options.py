@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.identity import user_secret
+from portico.catalog.upstream_key import user_secret
 from portico.config.paths import state_folder
 from portico.config.schema import Config
 from portico.model.digest import blake2b

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
 
 MAX_COST = 1000
 """For all servers together, about four to a token: a model reads it in every conversation."""
@@ -40,7 +40,7 @@ class Behind(Struct, frozen=True):
     name: str
     about: str
     """By the config."""
-    share: Share | None
+    share: NamespacedOffer | None
     """None if it has not said yet what it offers."""
 
 
@@ -81,7 +81,7 @@ def _counted(behind: Behind) -> str:
     return f"{behind.name} ({len(behind.share.listed('tools').keys)})"
 
 
-def topics(server: str, share: Share) -> list[str]:
+def topics(server: str, share: NamespacedOffer) -> list[str]:
     """The things that most of its tools are about, by their names; in order of the alphabet, so
     that the server cannot make a sentence of them."""
     seen: Counter[str] = Counter()

@@ -5,9 +5,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged
-from portico.catalog.names import SEPARATOR
-from portico.catalog.share import Share
+from portico.catalog.namespaced import NamespacedOffer
 from portico.model.digest import blake2b
 
 if TYPE_CHECKING:
@@ -90,12 +90,14 @@ def _first(union: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     return islice(searched_tools(_smallest(union), tags), FIRST)
 
 
-def _smallest(union: Merged) -> list[Share]:
+def _smallest(union: Merged) -> list[NamespacedOffer]:
     """The shares, those with the fewest tools first."""
     return sorted(union.shares.values(), key=lambda share: len(share.listed("tools").keys))
 
 
-def searched_tools(shares: Iterable[Share], tags: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def searched_tools(
+    shares: Iterable[NamespacedOffer], tags: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     for share in shares:
         tagged = tags.get(share.server, "")
         for tool in share.tools:

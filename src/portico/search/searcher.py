@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
 from portico.model.errors import PorticoError
 from portico.search.building import Tools, build
 from portico.search.index import Hit, ToolIndex
@@ -70,7 +70,7 @@ class Searcher:
         store: str | os.PathLike[str] | None = None,
         report: Callable[[str], None] = to_operator,
         patience_s: float = WHOLE_S,
-        room: Room | None = None,
+        room: CacheFolder | None = None,
     ) -> None:
         """`patience_s` is how long searches wait for the first whole index."""
         self._vectors = vectors
@@ -100,7 +100,7 @@ class Searcher:
         search: "Search",
         folder: str,
         report: Callable[[str], None] = to_operator,
-        room: Room | None = None,
+        room: CacheFolder | None = None,
     ) -> "Searcher":
         """As the config says, with its files in this folder."""
         vectors = reranker = None

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
 from portico.model.digest import blake2b
 from portico.search.index import FORMAT, ToolIndex
 from portico.state import checksummed, files
@@ -18,7 +18,7 @@ class Shelf:
     """The stored indexes in one folder, shared by processes. Nothing here raises."""
 
     def __init__(
-        self, folder: str, report: Callable[[str], None], room: Room | None = None
+        self, folder: str, report: Callable[[str], None], room: CacheFolder | None = None
     ) -> None:
         self._folder = folder
         self._room = room

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
 from portico.model.digest import blake2b
 from portico.state import checksummed, files
 
@@ -39,7 +39,7 @@ class VectorFile:
         folder: str,
         model: str,
         report: Callable[[str], None],
-        room: Room | None = None,
+        room: CacheFolder | None = None,
     ) -> None:
         self._room = room
         self._path = os.path.join(folder, f"{model}{_ENDING}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
 from portico.model.errors import PorticoError
 from portico.search.building import Tools
 from portico.search.fusion import fuse
@@ -86,7 +86,7 @@ class Vectors:
         folder: str | None = None,
         report: Callable[[str], None],
         model: Callable[[], Model] = load,
-        room: Room | None = None,
+        room: CacheFolder | None = None,
     ) -> None:
         """`folder` keeps vectors, as far as there is `room`."""
         self._room = room

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from portico.catalog.hidden import revealed
+from portico.catalog.sanitize import revealed
 from portico.model.methods import ELICIT, SAMPLE
 from portico.model.session import Session
 from portico.protocol.codec import decoded, encode

@@ -21,7 +21,7 @@ from portico.upstream.session import UpstreamSession
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
-    from portico.catalog.reveal import Hidden
+    from portico.catalog.sanitize_offer import Hidden
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
@@ -169,7 +169,7 @@ class CatalogViews:
         shown = offer
         hidden: tuple[Hidden, ...] = ()
         if self._plan.reveals:
-            from portico.catalog.reveal import reveal_offer
+            from portico.catalog.sanitize_offer import reveal_offer
 
             shown, hidden = reveal_offer(offer)
         return Catalog(

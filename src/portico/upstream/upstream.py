@@ -250,7 +250,7 @@ class Upstream:
         response = await self.relay(request, context)
         if not response.result or not self.plan.reveals:
             return response
-        from portico.catalog.reveal import reveal_page
+        from portico.catalog.sanitize_offer import reveal_page
 
         kind = LISTS[request.method]
         return replace(response, result=reveal_page(kind, LIST_KINDS[kind].field, response.result))

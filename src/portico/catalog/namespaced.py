@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.names import exposed_names
-from portico.catalog.ownership import Owned, Ownership
+from portico.catalog.exposed_names import exposed_names
+from portico.catalog.resource_routing import Owned, ResourceRouting
 from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded
@@ -26,7 +26,7 @@ class _Tool(msgspec.Struct):
     meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
 
 
-class Share:
+class NamespacedOffer:
     """What one server offers at one time."""
 
     def __init__(self, server: str, offer: Offer, name_limit: int | None = None) -> None:
@@ -93,24 +93,26 @@ class Share:
             return raw
         return with_field(raw, field, shown)
 
-    def showing(self, lists: Mapping[str, Listed]) -> "Share":
+    def showing(self, lists: Mapping[str, Listed]) -> "NamespacedOffer":
         """The same with other lists, whose items it has."""
-        seen = Share(self.server, msgspec.structs.replace(self.offer, lists=lists), self._limit)
+        seen = NamespacedOffer(
+            self.server, msgspec.structs.replace(self.offer, lists=lists), self._limit
+        )
         # A name is made with a look at all others, so it is not made again of those that are left.
         seen.tools = {key: self.tools[key] for key in seen.listed("tools").keys}
         seen.prompts = {key: self.prompts[key] for key in seen.listed("prompts").keys}
         return seen
 
-    def hides(self, uri: str, seen: "Share") -> bool:
+    def hides(self, uri: str, seen: "NamespacedOffer") -> bool:
         """True if this URI is of a resource or template that is not among those to be seen."""
         key = self._resources.key(uri)
         there = seen._resources
         return key is not None and key not in there.listed and key not in there.templates
 
     @cached_property
-    def _resources(self) -> Ownership:
+    def _resources(self) -> ResourceRouting:
         listed = (self.listed("resources").keys, self.listed("templates").keys)
-        return Ownership([Owned(self.server, *listed)])
+        return ResourceRouting([Owned(self.server, *listed)])
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""

@@ -23,7 +23,7 @@ class _List(Struct):
     omitted: int = 0
 
 
-class Document(Struct):
+class CatalogFile(Struct):
     """All of it but the first line."""
 
     version: str
@@ -32,10 +32,10 @@ class Document(Struct):
     lists: dict[str, _List]
 
 
-_document = msgspec.json.Decoder(Document).decode
+_document = msgspec.json.Decoder(CatalogFile).decode
 
 
-def opened(data: bytes) -> Document:
+def opened(data: bytes) -> CatalogFile:
     """The document in these bytes; raises Damaged or Newer."""
     rest = unpacked(data, "catalog", FORMAT, PLAIN)
     try:
@@ -52,7 +52,7 @@ def opened(data: bytes) -> Document:
     return document
 
 
-def offer_in(document: Document) -> Offer:
+def offer_in(document: CatalogFile) -> Offer:
     """What it says of the upstream."""
     return Offer(
         version=BY_TEXT[document.version],
@@ -82,7 +82,7 @@ def written(offer: Offer) -> bytes:
     return data
 
 
-def _document_of(offer: Offer) -> Document:
+def _document_of(offer: Offer) -> CatalogFile:
     lists = {
         kind: _List(
             [_Entry(key, Raw(item)) for key, item in zip(listed.keys, listed.items, strict=True)],
@@ -92,4 +92,4 @@ def _document_of(offer: Offer) -> Document:
         )
         for kind, listed in offer.lists.items()
     }
-    return Document(offer.version.text, offer.taken, Raw(offer.introduction), lists)
+    return CatalogFile(offer.version.text, offer.taken, Raw(offer.introduction), lists)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.catalog.hidden import revealed_json
+from portico.catalog.sanitize import revealed_json
 
 _MOST_PARAMETERS = 30
 _MOST_FIELDS = 12

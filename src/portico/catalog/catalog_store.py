@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from portico.catalog.document import BAD_JSON, Document, offer_in, opened, written
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
+from portico.catalog.catalog_file import BAD_JSON, CatalogFile, offer_in, opened, written
 from portico.model.offer import Offer
 from portico.state import files
 from portico.state.checksummed import MAX_SIZE, Damaged, Newer
@@ -25,7 +25,7 @@ _LARGE = 1_000_000
 _OTHERS_WRITE = 0o022
 
 
-class Store:
+class CatalogStore:
     """The catalogs in one folder, shared with other instances: the last writer wins.
 
     Keys are safe as file names. One may begin with an owner and a `-`: of each owner only the
@@ -38,7 +38,7 @@ class Store:
         *,
         clock: Callable[[], float] = time.time,
         report: Callable[[str], None] = to_operator,
-        room: Room | None = None,
+        room: CacheFolder | None = None,
     ) -> None:
         """`room` limits the size of the cache."""
         self._folder = os.fspath(folder)
@@ -51,7 +51,7 @@ class Store:
     def load(self, key: str) -> Offer | None:
         """What was saved last; None if there is nothing that can be used."""
         document = self._find(key)
-        if not isinstance(document, Document):
+        if not isinstance(document, CatalogFile):
             return None
         self._mark_used(key)
         if self._room is not None:
@@ -96,7 +96,7 @@ class Store:
             self._said[key] = text
             self._report(text)
 
-    def _find(self, key: str) -> Document | Newer | None:
+    def _find(self, key: str) -> CatalogFile | Newer | None:
         """The document; Newer if it must stay as it is; None if there is none of any use."""
         path = self._path(key)
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.hidden import is_hidden, may_hide, revealed
+from portico.catalog.sanitize import is_hidden, may_hide, revealed
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, members

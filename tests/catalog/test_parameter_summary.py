@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.compact import parameters
+from portico.catalog.parameter_summary import parameters
 
 PLACE = {
     "type": "object",

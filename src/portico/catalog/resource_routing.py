@@ -41,7 +41,7 @@ class Owned(Struct, frozen=True):
 _Families = dict[str, list[tuple[Rank, str, Pattern]]]
 
 
-class Ownership:
+class ResourceRouting:
     """Where each URI leads, among the servers of one catalog."""
 
     def __init__(self, servers: Iterable[Owned]) -> None:

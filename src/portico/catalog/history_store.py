@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from portico.catalog.document import BAD_JSON
+from portico.catalog.catalog_file import BAD_JSON
 from portico.catalog.history import History, Record
-from portico.catalog.identity import upstream_key, user_secret
+from portico.catalog.upstream_key import upstream_key, user_secret
 from portico.config.paths import state_folder
 from portico.model.digest import blake2b
 from portico.state import checksummed
@@ -25,7 +25,7 @@ _SUFFIX = ".history"
 _record = msgspec.json.Decoder(Record).decode
 
 
-class Archive:
+class HistoryStore:
     """The file of one server's history; with several writers, the last one wins."""
 
     def __init__(
@@ -70,9 +70,9 @@ class Archive:
             self._report(words)
 
 
-def archive(key: str, report: Callable[[str], None]) -> Archive:
+def archive(key: str, report: Callable[[str], None]) -> HistoryStore:
     """A history at the usual place."""
-    return Archive(os.path.join(state_folder(), "history"), key, report=report)
+    return HistoryStore(os.path.join(state_folder(), "history"), key, report=report)
 
 
 def histories(config: str, report: Callable[[str], None]) -> Callable[[str], History]:

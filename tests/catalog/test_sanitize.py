@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.hidden import is_hidden, may_hide, revealed, revealed_json
+from portico.catalog.sanitize import is_hidden, may_hide, revealed, revealed_json
 
 _CATEGORIES = ("Cf", "Co", "Cs", "Zl", "Zp", "Cc")
 _TAGS = range(0xE0000, 0xE0080)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.hidden import is_hidden
-from portico.catalog.reveal import Hidden, reveal, reveal_offer, reveal_page
+from portico.catalog.sanitize import is_hidden
+from portico.catalog.sanitize_offer import Hidden, reveal, reveal_offer, reveal_page
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 

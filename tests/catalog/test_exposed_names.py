@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.names import exposed_names
+from portico.catalog.exposed_names import exposed_names
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SERVERS = st.from_regex(r"[A-Za-z0-9-]{1,40}", fullmatch=True)

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.disk import Store
-from portico.catalog.document import FORMAT
+from portico.catalog.catalog_file import FORMAT
+from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.fingerprint import fingerprint
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import Version
@@ -46,7 +46,7 @@ class Shop:
         self.file = folder / FILE
         self.now = 1000.0
         self.said: list[str] = []
-        self.store = Store(folder, clock=lambda: self.now, report=self.said.append)
+        self.store = CatalogStore(folder, clock=lambda: self.now, report=self.said.append)
 
     def put(self, data: bytes) -> None:
         self.file.write_bytes(data)
@@ -106,7 +106,7 @@ def test_every_definition_comes_back_byte_for_byte(shop: Shop, item: bytes) -> N
     )
 
     assert shop.store.save(KEY, facts)
-    assert Store(shop.folder).load(KEY) == facts
+    assert CatalogStore(shop.folder).load(KEY) == facts
     assert shop.said == []
 
 
@@ -128,7 +128,7 @@ _spelled = st.builds(
 def test_any_json_comes_back(
     tmp_path_factory: pytest.TempPathFactory, items: list[bytes], kind: str, version: Version
 ) -> None:
-    store = Store(tmp_path_factory.getbasetemp() / "any")
+    store = CatalogStore(tmp_path_factory.getbasetemp() / "any")
     facts = Offer(version, b"{}", facts_of(*items, kind=kind).lists, 0.1)
 
     assert store.save(KEY, facts)
@@ -339,7 +339,7 @@ def test_a_file_that_cannot_be_read_stays_where_it_is(
 
 _WRITER = """
 import resource, sys
-from portico.catalog.disk import Store
+from portico.catalog.catalog_store import CatalogStore
 from portico.model.offer import Offer, Listed
 from portico.model.version import Version
 
@@ -475,6 +475,6 @@ def test_a_catalog_that_nobody_has_used_for_three_months_goes(shop: Shop) -> Non
     assert shop.store.load("damaged") is None
 
     shop.now = begun + 91 * day
-    assert Store(shop.folder, clock=lambda: shop.now, report=shop.said.append).save(KEY, NEW)
+    assert CatalogStore(shop.folder, clock=lambda: shop.now, report=shop.said.append).save(KEY, NEW)
     assert shop.names() == [FILE, "used.catalog"]
     assert shop.store.load("used") == NEW

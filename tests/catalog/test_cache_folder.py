@@ -4,8 +4,8 @@ import os
 import time
 from pathlib import Path
 
-from portico.catalog.disk import Store
-from portico.catalog.room import Room
+from portico.catalog.cache_folder import CacheFolder
+from portico.catalog.catalog_store import CatalogStore
 from portico.model.offer import Listed, Offer
 from portico.model.version import BY_TEXT
 
@@ -26,9 +26,9 @@ def put(path: Path, size: int, age: int) -> Path:
     return path
 
 
-def store(home: Path, limit_mb: int = 1) -> Store:
+def store(home: Path, limit_mb: int = 1) -> CatalogStore:
     """The catalogs of one process, with this limit."""
-    return Store(home / "catalogs", room=Room(str(home), limit_mb))
+    return CatalogStore(home / "catalogs", room=CacheFolder(str(home), limit_mb))
 
 
 def test_the_longest_unused_files_go_first(tmp_path: Path) -> None:

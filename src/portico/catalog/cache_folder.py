@@ -11,7 +11,7 @@ _FOLDERS = ("catalogs", "search")
 _ENDINGS = (".catalog", ".index", ".vectors", ".corrupt")
 
 
-class Room:
+class CacheFolder:
     """What all stored files of this user may take together; files in use stay. Nothing here raises.
 
     The date of a file is when it was last used.
