@@ -9,7 +9,7 @@ import msgspec
 
 from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import merge
-from portico.chain.core import Whole
+from portico.chain.core import SingleCatalog
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.context import Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
@@ -88,7 +88,7 @@ class Server(Registration):
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
-        self._shelf = Whole(self._made, self._hub)
+        self._shelf = SingleCatalog(self._made, self._hub)
         self._part_of = ""
         self._default: ChainEndpoint | None = None
         functions.watch(self._changed)
@@ -192,7 +192,7 @@ class Server(Registration):
         self._hub.publish(change)
 
 
-def frozen(server: Server) -> tuple[Sequence[Provider], Whole]:
+def frozen(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:
     """A server's providers, to which none is added from now on, and what they offer together."""
     return server._freeze(), server._shelf
 

@@ -11,8 +11,8 @@ import portico
 from portico.gateway.registry import SEARCH_FROM
 from portico.model import errors
 from portico.model.methods import KNOWN
-from portico.observe.exposition import STATES, Figures
 from portico.observe.metrics import Metrics
+from portico.observe.prometheus import STATES, Figures
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS

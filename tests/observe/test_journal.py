@@ -18,7 +18,7 @@ from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.observe import journal as journals
 from portico.observe.journal import Journal, open_journal
-from portico.observe.logfile import append_bounded
+from portico.observe.log_file import append_bounded
 from tests.support.patience import until as eventually
 from tests.support.running import WAIT_S
 from tests.wrap.standing import until
@@ -181,7 +181,7 @@ async def test_a_full_file_becomes_the_older_one(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from portico.observe.logfile import append_bounded
+from portico.observe.log_file import append_bounded
 path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for number in range(count):
     line = b'{"from":"%s","number":%d}\\n' % (name.encode(), number)

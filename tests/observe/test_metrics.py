@@ -8,9 +8,9 @@ import pytest
 
 from portico.model.message import Meta
 from portico.observe import metrics as module
-from portico.observe.exposition import STATES, Figures
 from portico.observe.journal import CallNote
 from portico.observe.metrics import Metrics
+from portico.observe.prometheus import STATES, Figures
 from tests.gateway.observed import Gateway
 
 CALL, READ = "tools/call", "resources/read"

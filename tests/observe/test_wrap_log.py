@@ -15,7 +15,7 @@ from portico.model.message import Meta, Request, Response
 from portico.model.types import Handler
 from portico.model.version import LATEST_LEGACY
 from portico.observe import journal as journals
-from portico.observe.callwords import shape
+from portico.observe.call_redaction import shape
 from portico.observe.journal import Journal, open_call_log
 from tests.rigs.running import bad
 from tests.support.patience import until as eventually

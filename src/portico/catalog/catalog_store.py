@@ -14,7 +14,7 @@ from portico.catalog.catalog_file import BAD_JSON, CatalogFile, offer_in, opened
 from portico.model.offer import Offer
 from portico.state import files
 from portico.state.checksummed import MAX_SIZE, Damaged, Newer
-from portico.state.freed import give_back_memory
+from portico.state.memory import give_back_memory
 from portico.state.report import report as to_operator
 
 _KEPT_ASIDE = 3

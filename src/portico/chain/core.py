@@ -17,7 +17,7 @@ from portico.model.errors import (
     McpError,
 )
 from portico.model.message import NOTHING, Request, Response
-from portico.model.methods import KNOWN, LISTS, Kind
+from portico.model.methods import KNOWN, LISTS, MethodKind
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Handler, Leveled, Notified, Provider, Report
 from portico.model.version import Version, negotiate
@@ -30,7 +30,7 @@ from portico.providers.ending import ends_call
 from portico.state.pending import Pending
 
 # Members of an enum are slow to look up.
-_STATIC, _CORE, _NOTICE = Kind.STATIC, Kind.CORE, Kind.NOTICE
+_STATIC, _CORE, _NOTICE = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTICE
 
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
@@ -49,7 +49,7 @@ class Hub(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class CatalogSource(Protocol):
     """Where the catalog of now is taken from; it may be another for each client."""
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
@@ -69,7 +69,7 @@ class Shelf(Protocol):
         ...
 
 
-class Whole:
+class SingleCatalog:
     """A shelf from which everybody is offered the same, and that is always known."""
 
     def __init__(self, make: Callable[[int], Catalog], hub: Hub) -> None:
@@ -116,7 +116,7 @@ class _LevelParams(Struct):
 class Core:
     """One endpoint's kernel: a catalog in front, the providers behind."""
 
-    def __init__(self, shelf: Shelf, providers: Sequence[Provider]) -> None:
+    def __init__(self, shelf: CatalogSource, providers: Sequence[Provider]) -> None:
         self._shelf = shelf
         self._catalog = shelf.catalog
         self._beyond = first_owner(providers)

@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.merge import View
-from portico.chain.core import Core, Hub, Shelf, responding
+from portico.chain.core import CatalogSource, Core, Hub, responding
 from portico.chain.fold import fold, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -24,7 +24,7 @@ class ChainEndpoint:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: CatalogSource,
         providers: Sequence[Provider],
         links: Sequence[Link],
         report: Report,
@@ -66,16 +66,16 @@ class ChainEndpoint:
         return handle
 
 
-def seen_through(shelf: Shelf, views: Sequence[View]) -> Shelf:
+def seen_through(shelf: CatalogSource, views: Sequence[View]) -> CatalogSource:
     """The shelf as it is seen through these views; one that knows how does it itself."""
-    seen: Callable[[Sequence[View]], Shelf] | None = getattr(shelf, "seen_through", None)
+    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(shelf, "seen_through", None)
     return _Seen(shelf, views) if seen is None else seen(views)
 
 
 class _Seen:
     """A shelf whose catalogs are seen through views, each made once."""
 
-    def __init__(self, shelf: Shelf, views: Sequence[View]) -> None:
+    def __init__(self, shelf: CatalogSource, views: Sequence[View]) -> None:
         self._shelf = shelf
         self._views = views
         self._made: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()

@@ -137,8 +137,8 @@ class GatewayApp:
 
     async def measured(self) -> tuple[bytes, bytes]:
         """The content type and the page of metrics; threads do what would hold up calls."""
-        await asyncio.to_thread(import_module, "portico.observe.exposition")
-        from portico.observe.exposition import CONTENT_TYPE, Figures
+        await asyncio.to_thread(import_module, "portico.observe.prometheus")
+        from portico.observe.prometheus import CONTENT_TYPE, Figures
 
         self.journal.count()
         figures = Figures(self.metrics, self.house.status())

@@ -11,7 +11,7 @@ from portico.catalog.catalog import Catalog
 from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.sanitize import revealed
 from portico.catalog.sanitize_offer import Hidden
-from portico.chain.core import Shelf
+from portico.chain.core import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
 from portico.config.schema import Server
@@ -33,7 +33,7 @@ _MOST_NAME = 100
 Entry = Server | LocalEntry
 
 
-class Managed(Shelf, Provider, Protocol):
+class Managed(CatalogSource, Provider, Protocol):
     """A provider that a gateway keeps: it may have to be started, and it has to be ended."""
 
     starts: int

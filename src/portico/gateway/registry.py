@@ -25,9 +25,9 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Change, Link, Provider, Report
 from portico.model.wording import did_you_mean
-from portico.observe.link import observing
+from portico.observe.observing import observing
 from portico.state.background import Background
-from portico.state.freed import give_back_memory
+from portico.state.memory import give_back_memory
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.errors import InvalidParams
-from portico.model.methods import TABLE, Kind, Meaning
+from portico.model.methods import TABLE, MethodKind, MethodMeaning
 from portico.model.version import LATEST_LEGACY, Version
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Meta(Struct, frozen=True, gc=False):
 
 
 NO_META = Meta()
-_STATIC = Kind.STATIC  # members of an enum are slow to look up
+_STATIC = MethodKind.STATIC  # members of an enum are slow to look up
 
 
 class Request(Struct, kw_only=True, gc=False):
@@ -47,7 +47,7 @@ class Request(Struct, kw_only=True, gc=False):
     """The meta-tool by which a client calls this one: `execute_tool`, or itself."""
     arguments: dict[str, Any] | None = None
     """The arguments of a call that were checked already."""
-    meaning: Meaning | None = None
+    meaning: MethodMeaning | None = None
     """What the method means at this version; None for a method that the version does not have."""
 
     def __post_init__(self) -> None:

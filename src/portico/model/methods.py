@@ -7,7 +7,7 @@ from msgspec import Struct
 from portico.model.version import LEGACY, MODERN, Version
 
 
-class Kind(Enum):
+class MethodKind(Enum):
     """Who answers a method, and how."""
 
     STATIC = "from the catalog's ready bytes"
@@ -16,10 +16,10 @@ class Kind(Enum):
     NOTICE = "not at all: a notification"
 
 
-class Meaning(Struct, frozen=True):
+class MethodMeaning(Struct, frozen=True):
     """What a method means at one version."""
 
-    kind: Kind
+    kind: MethodKind
     capability: str = ""
     """The server capability without which the method does not exist."""
     mirrored: str = ""
@@ -34,29 +34,33 @@ ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 
 _ALL = tuple(Version)
 
-_ROWS: tuple[tuple[str, tuple[Version, ...], Meaning], ...] = (
-    ("initialize", LEGACY, Meaning(Kind.CORE)),
-    ("ping", LEGACY, Meaning(Kind.CORE)),
-    ("logging/setLevel", LEGACY, Meaning(Kind.CORE, "logging")),
-    ("resources/subscribe", LEGACY, Meaning(Kind.CORE, "resources")),
-    ("resources/unsubscribe", LEGACY, Meaning(Kind.CORE, "resources")),
-    ("server/discover", MODERN, Meaning(Kind.STATIC)),
-    (LISTEN, MODERN, Meaning(Kind.CORE)),
-    ("tools/list", _ALL, Meaning(Kind.STATIC, "tools")),
-    ("resources/list", _ALL, Meaning(Kind.STATIC, "resources")),
-    ("resources/templates/list", _ALL, Meaning(Kind.STATIC, "resources")),
-    ("prompts/list", _ALL, Meaning(Kind.STATIC, "prompts")),
-    ("tools/call", _ALL, Meaning(Kind.CALL, "tools", mirrored="name", rounds=True)),
-    ("resources/read", _ALL, Meaning(Kind.CALL, "resources", mirrored="uri", rounds=True)),
-    ("prompts/get", _ALL, Meaning(Kind.CALL, "prompts", mirrored="name", rounds=True)),
-    ("completion/complete", _ALL, Meaning(Kind.CALL, "completions")),
-    (INITIALIZED, LEGACY, Meaning(Kind.NOTICE)),
-    ("notifications/cancelled", _ALL, Meaning(Kind.NOTICE)),
-    ("notifications/progress", LEGACY, Meaning(Kind.NOTICE)),
-    ("notifications/roots/list_changed", LEGACY, Meaning(Kind.NOTICE)),
+_ROWS: tuple[tuple[str, tuple[Version, ...], MethodMeaning], ...] = (
+    ("initialize", LEGACY, MethodMeaning(MethodKind.CORE)),
+    ("ping", LEGACY, MethodMeaning(MethodKind.CORE)),
+    ("logging/setLevel", LEGACY, MethodMeaning(MethodKind.CORE, "logging")),
+    ("resources/subscribe", LEGACY, MethodMeaning(MethodKind.CORE, "resources")),
+    ("resources/unsubscribe", LEGACY, MethodMeaning(MethodKind.CORE, "resources")),
+    ("server/discover", MODERN, MethodMeaning(MethodKind.STATIC)),
+    (LISTEN, MODERN, MethodMeaning(MethodKind.CORE)),
+    ("tools/list", _ALL, MethodMeaning(MethodKind.STATIC, "tools")),
+    ("resources/list", _ALL, MethodMeaning(MethodKind.STATIC, "resources")),
+    ("resources/templates/list", _ALL, MethodMeaning(MethodKind.STATIC, "resources")),
+    ("prompts/list", _ALL, MethodMeaning(MethodKind.STATIC, "prompts")),
+    ("tools/call", _ALL, MethodMeaning(MethodKind.CALL, "tools", mirrored="name", rounds=True)),
+    (
+        "resources/read",
+        _ALL,
+        MethodMeaning(MethodKind.CALL, "resources", mirrored="uri", rounds=True),
+    ),
+    ("prompts/get", _ALL, MethodMeaning(MethodKind.CALL, "prompts", mirrored="name", rounds=True)),
+    ("completion/complete", _ALL, MethodMeaning(MethodKind.CALL, "completions")),
+    (INITIALIZED, LEGACY, MethodMeaning(MethodKind.NOTICE)),
+    ("notifications/cancelled", _ALL, MethodMeaning(MethodKind.NOTICE)),
+    ("notifications/progress", LEGACY, MethodMeaning(MethodKind.NOTICE)),
+    ("notifications/roots/list_changed", LEGACY, MethodMeaning(MethodKind.NOTICE)),
 )
 
-TABLE: dict[tuple[str, Version], Meaning] = {
+TABLE: dict[tuple[str, Version], MethodMeaning] = {
     (method, version): meaning for method, versions, meaning in _ROWS for version in versions
 }
 

@@ -20,9 +20,9 @@ from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.model.types import Link
-from portico.observe import callwords
-from portico.observe.link import observing, outcome
-from portico.observe.logfile import append_bounded, check_writable
+from portico.observe import call_redaction
+from portico.observe.log_file import append_bounded, check_writable
+from portico.observe.observing import observing, outcome
 from portico.state.files import make_private
 
 OFF = "off"
@@ -165,12 +165,12 @@ class Journal:
     def heard(self, server: str, line: str) -> None:
         """A server wrote to stderr; any thread may say so."""
         if self._path is not None:
-            self._add(_Stderr(callwords.stamp(time.time()), server, line[:_MOST_TEXT]))
+            self._add(_Stderr(call_redaction.stamp(time.time()), server, line[:_MOST_TEXT]))
 
     def event(self, words: str) -> None:
         """Something happened to the gateway; any thread may say so."""
         if self._path is not None:
-            self._add(_Event(callwords.stamp(time.time()), words[:_MOST_TEXT]))
+            self._add(_Event(call_redaction.stamp(time.time()), words[:_MOST_TEXT]))
 
     def close(self) -> None:
         """Write what is left."""
@@ -225,7 +225,7 @@ class Journal:
         lost = self._lost
         if lost:
             words = f"{lost} lines are missing here: there were too many, or nowhere to write to"
-            lines.append(_encoded(_Event(callwords.stamp(time.time()), words)))
+            lines.append(_encoded(_Event(call_redaction.stamp(time.time()), words)))
         try:
             written = self._append(self._path, lines)
         except BlockingIOError:
@@ -276,13 +276,13 @@ def _told(call: CallNote, line: type[_CallLine]) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
-        shape = callwords.arguments(call.params)
+        shape = call_redaction.arguments(call.params)
     return line(
-        time=callwords.stamp(call.at),
-        client=callwords.client(call.meta, call.session),
+        time=call_redaction.stamp(call.at),
+        client=call_redaction.client(call.meta, call.session),
         server=call.server,
         method=call.method,
-        name=callwords.plain(call.name)[: callwords.MOST_WORD],
+        name=call_redaction.plain(call.name)[: call_redaction.MOST_WORD],
         outcome=call.outcome,
         ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 from portico.observe.journal import CallNote
-from portico.observe.link import CANCELLED, ERROR, OK, TOOL_ERROR
+from portico.observe.observing import CANCELLED, ERROR, OK, TOOL_ERROR
 
 CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.model.errors import PorticoError
-from portico.state.freed import give_back_memory
+from portico.state.memory import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -16,7 +16,7 @@ from portico.search.index import Hit, ToolIndex
 from portico.search.model import Model, load
 from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
-from portico.state.freed import give_back_memory
+from portico.state.memory import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -15,7 +15,7 @@ Over = Callable[[Response | None], None]
 """Receives an answer, or None for a call that was cancelled."""
 
 
-class Running(Protocol):
+class CancellableWork(Protocol):
     """A call under way that can be stopped."""
 
     def cancel(self) -> object:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from portico.state.freed import map_large_blocks_apart
+from portico.state.memory import map_large_blocks_apart
 from portico.transport.asgi import (
     CLOSE,
     GONE,

@@ -24,7 +24,7 @@ from portico.protocol.codec import (
     request_message,
 )
 from portico.protocol.inbound import Answer as ClientAnswer
-from portico.state.pending import Pending, Reply, Running
+from portico.state.pending import CancellableWork, Pending, Reply
 
 _BACKSLASH = ord("\\")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class ClientConnection:
         self.asker = "portico"
         """What our questions are numbered under: whoever serves a client after another takes
         another name, since answers to the other's questions may still come."""
-        self.running: dict[bytes, Running] = {}
+        self.running: dict[bytes, CancellableWork] = {}
         """The calls in flight, by their ids."""
         self._at_rest: asyncio.Future[None] | None = None
         self._unwanted: set[asyncio.Task[None]] = set()
@@ -95,7 +95,7 @@ class ClientConnection:
             task.add_done_callback(lambda _: over())
         return None
 
-    def hold(self, id: bytes, running: Running) -> None:
+    def hold(self, id: bytes, running: CancellableWork) -> None:
         """Let a call be cancelled by its id, until that is freed."""
         self.running[id_key(id) if _BACKSLASH in id else id] = running
 
@@ -219,7 +219,7 @@ class ClientConnection:
                 loop.call_exception_handler({"message": "a call failed", "exception": error})
 
 
-def reply_with(answer: Awaitable[Response], reply: Reply) -> Running:
+def reply_with(answer: Awaitable[Response], reply: Reply) -> CancellableWork:
     """Have the answer sent when it arrives; what can be cancelled until then."""
     if isinstance(answer, Pending):
         answer.then(reply)

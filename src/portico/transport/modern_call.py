@@ -14,7 +14,7 @@ from portico.model.errors import (
     AskError,
 )
 from portico.model.message import Response
-from portico.state.pending import Pending, Running
+from portico.state.pending import CancellableWork, Pending
 from portico.transport.client_connection import reply_with, stopped
 from portico.transport.events import COMMENT, Keepalive, event
 from portico.transport.http_limits import HttpLoad
@@ -41,7 +41,7 @@ class ModernCall:
     """True for `subscriptions/listen`, which counts as a stream."""
 
     def __init__(self, line: ResponseWriter, id: bytes, load: HttpLoad, pulse: Keepalive) -> None:
-        self._running: Running | None = None
+        self._running: CancellableWork | None = None
         self._line = line
         self._id = id
         self._load = load
@@ -63,7 +63,7 @@ class ModernCall:
         self._load.tasks.add(self)
         if isinstance(answer, Pending):
             answer.then(self.reply)
-            running: Running = answer
+            running: CancellableWork = answer
         else:
             running = reply_with(answer, self.reply)
         self._running = None if self._over else running

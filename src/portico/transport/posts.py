@@ -11,7 +11,7 @@ from msgspec import Struct
 from portico.model.context import Context
 from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request, Response
-from portico.model.methods import LISTEN, Kind
+from portico.model.methods import LISTEN, MethodKind
 from portico.model.types import Answer
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import Answer as ClientAnswer
@@ -30,7 +30,7 @@ from portico.transport.session_call import SessionCall
 from portico.transport.session_call import status as legacy_status
 from portico.transport.sessions import HttpSession
 
-_STATIC = Kind.STATIC  # members of an enum are slow to look up
+_STATIC = MethodKind.STATIC  # members of an enum are slow to look up
 _SESSION = SESSION_HEADER.decode()
 _BARE_400 = Reply(400)
 _GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Response
 from portico.model.version import Version
-from portico.state.pending import Running
+from portico.state.pending import CancellableWork
 from portico.transport.client_connection import reply_with, stopped
 from portico.transport.events import Keepalive
 from portico.transport.http_limits import HttpLoad
@@ -38,7 +38,7 @@ class SessionCall:
         self._line: ResponseWriter | None = line
         self._load = load
         self._take_over = take_over
-        self._running: Running | None = None
+        self._running: CancellableWork | None = None
         self._stream: ResumableStream | None = None
         self._quiet = False
         self._unwanted = False

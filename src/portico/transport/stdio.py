@@ -12,7 +12,7 @@ from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import Answer, Inbound, Refused, read
 from portico.protocol.lines import CR, LF, LineReader, one_line
-from portico.state.freed import LARGE, map_large_blocks_apart
+from portico.state.memory import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
 from portico.transport.batch import Batch
 from portico.transport.client_connection import ClientConnection, Endpoint, stopped

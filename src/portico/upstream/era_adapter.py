@@ -23,7 +23,7 @@ from portico.protocol.eras import (
     wants_input,
     with_code,
 )
-from portico.state.freed import LARGE
+from portico.state.memory import LARGE
 from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller
 from portico.upstream.rpc_error import ServerError

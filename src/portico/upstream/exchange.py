@@ -21,7 +21,7 @@ from portico.protocol.codec import (
 )
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
-from portico.state.freed import LARGE
+from portico.state.memory import LARGE
 from portico.upstream.pending_request import FOREVER, AwaitedRequest, PendingRequest, Progress
 from portico.upstream.rpc_error import error_in, error_of
 from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made

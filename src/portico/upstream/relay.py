@@ -30,7 +30,7 @@ from portico.protocol.tasks import (
     task_id,
     task_of,
 )
-from portico.state.freed import LARGE
+from portico.state.memory import LARGE
 from portico.upstream.attributed_questions import refused_question
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call, Caller

@@ -13,7 +13,7 @@ from portico.catalog.catalog import Catalog
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request, Response
-from portico.model.methods import LIST_KINDS, LISTS, Kind
+from portico.model.methods import LIST_KINDS, LISTS, MethodKind
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
@@ -37,7 +37,7 @@ from portico.wires.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.history import History
 
-_CALL, _STATIC = Kind.CALL, Kind.STATIC  # members of an enum are slow to look up
+_CALL, _STATIC = MethodKind.CALL, MethodKind.STATIC  # members of an enum are slow to look up
 
 
 class Upstream:

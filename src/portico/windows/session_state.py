@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.methods import LISTEN, TABLE, Kind
+from portico.model.methods import LISTEN, TABLE, MethodKind
 from portico.model.types import Change
 from portico.model.version import BY_TEXT, Version
 from portico.protocol.codec import Envelope, WireParams, decoded
@@ -22,7 +22,7 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 CANCELLED = "notifications/cancelled"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-_STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is Kind.STATIC)
+_STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is MethodKind.STATIC)
 _REPEATABLE = _STATIC | {INITIALIZE, LISTEN, PING}
 """What may be asked a second time without harm. A call may not."""
 _TOLD = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))

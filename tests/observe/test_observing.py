@@ -5,7 +5,7 @@ import asyncio
 from portico import Server, ToolError
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.observe.link import outcome
+from portico.observe.observing import outcome
 from tests.gateway.houses import Client, World, config, house
 
 

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.methods import Kind
+from portico.model.methods import MethodKind
 from portico.model.types import Answer, Handler, Link
 from portico.state.pending import observed
 
 Over = Callable[[Request, Context, Response | None, float], None]
 """Told of every call that is over: the request, who asked, the answer (None if it was cancelled)
 and how many seconds it took."""
-_CALL = Kind.CALL  # members of an enum are slow to look up
+_CALL = MethodKind.CALL  # members of an enum are slow to look up
 OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
 _IS_ERROR = b'"isError"'
 
