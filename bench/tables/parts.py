@@ -16,7 +16,7 @@ from portico import Context, Response, Server
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY
 from portico.protocol.inbound import read, read_message
-from portico.protocol.lines import LineReader
+from portico.protocol.line_reader import LineReader
 from portico.transport.asgi import Message, Scope
 from portico.transport.http_app import HttpApp
 from portico.transport.stdio import StdioServer

@@ -17,7 +17,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.types import Change, Link, Provider
 from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Refused, read
+from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
@@ -165,7 +165,7 @@ class Server(Registration):
             except (TypeError, ValueError, RecursionError) as error:
                 return error_response(b"", PARSE_ERROR, f"the message has no JSON form: {error}")
             inbound = read(raw, _assumed(context), context.headers)
-            if isinstance(inbound, Refused):
+            if isinstance(inbound, RefusedMessage):
                 return NOTHING if inbound.is_notice else inbound.response
             if not isinstance(inbound, Request):
                 return (

@@ -7,7 +7,7 @@ import pytest
 from portico.config.names import all_fitted
 from portico.config.problems import ConfigError
 from portico.config.read import read
-from portico.config.schema import Config, Server, ToolFilter
+from portico.config.schema import Config, ServerEntry, ToolFilter
 
 
 def config(tmp_path: Path, text: str, name: str = "mcp.json", **environ: str) -> Config:
@@ -16,7 +16,7 @@ def config(tmp_path: Path, text: str, name: str = "mcp.json", **environ: str) ->
     return read(path, environ=environ)
 
 
-def one(tmp_path: Path, entry: str, **environ: str) -> Server:
+def one(tmp_path: Path, entry: str, **environ: str) -> ServerEntry:
     """The only server of a client's file."""
     (found,) = config(tmp_path, f'{{"mcpServers": {{"a": {entry}}}}}', **environ).servers.values()
     return found

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.config import edit_toml
-from portico.config.places import Lines, places
+from portico.config.places import LineIndex, places
 
 TOML = '''\
 # [not.a.table]
@@ -30,7 +30,7 @@ n = 2
 
 def test_tables_keys_and_elements_of_toml_have_their_lines() -> None:
     tomllib.loads(TOML)
-    lines = Lines(TOML, "toml")
+    lines = LineIndex(TOML, "toml")
     for path, line in (
         (("top",), 2),
         (("a", "b.c", "d"), 5),
@@ -51,8 +51,8 @@ def test_tables_keys_and_elements_of_toml_have_their_lines() -> None:
 
 
 def test_a_text_that_is_neither_has_one_line() -> None:
-    assert Lines("{[[", "toml").line(("a",)) == 1
-    assert Lines('{"a" "b"', "json").line(("a",)) == 1
+    assert LineIndex("{[[", "toml").line(("a",)) == 1
+    assert LineIndex('{"a" "b"', "json").line(("a",)) == 1
 
 
 _json = st.recursive(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from portico.definitions.limits import Limits
 from portico.definitions.patterns import pattern_cost
 from portico.definitions.schema import Schema, SchemaError, describe, structural_check
+from portico.definitions.schema_limits import SchemaLimits
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -190,7 +190,7 @@ def test_more_text_than_a_pattern_can_be_given_is_a_problem() -> None:
 )
 def test_ordinary_patterns_are_fine(pattern: str) -> None:
     Schema({"pattern": pattern}).check()
-    assert not Limits({"pattern": pattern}).excess("x" * 100_000)
+    assert not SchemaLimits({"pattern": pattern}).excess("x" * 100_000)
 
 
 def test_text_that_meets_no_pattern_is_not_limited() -> None:
@@ -212,7 +212,7 @@ def test_a_pattern_reached_by_reference_limits_all_text() -> None:
         "properties": {"a": {"pattern": "(?=.*z)x"}, "b": {"$ref": "#/properties/a"}},
     }
 
-    assert Limits(schema).excess({"b": "x" * 200_000})
+    assert SchemaLimits(schema).excess({"b": "x" * 200_000})
 
 
 @pytest.mark.parametrize(

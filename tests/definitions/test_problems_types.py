@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from portico.definitions.keywords import DIALECTS, TYPES
-from portico.definitions.problems import is_of
 from portico.definitions.schema import compiled
+from portico.definitions.violations import is_of
 
 _VALUES: list[Any] = [
     *(None, True, False, 0, -1, 2**70, -(2**63), 1.0, -0.0, 1.5, 1e20, 1e300, 5e-324),

@@ -9,7 +9,7 @@ import pytest
 
 from portico.config.problems import ConfigError
 from portico.config.read import read
-from portico.config.schema import LATER, SERVER, Gateway, Rerank, Search, Server, Timeouts
+from portico.config.schema import LATER, SERVER, Gateway, Rerank, Search, ServerEntry, Timeouts
 from portico.config.values import readers
 from tests.docs.pages import Block, blocks, section, text_of
 
@@ -52,7 +52,7 @@ def _rows(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("heading", "known", "table"),
     [
-        ("Servers", SERVER, Server(name="x")),
+        ("Servers", SERVER, ServerEntry(name="x")),
         ("The gateway", readers(Gateway) | readers(Search), (Gateway(), Search())),
     ],
 )

@@ -11,7 +11,7 @@ import msgspec
 from portico import Server
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Config, Gateway
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
 from portico.model.context import Context
@@ -21,7 +21,7 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
-from portico.protocol.lines import one_line
+from portico.protocol.line_reader import one_line
 from portico.search import Hit, ToolIndex
 from portico.search.building import Tools
 from portico.search.searcher import Searcher

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from portico import Server
-from portico.definitions.schema import Problem, Schema
+from portico.definitions.schema import Schema, SchemaViolation
 from portico.transport.stdio import StdioServer
 from tests.gateway.houses import Client, World, config, house
 
@@ -64,7 +64,7 @@ async def test_the_arguments_of_a_call_are_checked_once(
     checked: list[Any] = []
     plain = Schema.problems
 
-    def counted(self: Schema, instance: Any, size: int | None = None) -> list[Problem]:
+    def counted(self: Schema, instance: Any, size: int | None = None) -> list[SchemaViolation]:
         if self._foreign:
             checked.append(instance)
         return plain(self, instance, size)

@@ -7,7 +7,7 @@ import pytest
 
 from portico import Context, Image, Server
 from portico.config.schema import Gateway, Group, ToolFilter
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house
 from tests.support.clock import Clock
 from tests.support.patience import until

@@ -7,7 +7,7 @@ from contextlib import suppress
 from weakref import ref
 
 from portico import Server
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from portico.gateway.registry import Registry
 from tests.gateway.houses import MODERN, Client, World, config, house
 from tests.support.patience import until

@@ -10,7 +10,7 @@ import pytest
 from portico import Answer, Context, Handler, Link, McpError, Request, Response, Server, after
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.schema import Gateway, Group
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from portico.gateway.local_server import local_entries
 from portico.model.session import Session
 from portico.model.version import BY_TEXT

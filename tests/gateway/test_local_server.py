@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from portico import Server
-from portico.definitions.schema import Problem, Schema
+from portico.definitions.schema import Schema, SchemaViolation
 from portico.gateway.local_server import LocalEntry, local_entries
 from portico.model.errors import PorticoError
 from tests.gateway.houses import Client, World, config, house
@@ -45,7 +45,7 @@ async def test_its_arguments_are_checked_once(expose: str, monkeypatch: pytest.M
     checked: list[object] = []
     plain = Schema.problems
 
-    def counted(self: Schema, instance: object, size: int | None = None) -> list[Problem]:
+    def counted(self: Schema, instance: object, size: int | None = None) -> list[SchemaViolation]:
         checked.append(instance)
         return plain(self, instance, size)
 

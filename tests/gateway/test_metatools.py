@@ -3,7 +3,7 @@
 import pytest
 
 from portico import Server
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from portico.model.errors import PorticoError
 from portico.search import Hit
 from tests.gateway.houses import Client, Words, World, config, house

@@ -10,7 +10,7 @@ import pytest
 
 from portico import Server
 from portico.config.schema import Config, Gateway, Group
-from portico.config.schema import Server as Entry
+from portico.config.schema import ServerEntry as Entry
 from portico.gateway.reload import ConfigWatcher
 from portico.model.errors import PorticoError
 from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house

@@ -11,7 +11,7 @@ from portico.model.message import Request, Response
 from portico.model.version import Version
 from portico.protocol.codec import error_response
 from portico.protocol.depth import MAX_NESTING
-from portico.protocol.inbound import Answer, Malformed, Refused, read, read_message
+from portico.protocol.inbound import Answer, Malformed, RefusedMessage, read, read_message
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -50,7 +50,7 @@ def test_a_response_is_its_parts_joined(id: int | str, result: dict[str, Any]) -
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_raise_anything_but_malformed(data: bytes) -> None:
     inbound = read(data, Version.V2025_03_26)
-    assert isinstance(inbound, Request | Answer | Refused | list)
+    assert isinstance(inbound, Request | Answer | RefusedMessage | list)
 
 
 @given(JSON_VALUES)
@@ -58,7 +58,7 @@ def test_any_json_that_is_no_message_is_an_invalid_request(value: Any) -> None:
     if isinstance(value, dict | list):
         return
     inbound = read(json.dumps(value).encode(), None)
-    assert isinstance(inbound, Refused)
+    assert isinstance(inbound, RefusedMessage)
     assert inbound.response.code == -32600
 
 
@@ -91,7 +91,7 @@ def test_any_json_that_is_no_message_is_an_invalid_request(value: Any) -> None:
 )
 def test_a_bad_message_gets_its_proper_answer(text: bytes, code: int, id: object) -> None:
     inbound = read(text, Version.V2025_11_25)
-    assert isinstance(inbound, Refused)
+    assert isinstance(inbound, RefusedMessage)
     answer = inbound.response.decode()
     assert answer["error"]["code"] == code
     assert answer.get("id") == id
@@ -152,10 +152,10 @@ def test_a_batch_is_read_member_by_member_in_2025_03_26_only() -> None:
     members = read(batch, Version.V2025_03_26)
     assert isinstance(members, list)
     kinds = [type(member) for member in members]
-    assert kinds == [Request, Request, Refused, Refused, Refused]
-    assert isinstance(read(b"[]", Version.V2025_03_26), Refused)
+    assert kinds == [Request, Request, RefusedMessage, RefusedMessage, RefusedMessage]
+    assert isinstance(read(b"[]", Version.V2025_03_26), RefusedMessage)
     for version in (None, Version.V2024_11_05, Version.V2025_06_18, Version.V2025_11_25):
-        assert isinstance(read(batch, version), Refused)
+        assert isinstance(read(batch, version), RefusedMessage)
 
 
 def test_a_clients_answer_is_told_from_a_request() -> None:
@@ -167,7 +167,7 @@ def test_a_batch_has_its_limit() -> None:
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     assert isinstance(read(b"[" + b",".join([ping] * 100) + b"]", Version.V2025_03_26), list)
     refused = read(b"[" + b",".join([ping] * 101) + b"]", Version.V2025_03_26)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert refused.response.code == -32600
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from portico.model.message import Request
 from portico.model.offer import HeaderParam
 from portico.model.version import LATEST_LEGACY, LEGACY, Version, negotiate
-from portico.protocol.inbound import Refused, read
+from portico.protocol.inbound import RefusedMessage, read
 from portico.protocol.ladder import check_header_params, decode_header, encode_header
 
 PREFIX = "io.modelcontextprotocol/"
@@ -23,7 +23,7 @@ def message(method: str = "tools/list", **params: Any) -> bytes:
 
 
 def code_of(inbound: object) -> int:
-    assert isinstance(inbound, Refused)
+    assert isinstance(inbound, RefusedMessage)
     return inbound.response.code
 
 
@@ -59,7 +59,7 @@ def test_a_request_without_client_info_is_served() -> None:
 @pytest.mark.parametrize("version", ["v999", "1900-01-01", "2025-11-25", ""])
 def test_an_unsupported_modern_version_is_told_which_are_supported(version: str) -> None:
     refused = read(message(_meta={**META, PREFIX + "protocolVersion": version}), None)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     error = refused.response.decode()["error"]
     assert error["code"] == -32022
     assert error["data"] == {"supported": ["2026-07-28"], "requested": version}
@@ -106,7 +106,7 @@ def test_the_name_header_is_decoded_before_it_is_compared(
 
 def test_a_bad_legacy_version_header_is_a_bare_refusal() -> None:
     refused = read(message(), Version.V2025_11_25, {"mcp-protocol-version": "bogus"})
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert refused.bare
 
 

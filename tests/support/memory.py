@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from portico.protocol.lines import one_line
+from portico.protocol.line_reader import one_line
 from portico.wires.wire import Outgoing, Receiver, Wire, made
 
 Write = Callable[[tuple[bytes, ...]], None]

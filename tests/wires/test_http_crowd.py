@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.schema import Server
+from portico.config.schema import ServerEntry
 from portico.http1.pool import MAX_CONNECTIONS
 from portico.model.methods import LISTEN
 from portico.model.version import Version
@@ -166,10 +166,10 @@ async def test_a_question_is_answered_while_its_call_has_the_one_connection() ->
 
 
 def test_a_config_says_how_many_connections_there_may_be() -> None:
-    found = address(Server(name="a", url="https://a.test/mcp", max_connections=9))
+    found = address(ServerEntry(name="a", url="https://a.test/mcp", max_connections=9))
     assert isinstance(found, Url)
     assert found.max_connections == 9
-    assert Server(name="a").max_connections == Site("").max_connections == MAX_CONNECTIONS
+    assert ServerEntry(name="a").max_connections == Site("").max_connections == MAX_CONNECTIONS
 
 
 def test_calls_that_are_held_leave_connections_for_others() -> None:

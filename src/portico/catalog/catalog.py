@@ -9,13 +9,13 @@ from msgspec import Raw, Struct
 
 from portico.catalog import cursor as cursors
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.headers import header_params
+from portico.definitions.header_params import header_params
 from portico.model.methods import CAPABILITIES, LIST_KINDS, LISTS
 from portico.model.offer import HeaderParam, Listed, Offer
 from portico.model.version import MODERN, Version
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
-from portico.protocol.lines import one_line
+from portico.protocol.line_reader import one_line
 from portico.protocol.tasks import without_task_support, without_tasks_raw
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
-from portico.protocol.results import EMPTY_RESULT
-from portico.providers.ending import ends_call
+from portico.protocol.result_fields import EMPTY_RESULT
+from portico.providers.handler_exceptions import ends_call
 from portico.state.pending import Pending
 
 # Members of an enum are slow to look up.

@@ -16,7 +16,7 @@ from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import URLS, Parser
 from portico.cli.words import pair, repeatable
-from portico.definitions.words import type_name
+from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 from portico.model.wording import alike, did_you_mean

@@ -13,7 +13,7 @@ from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, nearest, word
 from portico.config.read import read
-from portico.config.schema import Server
+from portico.config.schema import ServerEntry
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 
@@ -68,7 +68,7 @@ async def _tried(path: str, name: str, within_s: float | None) -> dict[str, Any]
     return {"server": name, **told, "ms": round((time.perf_counter() - started) * 1000, 1)}
 
 
-async def _asked(server: Server, within_s: float | None) -> dict[str, Any]:
+async def _asked(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
     from portico.upstream.configured_address import address
     from portico.upstream.connect import connect

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from portico.config.expand import Sources, Unresolved, is_elsewhere
-from portico.config.problems import Path, Problem, Report, word
-from portico.config.schema import SERVER, Server, Timeouts, ToolFilter
+from portico.config.problems import ConfigProblem, Path, Report, word
+from portico.config.schema import SERVER, ServerEntry, Timeouts, ToolFilter
 from portico.config.values import check_url, read_table
 
 # Compiled when there is a header, and not at every start.
@@ -25,7 +25,7 @@ def read_server(
     wanted: bool | None,
     *,
     of_client: bool,
-) -> Server:
+) -> ServerEntry:
     """The server that an entry describes; what is wrong with it, the report has.
 
     `wanted` says whether to look up its variables; None does so if it is enabled.
@@ -47,7 +47,7 @@ def read_server(
         found["problem"] = reading.expanded()
     found["tools"] = ToolFilter(**found.get("tools", {}))
     found["timeouts"] = Timeouts(**found.get("timeouts", {}))
-    return Server(name=name, **found)
+    return ServerEntry(name=name, **found)
 
 
 class _Entry(Struct):
@@ -81,7 +81,7 @@ class _Entry(Struct):
         whole, self.report = self.report, Report()
         self._expand()
         here, self.report = self.report, whole
-        lacking: list[Problem] = []
+        lacking: list[ConfigProblem] = []
         for problem in here.problems:
             is_lacking = problem.at in self.elsewhere - self.mistakes
             (lacking if is_lacking else whole.problems).append(problem)

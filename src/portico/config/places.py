@@ -38,7 +38,7 @@ def places(text: str, kind: str) -> list[Place]:
     return toml_places(text)
 
 
-class Lines:
+class LineIndex:
     """Finds the line of a key, or of the nearest thing around it."""
 
     def __init__(self, text: str, kind: str) -> None:

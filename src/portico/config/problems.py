@@ -28,7 +28,7 @@ class ConfigError(PorticoError):
         super().__init__("\n".join(problems))
 
 
-class Problem(Struct, frozen=True):
+class ConfigProblem(Struct, frozen=True):
     """One thing that is wrong, or that its writer should know."""
 
     at: Path
@@ -46,14 +46,14 @@ class Report:
     """Collects what is found while a file is read."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.warnings: list[Problem] = []
-        self.unresolved: list[Problem] = []
+        self.problems: list[ConfigProblem] = []
+        self.warnings: list[ConfigProblem] = []
+        self.unresolved: list[ConfigProblem] = []
         """Values that cannot be had from elsewhere: they stop only the server that needs them."""
 
     def wrong(self, at: Path, what: str, remedy: str = "") -> None:
         """It cannot be used like this."""
-        self.problems.append(Problem(at, what, remedy))
+        self.problems.append(ConfigProblem(at, what, remedy))
 
     def near(self, text: str, options: Iterable[str]) -> str:
         """`nearest`, which is slow, and of no use once there is more to tell than is told."""
@@ -61,7 +61,7 @@ class Report:
 
     def warn(self, at: Path, what: str, remedy: str = "") -> None:
         """It can, but not all of it does something."""
-        self.warnings.append(Problem(at, what, remedy))
+        self.warnings.append(ConfigProblem(at, what, remedy))
 
 
 def dotted(path: Path) -> str:

@@ -10,7 +10,7 @@ from portico.config.document import Document, opened
 from portico.config.entry import read_server
 from portico.config.expand import Sources
 from portico.config.names import fits, fitted
-from portico.config.problems import MOST, ConfigError, Path, Problem, Report, word
+from portico.config.problems import MOST, ConfigError, ConfigProblem, Path, Report, word
 from portico.config.schema import (
     KEYS_OF,
     LATER,
@@ -20,7 +20,7 @@ from portico.config.schema import (
     Group,
     Rerank,
     Search,
-    Server,
+    ServerEntry,
 )
 from portico.config.sections import Section, is_codex, left_out, names_in, sections
 from portico.config.trust import group_warning
@@ -57,7 +57,7 @@ class _Reading:
     def config(self) -> Config:
         found = sections(self._document)
         self._check_top(found)
-        servers: dict[str, Server] = {}
+        servers: dict[str, ServerEntry] = {}
         for section in found:
             self._read_section(section, servers)
         config = Config(
@@ -84,7 +84,7 @@ class _Reading:
         for path, line in self._document.twice:
             if path[0] in mine and not any(path[:n] in again for n in range(1, len(path))):
                 what, remedy = "is set twice", "rename or remove one of them"
-                report.problems.append(Problem(path, what, remedy, line))
+                report.problems.append(ConfigProblem(path, what, remedy, line))
         if self._document.kind == "json":
             if self._data.get("inputs") and any(s.path == ("servers",) for s in found):
                 why = "${input:...} is not supported"
@@ -103,7 +103,7 @@ class _Reading:
                 return
         self._report.warn((), "has no mcpServers, so there are no servers")
 
-    def _read_section(self, section: Section, servers: dict[str, Server]) -> None:
+    def _read_section(self, section: Section, servers: dict[str, ServerEntry]) -> None:
         if not isinstance(section.table, dict):
             read_table(self._report, section.path, section.table, {})
             return
@@ -129,7 +129,7 @@ class _Reading:
             return {}
         return read_table(self._report, (key,), self._data[key], readers(kind))
 
-    def _gateway(self, servers: Mapping[str, Server]) -> Gateway:
+    def _gateway(self, servers: Mapping[str, ServerEntry]) -> Gateway:
         found = self._own("gateway", Gateway)
         for number, name in enumerate(found.get("pinned", ())):
             at: Path = ("gateway", "pinned", number)
@@ -167,7 +167,7 @@ class _Reading:
         found.setdefault("key_env", KEYS_OF[found["provider"]])
         return Rerank(**found)
 
-    def _groups(self, servers: Mapping[str, Server]) -> dict[str, Group]:
+    def _groups(self, servers: Mapping[str, ServerEntry]) -> dict[str, Group]:
         groups: dict[str, Group] = {}
         table = self._data.get("groups", {})
         if not isinstance(table, dict):
@@ -195,13 +195,13 @@ class _Reading:
             self._report.warn((key,), "not used yet")
         return later
 
-    def _worded(self, problems: list[Problem]) -> tuple[str, ...]:
+    def _worded(self, problems: list[ConfigProblem]) -> tuple[str, ...]:
         """Each with its file and line; lines are looked for only here."""
         if not problems:
             return ()
-        from portico.config.places import Lines
+        from portico.config.places import LineIndex
 
-        lines, file = Lines(self._document.text, self._document.kind), self._document.path
+        lines, file = LineIndex(self._document.text, self._document.kind), self._document.path
         placed = [(one.line or lines.line(one.at), one) for one in problems]
         placed.sort(key=lambda pair: pair[0])
         said = [f"{file}:{line}: {one}" for line, one in placed[:MOST]]

@@ -72,7 +72,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """Stopped when it had nothing to do for so long; 0 never stops it."""
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class ServerEntry(Struct, frozen=True, kw_only=True):
     """One upstream: a command to start, or a URL."""
 
     name: str
@@ -170,7 +170,7 @@ class Config(Struct, frozen=True, kw_only=True):
     path: str
     gateway: Gateway = Gateway()
     search: Search = Search()
-    servers: Mapping[str, Server] = field(default_factory=dict)
+    servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     """By name, in the file's order."""
     groups: Mapping[str, Group] = field(default_factory=dict)
     later: Mapping[str, Any] = field(default_factory=dict)
@@ -193,4 +193,4 @@ class Config(Struct, frozen=True, kw_only=True):
         return [("path", self.path), ("servers", list(self.servers))]
 
 
-SERVER = readers(Server)
+SERVER = readers(ServerEntry)

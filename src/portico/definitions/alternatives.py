@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from portico.definitions.problems import Problem, options_problem, type_problem
+from portico.definitions.violations import SchemaViolation, options_problem, type_problem
 
 _MOST_SHOWN = 4
 _LONGEST_SHOWN = 100
 
 
-def best_of(path: str, value: Any, attempts: list[list[Problem]]) -> list[Problem]:
+def best_of(path: str, value: Any, attempts: list[list[SchemaViolation]]) -> list[SchemaViolation]:
     """From what is wrong by each alternative of the value at a path, what to tell."""
     if len(attempts) == 1:
         return attempts[0]
@@ -21,10 +21,10 @@ def best_of(path: str, value: Any, attempts: list[list[Problem]]) -> list[Proble
     first = (_cut(str(problems[0])) for problems in attempts[:_MOST_SHOWN])
     each = (f"({number}) {text}" for number, text in enumerate(first, 1))
     why = f"fits none of {len(attempts)} alternatives: {' or '.join(each)}"
-    return [Problem(path, why, keyword="anyOf")]
+    return [SchemaViolation(path, why, keyword="anyOf")]
 
 
-def _distance(path: str, problems: list[Problem]) -> tuple[bool, bool, int]:
+def _distance(path: str, problems: list[SchemaViolation]) -> tuple[bool, bool, int]:
     """How far a value is from an alternative: of another type, of another tag, or just flawed."""
     return (
         any(p.keyword == "type" and p.path == path for p in problems),
@@ -33,7 +33,9 @@ def _distance(path: str, problems: list[Problem]) -> tuple[bool, bool, int]:
     )
 
 
-def _common_type(path: str, value: Any, attempts: list[list[Problem]]) -> Problem | None:
+def _common_type(
+    path: str, value: Any, attempts: list[list[SchemaViolation]]
+) -> SchemaViolation | None:
     """All alternatives want another type: name the types."""
     types: list[str] = []
     for problems in attempts:
@@ -44,7 +46,7 @@ def _common_type(path: str, value: Any, attempts: list[list[Problem]]) -> Proble
     return type_problem(path, list(dict.fromkeys(types)), value)
 
 
-def _common_options(attempts: list[list[Problem]]) -> Problem | None:
+def _common_options(attempts: list[list[SchemaViolation]]) -> SchemaViolation | None:
     """All alternatives want something else of one field, as tagged unions do: name the tags."""
     for first in filter(_is_option, attempts[0]):
         options: list[Any] = []
@@ -58,7 +60,7 @@ def _common_options(attempts: list[list[Problem]]) -> Problem | None:
     return None
 
 
-def _is_option(problem: Problem) -> bool:
+def _is_option(problem: SchemaViolation) -> bool:
     return problem.keyword in ("const", "enum")
 
 

@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
+from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, DefinitionKind
 from portico.definitions.load import check_json
 from portico.definitions.templates import UriTemplate
 
@@ -126,7 +126,7 @@ def _output(
     return (None if given is None else dict(given)), False
 
 
-def _check(kind: Kind, definition: dict[str, Any], signature: "Signature") -> None:
+def _check(kind: DefinitionKind, definition: dict[str, Any], signature: "Signature") -> None:
     try:
         check_json(definition)
         kind.check(definition)

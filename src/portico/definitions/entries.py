@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.headers import header_params
+from portico.definitions.header_params import header_params
 from portico.definitions.structure import structural_check
 from portico.definitions.templates import UriTemplate
-from portico.definitions.words import nearest, shown, type_name
+from portico.definitions.wording import nearest, shown, type_name
 
 _Check = Callable[[Any, str], None]
 """Takes a value and its field; raises DefinitionError with that field, or one inside it."""
@@ -19,7 +19,7 @@ _Check = Callable[[Any, str], None]
 _SCHEME = frozenset(ascii_letters + digits + "+-.")
 
 
-class Kind(Struct, frozen=True):
+class DefinitionKind(Struct, frozen=True):
     """One kind of definition."""
 
     noun: str
@@ -80,7 +80,7 @@ def _each(inner: _Check) -> _Check:
 
 def _fields(needed: tuple[str, ...] = (), /, **checks: _Check) -> _Check:
     """An object whose known fields are checked."""
-    kind = Kind("", "", needed, checks)
+    kind = DefinitionKind("", "", needed, checks)
 
     def check(value: Any, field: str) -> None:
         _object(value, field)
@@ -169,7 +169,7 @@ _COMMON: dict[str, _Check] = {
 }
 _RESOURCE: dict[str, _Check] = {**_COMMON, "mimeType": _text, "annotations": _ANNOTATIONS}
 
-TOOL = Kind(
+TOOL = DefinitionKind(
     "tool",
     "name",
     ("name", "inputSchema"),
@@ -181,11 +181,13 @@ TOOL = Kind(
         "execution": _object,
     },
 )
-RESOURCE = Kind("resource", "uri", ("name", "uri"), {**_RESOURCE, "uri": _uri, "size": _size})
-TEMPLATE = Kind(
+RESOURCE = DefinitionKind(
+    "resource", "uri", ("name", "uri"), {**_RESOURCE, "uri": _uri, "size": _size}
+)
+TEMPLATE = DefinitionKind(
     "resource template",
     "uriTemplate",
     ("name", "uriTemplate"),
     {**_RESOURCE, "uriTemplate": _uri_template},
 )
-PROMPT = Kind("prompt", "name", ("name",), {**_COMMON, "arguments": _arguments})
+PROMPT = DefinitionKind("prompt", "name", ("name",), {**_COMMON, "arguments": _arguments})

@@ -14,17 +14,17 @@ from msgspec import Struct
 
 from portico.definitions.alternatives import best_of
 from portico.definitions.keywords import REF_STANDS_ALONE, REFERENCES, Location, dialect
-from portico.definitions.problems import (
+from portico.definitions.references import References
+from portico.definitions.schema_queries import SchemaQueries
+from portico.definitions.violations import (
     ASSERTIONS,
-    Problem,
+    SchemaViolation,
     assertion,
     is_of,
     options_problem,
     type_problem,
 )
-from portico.definitions.questions import Questions
-from portico.definitions.references import References
-from portico.definitions.words import dotted, nearest, shown
+from portico.definitions.wording import dotted, nearest, shown
 from portico.model.wording import counted
 
 MOST_PROBLEMS = 10
@@ -41,11 +41,11 @@ class _Place(Struct, frozen=True):
     value: Any
     path: tuple[str | int, ...]
 
-    def problem(self, message: str, expected: Any = None, keyword: str = "") -> Problem:
-        return Problem(dotted(self.path), message, expected, keyword)
+    def problem(self, message: str, expected: Any = None, keyword: str = "") -> SchemaViolation:
+        return SchemaViolation(dotted(self.path), message, expected, keyword)
 
 
-def explain(root: Any, instance: Any, started: float | None = None) -> list[Problem]:
+def explain(root: Any, instance: Any, started: float | None = None) -> list[SchemaViolation]:
     """The problems of a value that is known not to match, at least one of them.
 
     `started` is the CPU time of this thread when the value was first checked, if that may have
@@ -60,7 +60,7 @@ class _Explainer:
     def __init__(self, root: Any, started: float | None) -> None:
         self._root = root
         self._dialect = dialect(root)
-        self._ask = Questions(root, self._dialect, started)
+        self._ask = SchemaQueries(root, self._dialect, started)
         self._timely = self._ask.while_there_is_time
         self._active: set[tuple[Location, tuple[str | int, ...]]] = set()
 
@@ -70,19 +70,21 @@ class _Explainer:
 
     # Walking.
 
-    def walk(self, location: Location, value: Any, path: tuple[str | int, ...]) -> list[Problem]:
+    def walk(
+        self, location: Location, value: Any, path: tuple[str | int, ...]
+    ) -> list[SchemaViolation]:
         """What is wrong with a value that fails the schema at this location."""
         schema = reduce(getitem, location, self._root)
         if not isinstance(schema, dict):
-            return [Problem(dotted(path), "is not allowed here", keyword="false")]
+            return [SchemaViolation(dotted(path), "is not allowed here", keyword="false")]
         if (location, path) in self._active or len(self._active) == _DEEPEST:
-            return [Problem(dotted(path), _unexplained(schema))]
+            return [SchemaViolation(dotted(path), _unexplained(schema))]
         self._active.add((location, path))
         found = self._look(_Place(location, schema, value, path))
         self._active.discard((location, path))
-        return found or [Problem(dotted(path), _unexplained(schema))]
+        return found or [SchemaViolation(dotted(path), _unexplained(schema))]
 
-    def _look(self, place: _Place) -> list[Problem]:
+    def _look(self, place: _Place) -> list[SchemaViolation]:
         schema, value = place.schema, place.value
         if "$ref" in schema and self._dialect in REF_STANDS_ALONE:
             return self._follow(place, "$ref")
@@ -101,7 +103,9 @@ class _Explainer:
                 found += step(self, place, keyword)
         return found
 
-    def into(self, place: _Place, way: Location, value: Any, *steps: str | int) -> list[Problem]:
+    def into(
+        self, place: _Place, way: Location, value: Any, *steps: str | int
+    ) -> list[SchemaViolation]:
         """What is wrong with a value according to a schema inside this one; nothing if it fits."""
         location = (*place.location, *way)
         return (
@@ -110,7 +114,7 @@ class _Explainer:
             else []
         )
 
-    def _follow(self, place: _Place, keyword: str) -> list[Problem]:
+    def _follow(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         target = self._references.target(place.schema, place.schema[keyword])
         if target is None or not self._ask.fails(target, place.value):
             return []
@@ -118,13 +122,13 @@ class _Explainer:
 
     # One step for each keyword that holds schemas or names of fields.
 
-    def required(self, place: _Place, keyword: str) -> list[Problem]:
+    def required(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, dict):
             return []
         missing = [name for name in place.schema[keyword] if name not in place.value]
         return [_missing(place, name, "required") for name in missing]
 
-    def dependent_required(self, place: _Place, keyword: str) -> list[Problem]:
+    def dependent_required(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         for name, needed in self._timely(_fields(place.schema[keyword], place.value)):
             if isinstance(needed, list):
@@ -133,20 +137,20 @@ class _Explainer:
                 found += [_missing(place, other, why) for other in missing]
         return found
 
-    def properties(self, place: _Place, keyword: str) -> list[Problem]:
+    def properties(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         for name, _ in self._timely(_fields(place.schema[keyword], place.value)):
             found += self.into(place, (keyword, name), place.value[name], name)
         return found
 
-    def pattern_properties(self, place: _Place, keyword: str) -> list[Problem]:
+    def pattern_properties(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         for pattern in self._timely(place.schema[keyword]):
             for name in self._matching(pattern, place.value):
                 found += self.into(place, (keyword, pattern), place.value[name], name)
         return found
 
-    def additional_properties(self, place: _Place, keyword: str) -> list[Problem]:
+    def additional_properties(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, dict):
             return []
         known = place.schema.get("properties", {})
@@ -163,7 +167,7 @@ class _Explainer:
             found += self.into(place, (keyword,), place.value[name], name)
         return found
 
-    def unevaluated_properties(self, place: _Place, keyword: str) -> list[Problem]:
+    def unevaluated_properties(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         """Which fields were evaluated only the validator knows; those named nowhere were not."""
         if not isinstance(place.value, dict):
             return []
@@ -175,12 +179,12 @@ class _Explainer:
             place.problem("has fields that are not allowed in this combination", keyword=keyword)
         ]
 
-    def unevaluated_items(self, place: _Place, keyword: str) -> list[Problem]:
+    def unevaluated_items(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, list | tuple):
             return []
         return [place.problem("has items that nothing in the schema allows", keyword=keyword)]
 
-    def property_names(self, place: _Place, keyword: str) -> list[Problem]:
+    def property_names(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, dict):
             return []
         return [
@@ -189,7 +193,7 @@ class _Explainer:
             for problem in self.into(place, (keyword,), name)
         ]
 
-    def prefix_items(self, place: _Place, keyword: str) -> list[Problem]:
+    def prefix_items(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         if isinstance(place.value, list | tuple) and isinstance(place.schema[keyword], list):
             pairs = zip(place.value, place.schema[keyword], strict=False)
@@ -197,7 +201,7 @@ class _Explainer:
                 found += self.into(place, (keyword, index), value, index)
         return found
 
-    def items(self, place: _Place, keyword: str) -> list[Problem]:
+    def items(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, list | tuple) or isinstance(place.schema[keyword], list):
             return self.prefix_items(place, keyword)
         prefix = place.schema.get("items" if keyword == "additionalItems" else "prefixItems")
@@ -208,14 +212,14 @@ class _Explainer:
                     f"has {counted(len(place.value), 'item')}, must have at most {skipped}"
                 )
             ]
-        found: list[Problem] = []
+        found: list[SchemaViolation] = []
         for index in self._timely(range(skipped, len(place.value))):
             found += self.into(place, (keyword,), place.value[index], index)
             if len(found) >= MOST_PROBLEMS:
                 break
         return found
 
-    def contains(self, place: _Place, keyword: str) -> list[Problem]:
+    def contains(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if not isinstance(place.value, list | tuple):
             return []
         location = (*place.location, keyword)
@@ -229,13 +233,13 @@ class _Explainer:
         words = f"has {counted(matching, 'item')} like {what}, must have {wanted}"
         return [place.problem(words, keyword=keyword)]
 
-    def every(self, place: _Place, keyword: str) -> list[Problem]:
+    def every(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         for index in self._timely(range(len(place.schema[keyword]))):
             found += self.into(place, (keyword, index), place.value)
         return found
 
-    def some(self, place: _Place, keyword: str) -> list[Problem]:
+    def some(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         branches = [(*place.location, keyword, i) for i in range(len(place.schema[keyword]))]
         fitting = [
             number
@@ -254,17 +258,17 @@ class _Explainer:
         ]
         return [] if self._ask.exhausted() else best_of(dotted(place.path), place.value, tried)
 
-    def none(self, place: _Place, keyword: str) -> list[Problem]:
+    def none(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if self._ask.fails((*place.location, keyword), place.value) or self._ask.exhausted():
             return []
         what = shown(place.schema[keyword])
         return [place.problem(f"must not match {what}", keyword=keyword)]
 
-    def conditional(self, place: _Place, keyword: str) -> list[Problem]:
+    def conditional(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         branch = "else" if self._ask.fails((*place.location, keyword), place.value) else "then"
         return self.into(place, (branch,), place.value) if branch in place.schema else []
 
-    def dependent_schemas(self, place: _Place, keyword: str) -> list[Problem]:
+    def dependent_schemas(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         found = []
         for name, needed in self._timely(_fields(place.schema[keyword], place.value)):
             if not isinstance(needed, list):
@@ -303,17 +307,17 @@ def _fields(by_name: Any, value: Any) -> list[tuple[str, Any]]:
     return [(name, thing) for name, thing in by_name.items() if name in value]
 
 
-def _asserted(place: _Place, keyword: str) -> Problem:
+def _asserted(place: _Place, keyword: str) -> SchemaViolation:
     if keyword == "enum":
         return options_problem(dotted(place.path), place.schema[keyword], shown(place.value))
     return assertion(dotted(place.path), keyword, place.schema[keyword], place.value)
 
 
-def _missing(place: _Place, name: str, why: str) -> Problem:
-    return Problem(dotted((*place.path, name)), f"missing ({why})", "required", "required")
+def _missing(place: _Place, name: str, why: str) -> SchemaViolation:
+    return SchemaViolation(dotted((*place.path, name)), f"missing ({why})", "required", "required")
 
 
-def _unknown(place: _Place, name: str, known: Any, keyword: str) -> Problem:
+def _unknown(place: _Place, name: str, known: Any, keyword: str) -> SchemaViolation:
     free = [other for other in known if other not in place.value]
     return place.problem(
         f"unknown field {shown(name)}{nearest(name, free)}", sorted(known), keyword
@@ -327,7 +331,7 @@ def _unexplained(schema: dict[str, Any]) -> str:
     )
 
 
-_Step = Callable[[_Explainer, _Place, str], list[Problem]]
+_Step = Callable[[_Explainer, _Place, str], list[SchemaViolation]]
 _STEPS: dict[str, _Step] = {
     "required": _Explainer.required,
     "dependentRequired": _Explainer.dependent_required,

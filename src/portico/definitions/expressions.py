@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.words import shown
+from portico.definitions.wording import shown
 
 MAX_LENGTH = 4096
 _OPERATORS = "+#/?&"

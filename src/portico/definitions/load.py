@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
-from portico.definitions.words import listed, nearest, shown, type_name
+from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, DefinitionKind
+from portico.definitions.wording import listed, nearest, shown, type_name
 
 Source = str | PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any]
 """A path, JSON, or what JSON would hold: a list of definitions, or an object with such lists."""
@@ -153,7 +153,7 @@ def check_json(definition: Mapping[str, Any]) -> None:
             raise DefinitionError(f"has no JSON form: {error}", field=str(field)) from None
 
 
-def _entry(kind: Kind, number: int, entry: Any) -> str:
+def _entry(kind: DefinitionKind, number: int, entry: Any) -> str:
     """`tool 2 ("get_weather")`, counted as people do."""
     named = entry.get(kind.key) if isinstance(entry, Mapping) else None
     shown_name = f" ({shown(named)})" if named and isinstance(named, str) else ""

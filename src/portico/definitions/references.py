@@ -8,7 +8,7 @@ from typing import Any
 
 from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import REFERENCES, STORES, Location, subschemas
-from portico.definitions.words import dotted, shown
+from portico.definitions.wording import dotted, shown
 
 MAX_UNFOLDED = 1_000_000
 MAX_CHAIN = 300

@@ -5,16 +5,21 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from portico.definitions.definition_error import SchemaError
-from portico.definitions.limits import FOREIGN_WORK, OWN_WORK, Limits, check_compile_time
 from portico.definitions.patterns import BACKTRACKS, COMPILED_BYTES
-from portico.definitions.problems import Problem, describe
+from portico.definitions.schema_limits import (
+    FOREIGN_WORK,
+    OWN_WORK,
+    SchemaLimits,
+    check_compile_time,
+)
 from portico.definitions.structure import FOREIGN_NODES, MAX_NODES, structural_check
-from portico.definitions.words import dotted, shown
+from portico.definitions.violations import SchemaViolation, describe
+from portico.definitions.wording import dotted, shown
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ["Problem", "Schema", "SchemaError", "describe", "structural_check"]
+__all__ = ["Schema", "SchemaError", "SchemaViolation", "describe", "structural_check"]
 
 
 class Schema:
@@ -29,7 +34,7 @@ class Schema:
         self._where = where
         self._foreign = foreign
         self._validator: Validator | None = None
-        self._limits: Limits | None = None
+        self._limits: SchemaLimits | None = None
 
     def check(self) -> None:
         """Raise SchemaError if it is invalid, of an unknown dialect, not self-contained, or huge.
@@ -38,7 +43,7 @@ class Schema:
         """
         self._compiled()
 
-    def problems(self, instance: Any, size: int | None = None) -> list[Problem]:
+    def problems(self, instance: Any, size: int | None = None) -> list[SchemaViolation]:
         """What is wrong with a value, in words a model can act on; empty if it is valid.
 
         `size` is the number of bytes of its JSON, or more: a small value need not be measured.
@@ -59,10 +64,10 @@ class Schema:
 
         return explain(self.source, instance, started)
 
-    def _unchecked(self, why: str) -> list[Problem]:
-        return [] if self._foreign else [Problem("", why)]
+    def _unchecked(self, why: str) -> list[SchemaViolation]:
+        return [] if self._foreign else [SchemaViolation("", why)]
 
-    def describe(self, problems: Iterable[Problem]) -> str:
+    def describe(self, problems: Iterable[SchemaViolation]) -> str:
         """The problems in one short text."""
         return describe(problems)
 
@@ -78,7 +83,7 @@ class Schema:
         structural_check(self.source, most=FOREIGN_NODES if self._foreign else MAX_NODES)
         if self._foreign:
             check_compile_time(self.source)
-        self._limits = Limits(self.source, FOREIGN_WORK if self._foreign else OWN_WORK)
+        self._limits = SchemaLimits(self.source, FOREIGN_WORK if self._foreign else OWN_WORK)
         return compiled(self.source)
 
 

@@ -10,7 +10,7 @@ from portico.definitions.choices import restore_order
 from portico.definitions.constraints import members
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
-from portico.definitions.words import shown
+from portico.definitions.wording import shown
 
 _UNSTRUCTURED = (str, bytes, bytearray, type(None), object)
 

@@ -20,7 +20,7 @@ from portico.definitions.constraints import (
     members,
 )
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.words import shown
+from portico.definitions.wording import shown
 
 NOTHING: Any = inspect.Parameter.empty
 """Stands where there is no default, or no annotation."""

@@ -23,7 +23,7 @@ from portico.definitions.keywords import (
     subschemas,
 )
 from portico.definitions.references import References
-from portico.definitions.words import dotted, shown, type_name
+from portico.definitions.wording import dotted, shown, type_name
 
 MAX_DEPTH = 128
 """Levels of JSON in a schema; fifty objects within objects need about a hundred."""

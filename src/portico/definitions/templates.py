@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.expressions import Expression, parse
-from portico.definitions.words import shown
+from portico.definitions.wording import shown
 
 MAX_VARIABLES = 32
 _IN_PATH = "/?#"

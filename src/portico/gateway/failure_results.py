@@ -6,7 +6,7 @@ from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode, read_error
-from portico.protocol.results import error_result, identified
+from portico.protocol.result_fields import error_result, identified
 
 _ERROR_KEY = "portico/error"
 _CONFIGURED = ("start", "network", "refused")

@@ -14,7 +14,7 @@ from portico.catalog.sanitize_offer import Hidden
 from portico.chain.core import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
-from portico.config.schema import Server
+from portico.config.schema import ServerEntry
 from portico.gateway.local_server import LocalEntry
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
@@ -30,7 +30,7 @@ _WORDS = ("title", "description", "tags")
 _MOST_WARNINGS = 20
 _MOST_NAME = 100
 
-Entry = Server | LocalEntry
+Entry = ServerEntry | LocalEntry
 
 
 class Managed(CatalogSource, Provider, Protocol):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from portico.catalog.history import History
 from portico.catalog.upstream_key import upstream_key
-from portico.config.schema import Server
+from portico.config.schema import ServerEntry
 from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
 from portico.model.offer import Offer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Heard = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
-Reach = Callable[[Server, Heard], "Address"]
+Reach = Callable[[ServerEntry, Heard], "Address"]
 
 
 class Catalogs(Memory, Protocol):
@@ -73,7 +73,7 @@ def _local(entry: LocalEntry, around: MemberEnvironment, limits: MemberLimits) -
     return Member(entry, LocalServer(entry.name, entry.server), limits.name_limit)
 
 
-def _server(entry: Server, around: MemberEnvironment, limits: MemberLimits) -> Member:
+def _server(entry: ServerEntry, around: MemberEnvironment, limits: MemberLimits) -> Member:
     kept = None if around.memory is None else _Kept(around.memory, is_complete=not entry.problem)
     history = around.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
@@ -91,7 +91,7 @@ def _server(entry: Server, around: MemberEnvironment, limits: MemberLimits) -> M
 
 
 _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
-    Server: _server,
+    ServerEntry: _server,
     LocalEntry: _local,
 }
 
@@ -118,7 +118,7 @@ class _Kept:
         self._is_over = True
 
 
-def _plan(entry: Server, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
+def _plan(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
     times = entry.timeouts
     return UpstreamPolicy(
         limits=HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call),
@@ -136,12 +136,12 @@ def _plan(entry: Server, info: Mapping[str, Any], max_tools: int) -> UpstreamPol
     )
 
 
-def _address(entry: Server, heard: Heard) -> "Address":
+def _address(entry: ServerEntry, heard: Heard) -> "Address":
     """Where the config says that it is."""
     return address(entry, lambda line: heard(entry.name, line))
 
 
-def _key(entry: Server, secret: bytes, view: str, config: str) -> str:
+def _key(entry: ServerEntry, secret: bytes, view: str, config: str) -> str:
     """Its name on disk: the same server under two names is two accounts, and a server with other
     arguments has the same owner."""
     mark = f"#{entry.name}#{view}"

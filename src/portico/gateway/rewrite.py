@@ -19,7 +19,7 @@ from portico.model.types import Answer, Handler
 from portico.protocol.codec import NO_RAW, encode
 from portico.protocol.eras import declaring, members
 from portico.protocol.exact import exact, replaced
-from portico.protocol.results import error_result
+from portico.protocol.result_fields import error_result
 from portico.protocol.tasks import without_tasks_raw
 
 _MAX_SHAPE = 1_500

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from portico.process.stderr_tail import StderrTail
-from portico.protocol.lines import LineReader
+from portico.protocol.line_reader import LineReader
 
 MOST_A_SECOND = 64 * 1024
 """So many bytes a second are passed on; a flood is cut short, and said to be."""

@@ -23,7 +23,7 @@ class Answer(Struct, frozen=True):
     error: bytes
 
 
-class Refused(Struct, frozen=True):
+class RefusedMessage(Struct, frozen=True):
     """A message that goes no further, and its answer."""
 
     response: Response
@@ -34,7 +34,7 @@ class Refused(Struct, frozen=True):
     """True for a notification: only HTTP, where every message is answered, says what was wrong."""
 
 
-Inbound = Request | Answer | Refused | list["Request | Answer | Refused"]
+Inbound = Request | Answer | RefusedMessage | list["Request | Answer | RefusedMessage"]
 
 
 _envelope = msgspec.json.Decoder(Envelope).decode
@@ -55,7 +55,9 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
         message = read_message(data)
     except Malformed as bad:
         version = assumed or LATEST_LEGACY
-        return Refused(error_response(bad.id, bad.code, bad.message, version=version), version)
+        return RefusedMessage(
+            error_response(bad.id, bad.code, bad.message, version=version), version
+        )
     if not isinstance(message, Envelope):
         return _batch(message, assumed, headers)
     if not message.method and (message.result or message.error) and message.id:
@@ -68,7 +70,7 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
 
 def _batch(
     message: list[bytes], assumed: Version | None, headers: Mapping[str, str] | None
-) -> Refused | list[Request | Answer | Refused]:
+) -> RefusedMessage | list[Request | Answer | RefusedMessage]:
     if assumed is not Version.V2025_03_26:
         refusal = "a batch is only allowed in protocol version 2025-03-26"
     elif not message:
@@ -78,12 +80,12 @@ def _batch(
     else:
         return [_member(raw, assumed, headers) for raw in message]
     version = assumed or LATEST_LEGACY
-    return Refused(error_response(b"", INVALID_REQUEST, refusal, version=version), version)
+    return RefusedMessage(error_response(b"", INVALID_REQUEST, refusal, version=version), version)
 
 
 def _member(
     raw: bytes, assumed: Version, headers: Mapping[str, str] | None
-) -> Request | Answer | Refused:
+) -> Request | Answer | RefusedMessage:
     inbound = read(raw, assumed, headers)
     if isinstance(inbound, list):
         id, refusal = b"", "a batch inside a batch"
@@ -91,12 +93,12 @@ def _member(
         id, refusal = inbound.id, "initialize must not be part of a batch"
     else:
         return inbound
-    return Refused(error_response(id, INVALID_REQUEST, refusal, version=assumed), assumed)
+    return RefusedMessage(error_response(id, INVALID_REQUEST, refusal, version=assumed), assumed)
 
 
 def refuse(
     id: bytes, rejection: Rejection, assumed: Version | None = None, is_call: bool = True
-) -> Refused:
+) -> RefusedMessage:
     """A rejection as the answer to send."""
     version = rejection.version
     if assumed is not None and not version.modern:
@@ -104,7 +106,7 @@ def refuse(
     response = error_response(
         id if is_id(id) else b"", rejection.code, rejection.message, rejection.data, version
     )
-    return Refused(response, version, rejection.bare, is_call and not id)
+    return RefusedMessage(response, version, rejection.bare, is_call and not id)
 
 
 class Malformed(Exception):

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.schema import Schema
-from portico.definitions.words import shown, type_name
+from portico.definitions.wording import shown, type_name
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -23,10 +23,10 @@ from portico.model.offer import Listed, Offer
 from portico.model.types import Answer, Change, Report
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.results import EMPTY_RESULT, error_result, identified
+from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
-from portico.providers.ending import NotAnException, leaves
-from portico.providers.entries import Prompt, Registered, Resource, Template, Tool
+from portico.providers.handler_exceptions import NotAnException, leaves
+from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
     prompt_result,

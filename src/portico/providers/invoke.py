@@ -9,7 +9,7 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
-from portico.providers.ending import NotAnException, ends_call, meant_in
+from portico.providers.handler_exceptions import NotAnException, ends_call, meant_in
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 

@@ -9,9 +9,9 @@ from portico.definitions import load
 from portico.model.errors import RegistrationError
 from portico.model.methods import CAPABILITIES, LIST_KINDS
 from portico.providers.completions import Completer
-from portico.providers.entries import Prompt, Registered, Resource, Template, Tool
 from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
+from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares
-from portico.providers.ending import leaves
+from portico.providers.handler_exceptions import leaves
 
 if TYPE_CHECKING:
     from portico.protocol.seal import Seal

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from portico.model.errors import ToolError
-from portico.providers.ending import NotAnException
+from portico.providers.handler_exceptions import NotAnException
 
 MOST_THREADS = 512
 IDLE_S = 10.0

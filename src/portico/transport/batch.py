@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.protocol.inbound import Answer, Refused
+from portico.protocol.inbound import Answer, RefusedMessage
 from portico.transport.client_connection import ClientConnection, Endpoint
 
 
@@ -20,7 +20,7 @@ class Batch:
 
     def serve(
         self,
-        members: list[Request | Answer | Refused],
+        members: list[Request | Answer | RefusedMessage],
         endpoint: Endpoint,
         connection: ClientConnection,
         context: Context,
@@ -29,7 +29,7 @@ class Batch:
         for member in members:
             if isinstance(member, Answer):
                 connection.settle(member)
-            elif isinstance(member, Refused):
+            elif isinstance(member, RefusedMessage):
                 if not member.is_notice:
                     self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Protocol
 
-from portico.protocol.lines import one_line
+from portico.protocol.line_reader import one_line
 from portico.transport.asgi import JSON_TYPE, Headers, Message, Send
 
 EVENT_STREAM: Headers = (

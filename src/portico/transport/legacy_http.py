@@ -7,7 +7,7 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.methods import INITIALIZED
 from portico.protocol.inbound import Answer as ClientAnswer
-from portico.protocol.inbound import Refused
+from portico.protocol.inbound import RefusedMessage
 from portico.transport.asgi import (
     ClientPresence,
     Receive,
@@ -68,7 +68,7 @@ class LegacyHttp:
     async def post(
         self,
         session: HttpSession,
-        message: Request | ClientAnswer | list[Request | ClientAnswer | Refused],
+        message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage],
         context: Context,
         line: AsgiResponseWriter,
         send: Send,
@@ -150,13 +150,15 @@ class LegacyHttp:
     async def _batch(
         self,
         session: HttpSession,
-        members: list[Request | ClientAnswer | Refused],
+        members: list[Request | ClientAnswer | RefusedMessage],
         context: Context,
         line: AsgiResponseWriter,
         send: Send,
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
-        waiting = any(isinstance(m, Refused) or (isinstance(m, Request) and m.id) for m in members)
+        waiting = any(
+            isinstance(m, RefusedMessage) or (isinstance(m, Request) and m.id) for m in members
+        )
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())
             return

@@ -15,7 +15,7 @@ from portico.model.methods import LISTEN, MethodKind
 from portico.model.types import Answer
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import Answer as ClientAnswer
-from portico.protocol.inbound import Inbound, Refused, read
+from portico.protocol.inbound import Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
@@ -40,7 +40,7 @@ _MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
 class Posted(Struct, frozen=True, gc=False):
     """What a POST brings."""
 
-    message: Request | ClientAnswer | list[Request | ClientAnswer | Refused]
+    message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage]
     session: HttpSession | None
     """Its session; None for what is modern, and for what begins a session."""
     call: Request | None = None
@@ -78,7 +78,7 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
 
 def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> Posted | Reply:
     """What a POST brings that is not a request with an id, or its refusal."""
-    if isinstance(message, Refused):
+    if isinstance(message, RefusedMessage):
         return _refusal(message, session is None, head)
     if isinstance(message, list) and not answer_type(head.raw.get(b"accept", b"")):
         return not_acceptable(JSON, EVENT_STREAM)
@@ -99,7 +99,7 @@ def not_acceptable(*types: bytes) -> Reply:
     return refusal(406, f"Accept must list {b' and '.join(types).decode()}")
 
 
-def _refusal(refused: Refused, lost: bool, head: Head) -> Reply:
+def _refusal(refused: RefusedMessage, lost: bool, head: Head) -> Reply:
     version = BY_TEXT.get(head.get(VERSION_HEADER, ""))
     modern = refused.version.modern or (version is not None and version.modern)
     if refused.bare:

@@ -8,7 +8,7 @@ from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
-from portico.protocol.inbound import Answer, Refused, read
+from portico.protocol.inbound import Answer, RefusedMessage, read
 from portico.state.background import Background
 from portico.transport.asgi import (
     ClientPresence,
@@ -140,12 +140,12 @@ class OldSse:
         Clients of this transport look nowhere else for it, and some do not survive an HTTP error.
         """
         inbound = read(body, peer.session.version)
-        if isinstance(inbound, Refused) and inbound.response.id in (b"", b"null"):
+        if isinstance(inbound, RefusedMessage) and inbound.response.id in (b"", b"null"):
             await send_response(send, inbound.response, 400)
             return
         await send_reply(send, _ACCEPTED)
         context.session, context.peer = peer.session, peer
-        if isinstance(inbound, Refused):
+        if isinstance(inbound, RefusedMessage):
             await peer.notify(inbound.response.encode())
         elif isinstance(inbound, Answer):
             peer.connection.settle(inbound)
@@ -166,7 +166,7 @@ class OldSse:
             peer.connection.close()
 
     def _batch(
-        self, peer: SsePeer, members: list[Request | Answer | Refused], context: Context
+        self, peer: SsePeer, members: list[Request | Answer | RefusedMessage], context: Context
     ) -> None:
         """Answer an array with an array, as one call (2025-03-26)."""
         if self._load.draining or not self._load.begin_call():

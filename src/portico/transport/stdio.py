@@ -10,8 +10,8 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Answer, Inbound, Refused, read
-from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.protocol.inbound import Answer, Inbound, RefusedMessage, read
+from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.memory import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
 from portico.transport.batch import Batch
@@ -154,7 +154,7 @@ class StdioServer:
         await self._over.wait()
 
     def _take(self, inbound: Inbound) -> None:
-        if isinstance(inbound, Refused):
+        if isinstance(inbound, RefusedMessage):
             if not inbound.is_notice:
                 self._reply(inbound.response)
         elif isinstance(inbound, Answer):
@@ -196,7 +196,7 @@ class StdioServer:
 
     def _may_wait(self, early: list[bytes], inbound: Inbound) -> bool:
         """True for what came before `initialize` was answered, as all of a shell's pipe does."""
-        is_refused = isinstance(inbound, Refused)
+        is_refused = isinstance(inbound, RefusedMessage)
         return is_refused and not self._draining and len(early) < MOST_RUNNING
 
     def _catch_up(self) -> None:

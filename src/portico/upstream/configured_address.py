@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from portico.config.schema import Server
+from portico.config.schema import ServerEntry
 
 if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 
-def address(server: Server, overheard: Callable[[str], None] | None = None) -> "Address":
+def address(server: ServerEntry, overheard: Callable[[str], None] | None = None) -> "Address":
     """Where a configured server is; a child sees little of our own environment."""
     if server.problem:
         from portico.upstream.unavailable import Unavailable

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.headers import header_params
+from portico.definitions.header_params import header_params
 from portico.model.errors import McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import Listed, Offer

@@ -15,7 +15,7 @@ from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
 from portico.model.methods import INITIALIZED, LISTEN
 from portico.protocol.codec import Envelope, cancelled_id, error_response, notification
-from portico.protocol.lines import LineReader
+from portico.protocol.line_reader import LineReader
 from portico.state.background import Background
 from portico.state.report import report
 from portico.transport.client_connection import id_key, in_flight

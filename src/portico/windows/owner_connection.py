@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 from portico.protocol.codec import Envelope, request_message
-from portico.protocol.lines import LineReader
+from portico.protocol.line_reader import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import AGAIN, LAST
 from portico.windows.joining import Attached

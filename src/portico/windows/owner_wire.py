@@ -7,7 +7,7 @@ import asyncio
 
 from msgspec import Struct
 
-from portico.protocol.lines import LineReader, one_line
+from portico.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.control import names

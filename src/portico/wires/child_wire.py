@@ -13,7 +13,7 @@ from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import DOOR_TOKEN, secrets
 from portico.process.stderr_lines import StderrLines
 from portico.process.stderr_tail import StderrTail
-from portico.protocol.lines import CR, LF, LineReader, one_line
+from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.background import first_of
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 

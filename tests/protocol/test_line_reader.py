@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.protocol.lines import LineReader
+from portico.protocol.line_reader import LineReader
 
 
 @given(lines=st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"."))), data=st.data())

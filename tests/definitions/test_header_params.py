@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.headers import header_params
+from portico.definitions.header_params import header_params
 
 
 def schema(**properties: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.keywords import Location, subschemas
-from portico.definitions.words import dotted, shown
+from portico.definitions.wording import dotted, shown
 from portico.model.offer import HeaderParam
 
 KEYWORD = "x-mcp-header"

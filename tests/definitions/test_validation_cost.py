@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from portico.definitions.limits import FOREIGN_WORK, Limits
 from portico.definitions.schema import Schema, SchemaError, describe
+from portico.definitions.schema_limits import FOREIGN_WORK, SchemaLimits
 from tests.definitions.test_schema_suite import cases
 from tests.support.shared import shared
 
@@ -69,7 +69,7 @@ COSTLY = {
 def test_a_check_that_would_take_long_is_left_to_the_server(case: str) -> None:
     source, value = COSTLY[case]
 
-    assert Limits(source, FOREIGN_WORK).excess(value)
+    assert SchemaLimits(source, FOREIGN_WORK).excess(value)
     assert Schema(source, foreign=True).problems(value, 4_000_000) == []
 
 
@@ -132,7 +132,7 @@ def test_a_schema_that_takes_long_to_compile_is_left_to_its_server(source: dict[
 def test_a_small_value_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema({"type": "array", "items": {"$ref": "#"}}, foreign=True)
     schema.check()
-    monkeypatch.setattr(Limits, "excess", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(SchemaLimits, "excess", lambda *_: pytest.fail("measured"))
 
     assert schema.problems([[], [[]]], 10) == []
 
@@ -141,7 +141,7 @@ def test_the_whole_suite_is_checked_within_the_bound_for_servers() -> None:
     unchecked = []
     for case in cases():
         try:
-            limits = Limits(case.schema, FOREIGN_WORK)
+            limits = SchemaLimits(case.schema, FOREIGN_WORK)
         except SchemaError:
             continue
         if excess := limits.excess(case.data):
@@ -167,7 +167,7 @@ def test_real_tools_are_checked_with_thousands_of_values() -> None:
             continue
         seen += 1
         Schema(source, foreign=True).check()
-        excess = Limits(source, FOREIGN_WORK).excess({"a": [{"b": n} for n in range(1_000)]})
+        excess = SchemaLimits(source, FOREIGN_WORK).excess({"a": [{"b": n} for n in range(1_000)]})
         assert not excess, (source, excess)
 
     assert seen > 1_000

@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct
 
 from portico.definitions.keywords import DRAFT_4
-from portico.definitions.words import LONGEST, listed, shown, type_name
+from portico.definitions.wording import LONGEST, listed, shown, type_name
 from portico.model.wording import counted
 
 
-class Problem(Struct, frozen=True):
+class SchemaViolation(Struct, frozen=True):
     """What is wrong, where (`items[2].name`; empty for the whole value), and what was expected."""
 
     path: str
@@ -26,14 +26,14 @@ class Problem(Struct, frozen=True):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-def describe(problems: Iterable[Problem]) -> str:
+def describe(problems: Iterable[SchemaViolation]) -> str:
     """The problems in one short text."""
     return "; ".join(map(str, problems))
 
 
-def assertion(path: str, keyword: str, asked: Any, value: Any) -> Problem:
+def assertion(path: str, keyword: str, asked: Any, value: Any) -> SchemaViolation:
     """The problem of a value that breaks a keyword which asks something of the value itself."""
-    return Problem(path, _WORDS[keyword](asked, value), asked, keyword, shown(value))
+    return SchemaViolation(path, _WORDS[keyword](asked, value), asked, keyword, shown(value))
 
 
 def is_of(types: list[str], value: Any, dialect: str) -> bool:
@@ -44,19 +44,21 @@ def is_of(types: list[str], value: Any, dialect: str) -> bool:
     return kind in types or (kind == "integer" and "number" in types)
 
 
-def type_problem(path: str, types: list[str], value: Any) -> Problem:
+def type_problem(path: str, types: list[str], value: Any) -> SchemaViolation:
     """The problem of a value that is of none of these types."""
     kind = type_name(value)
     got = f"{kind} {shown(value)}" if isinstance(value, str | int | float) else kind
     expected = types[0] if len(types) == 1 else types
-    return Problem(path, f"expected {' or '.join(types)}, got {got}", expected, "type", got)
+    return SchemaViolation(path, f"expected {' or '.join(types)}, got {got}", expected, "type", got)
 
 
-def options_problem(path: str, options: list[Any], got: str) -> Problem:
+def options_problem(path: str, options: list[Any], got: str) -> SchemaViolation:
     """The problem of a value that is none of these."""
     if len(options) == 1:
-        return Problem(path, f"must be {shown(options[0])}, not {got}", options, "enum", got)
-    return Problem(path, f"{got} is not one of {listed(options)}", options, "enum", got)
+        return SchemaViolation(
+            path, f"must be {shown(options[0])}, not {got}", options, "enum", got
+        )
+    return SchemaViolation(path, f"{got} is not one of {listed(options)}", options, "enum", got)
 
 
 def _counted(unit: str, bound: str) -> Callable[[Any, Any], str]:

@@ -8,7 +8,7 @@ from portico.definitions.keywords import parts_of, subschemas
 from portico.definitions.patterns import compile_units, pattern_cost, patterns_in
 from portico.definitions.references import References
 from portico.definitions.structure import FOREIGN_NODES
-from portico.definitions.work import MOST, Work, huge
+from portico.definitions.validation_cost import MOST, Work, huge
 
 OWN_WORK = 100_000_000
 """Units of work (20 ns) for one value and a schema of our user: two seconds at worst."""
@@ -34,7 +34,7 @@ def check_compile_time(schema: Any) -> None:
         raise SchemaError("has patterns or numbers that take too long to compile")
 
 
-class Limits:
+class SchemaLimits:
     """How deep a value may be for a schema, and how much of it there may be."""
 
     def __init__(self, schema: Any, most: int = OWN_WORK) -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ADDRESS = "http://portico.invalid/schema"
 
 
-class Questions:
+class SchemaQueries:
     """Asks the validator; when the time is up, every answer is no."""
 
     def __init__(self, root: Any, dialect: str, started: float | None) -> None:
