@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.cli.running import Portico
+from portico.cli.running import RunningPortico
 from portico.cli.status import span
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.rigs.running import bad
@@ -214,7 +214,7 @@ def test_what_a_server_says_cannot_draw_on_the_terminal(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = {"server": "e\x1b[2Jvil", "state": "failed", "tools": 1, "error": "a\x1b]0;b\x07\nc"}
-    answer = [Portico(True, {"pid": 1, "servers": [evil]})], ""
+    answer = [RunningPortico(True, {"pid": 1, "servers": [evil]})], ""
     monkeypatch.setattr("portico.cli.status.all_of_them", lambda config: answer)
     assert main(["status"]) == 0
     out = capsys.readouterr().out

@@ -23,7 +23,7 @@ from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
 from portico.protocol.line_reader import one_line
 from portico.search import Hit, ToolIndex
-from portico.search.building import Tools
+from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher
 from portico.transport.stdio import StdioServer
 from portico.wires.wire import Address, Outgoing, Receiver, made

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from portico.search import ToolIndex
-from portico.search.model import NoModel
+from portico.search.embedding_model import NoModel
 from portico.search.vectors import Vectors, views_of
 from tests.search.tools import TOOLS, Letters, tool
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli import gateway
+from portico.cli.argument_types import pair, repeatable
 from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
 from portico.cli.target import add_options, address_of, open_client, run
 from portico.cli.usage import URLS, Parser
-from portico.cli.words import pair, repeatable
 from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from portico.app import At
-    from portico.cli.words import Add
+    from portico.cli.argument_types import Add
 
 
 class DoorOptions:
@@ -33,7 +33,7 @@ class DoorOptions:
 
 def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     """Add them; `http` adds the address, where that excludes something else."""
-    from portico.cli.words import repeatable, valued
+    from portico.cli.argument_types import repeatable, valued
 
     valued(http or add, "--http", _address, "[HOST:]PORT", "serve HTTP instead of stdio")
     add(
@@ -81,7 +81,7 @@ def _patience(text: str) -> float:
     """A time that may be none."""
     from argparse import ArgumentTypeError
 
-    from portico.cli.words import seconds
+    from portico.cli.argument_types import seconds
 
     try:
         return 0.0 if float(text) == 0 else seconds(text)

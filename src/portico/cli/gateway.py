@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from portico.catalog.exposed_names import SEPARATOR
+from portico.cli.argument_types import seconds, valued
 from portico.cli.render import Screen
 from portico.cli.usage import Parser
-from portico.cli.words import seconds, valued
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from portico.cli.argument_types import whole
 from portico.cli.gateway import warn_broken
-from portico.cli.lines import Lines, last_lines
+from portico.cli.log_tail import LogTail, last_lines
 from portico.cli.render import Screen
 from portico.cli.running import all_told, serves
 from portico.cli.usage import Parser
-from portico.cli.words import whole
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     if not os.path.exists(path) and not options.follow:
         raise PorticoError(f"there is no log yet at {path}; `portico serve` writes it")
     view = _View(options.server, options.json)
-    with Lines(path) as lines:
+    with LogTail(path) as lines:
         shown = view.show(last_lines(path, options.lines, view.wants, lines.start()))
         if options.follow:
             _follow(lines, view, path)
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _follow(lines: Lines, view: "_View", path: str) -> None:
+def _follow(lines: LogTail, view: "_View", path: str) -> None:
     if not os.path.exists(path):
         Screen(sys.stderr).say(f"portico: waiting for {path}")
         sys.stderr.flush()

@@ -14,7 +14,7 @@ _PASSING = ("age_s", "connections", "held", "lists")
 """What changes although nothing happens, or too often to be told."""
 
 
-class Portico(Struct):
+class RunningPortico(Struct):
     """A gateway or a `wrap`, or a gateway that does not run."""
 
     is_running: bool
@@ -87,10 +87,10 @@ def all_told() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def all_of_them(given: str | None) -> tuple[list[Portico], str]:
+def all_of_them(given: str | None) -> tuple[list[RunningPortico], str]:
     """All that run, or those of the given config, and the config's own if none of them is that;
     beside it why the config cannot be read, if so."""
-    found = [Portico(True, told) for _, told in all_told()]
+    found = [RunningPortico(True, told) for _, told in all_told()]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
         return found, "" if found else nothing(path)
@@ -99,7 +99,7 @@ def all_of_them(given: str | None) -> tuple[list[Portico], str]:
         return (found if given is None else here), ""
     found = found if given is None else []
     try:
-        return [*found, Portico(False, _known(path))], ""
+        return [*found, RunningPortico(False, _known(path))], ""
     except ConfigError as error:
         return found, str(error)
 

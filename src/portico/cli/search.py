@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.cli.argument_types import whole
 from portico.cli.gateway import add_options, address_of, ask, learn
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
-from portico.cli.words import whole
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client

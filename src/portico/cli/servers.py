@@ -82,7 +82,7 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
 
 
 def _parser() -> Parser:
-    from portico.cli.words import header, pair, repeatable, seconds, valued
+    from portico.cli.argument_types import header, pair, repeatable, seconds, valued
 
     width = max(map(len, _DEEDS))
     parser = Parser(

@@ -22,7 +22,7 @@ from portico.windows.control import ask as ask_socket
 _REFRESH_S = 90.0
 
 
-class Running(Struct):
+class RunningServer(Struct):
     """One server behind a Portico that runs, or a Portico that does not say what is behind it."""
 
     socket: str
@@ -69,7 +69,7 @@ def main(options: argparse.Namespace) -> int:
     return 1
 
 
-def _behind(running: list[Running], config: str | None) -> list[Running]:
+def _behind(running: list[RunningServer], config: str | None) -> list[RunningServer]:
     """Those of a config's gateways; all if none is named."""
     if config is None:
         return running
@@ -89,17 +89,17 @@ def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
         return None, error
 
 
-def _parted(socket: str, told: dict[str, Any]) -> list[Running]:
+def _parted(socket: str, told: dict[str, Any]) -> list[RunningServer]:
     """One for each server that a Portico has told of."""
     servers = told.get("servers")
     if not isinstance(servers, list):
-        return [Running(socket, told)]
+        return [RunningServer(socket, told)]
     around = {key: told.get(key) for key in ("ok", "pid", "config")}
     each = [one for one in servers if isinstance(one, dict)]
-    return [Running(socket, {**around, **one}, of_gateway=True) for one in each]
+    return [RunningServer(socket, {**around, **one}, of_gateway=True) for one in each]
 
 
-def _listed(config: Config | None, running: list[Running]) -> list[Running]:
+def _listed(config: Config | None, running: list[RunningServer]) -> list[RunningServer]:
     """The configured servers, each with how it fares, and then all others that run."""
     if config is None:
         return running
@@ -121,8 +121,10 @@ def _listed(config: Config | None, running: list[Running]) -> list[Running]:
             if one.of_gateway and one.told.get("server") == name and serves(one.told, config.path)
         ]
         seen.update(here)
-        several = [running[number] for number in here] or [Running("", {})]
-        rows += [Running(one.socket, {**one.told, **facts}, one.of_gateway) for one in several]
+        several = [running[number] for number in here] or [RunningServer("", {})]
+        rows += [
+            RunningServer(one.socket, {**one.told, **facts}, one.of_gateway) for one in several
+        ]
     return rows + [one for number, one in enumerate(running) if number not in seen]
 
 
@@ -145,7 +147,7 @@ def _where(command: str, args: tuple[str, ...], url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
-def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
+def _chosen(rows: list[RunningServer], wanted: str | None) -> list[RunningServer]:
     """Those of this name; if there are none, those that have it in theirs."""
     if wanted is None:
         return rows
@@ -158,9 +160,11 @@ def _chosen(rows: list[Running], wanted: str | None) -> list[Running]:
     return chosen
 
 
-def _refreshed(chosen: list[Running], within_s: float, *, by_name: bool) -> list[Running]:
+def _refreshed(
+    chosen: list[RunningServer], within_s: float, *, by_name: bool
+) -> list[RunningServer]:
     """What is said when the servers were asked; all of one Portico's at once, unless by name."""
-    groups: dict[object, list[Running]] = {}
+    groups: dict[object, list[RunningServer]] = {}
     for number, one in enumerate(chosen):
         groups.setdefault(number if by_name else one.socket, []).append(one)
     found = []
@@ -183,22 +187,22 @@ async def _asked_once(options: argparse.Namespace) -> int:
     Screen(sys.stderr).wait_for(f"refreshing {options.name or 'all servers'}")
     async with await open_client(address_of(options), options) as client:
         told = (await ask(client, "refresh_tools", **which))["structuredContent"]
-    rows = [Running("", {**one, "ok": not one["error"]}) for one in told["servers"]]
+    rows = [RunningServer("", {**one, "ok": not one["error"]}) for one in told["servers"]]
     if not rows and not options.json:
         path = options.config or config_file()
         Screen(sys.stderr).say(f"portico: {path}: no server is enabled; nothing to refresh")
     return _report(rows, options.json)
 
 
-def _after(one: Running, told: dict[str, Any]) -> Running:
+def _after(one: RunningServer, told: dict[str, Any]) -> RunningServer:
     """The same server, asked anew; one that fails says less of itself."""
     if one.of_gateway and told.get("error"):
         told = {**told, "ok": False}
     known = {"pid": one.told["pid"], "server": one.told.get("server", "")}
-    return Running(one.socket, {**known, **told}, one.of_gateway)
+    return RunningServer(one.socket, {**known, **told}, one.of_gateway)
 
 
-def _report(rows: list[Running], as_json: bool) -> int:
+def _report(rows: list[RunningServer], as_json: bool) -> int:
     if as_json:
         Screen(sys.stdout).json(msgspec.json.encode([one.told for one in rows]))
     else:
@@ -215,7 +219,7 @@ def _report(rows: list[Running], as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _line(one: Running, width: int) -> str:
+def _line(one: RunningServer, width: int) -> str:
     told = one.told
     parts = [one.called.ljust(width)]
     if told.get("configured"):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from portico.cli.render import Screen, clean
-from portico.cli.running import Portico, all_of_them
+from portico.cli.running import RunningPortico, all_of_them
 from portico.cli.usage import Parser
 
 _EVERY_S = 1.0
@@ -62,7 +62,7 @@ def _print_changes(config: str | None, as_json: bool) -> NoReturn:
         time.sleep(_EVERY_S)
 
 
-def _print(told: list[Portico], problem: str, as_json: bool) -> None:
+def _print(told: list[RunningPortico], problem: str, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     if as_json:
         screen.json(msgspec.json.encode([one.as_data for one in told]))
@@ -73,7 +73,7 @@ def _print(told: list[Portico], problem: str, as_json: bool) -> None:
         Screen(sys.stderr).say(f"portico: {problem}")
 
 
-def _lines(told: list[Portico]) -> Iterator[str]:
+def _lines(told: list[RunningPortico]) -> Iterator[str]:
     for number, one in enumerate(told):
         if number:
             yield ""

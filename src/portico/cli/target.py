@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from portico.cli.argument_types import header, pair, repeatable, seconds, valued
 from portico.cli.usage import URLS
-from portico.cli.words import header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:

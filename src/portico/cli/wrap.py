@@ -11,8 +11,8 @@ from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from portico.cli.argument_types import Add
     from portico.cli.usage import Parser
-    from portico.cli.words import Add
     from portico.model.types import Link
     from portico.wires.wire import Address
     from portico.wrap_app import WrapOptions
@@ -231,7 +231,7 @@ def _parser() -> "Parser":
 
 def _add_limits(add: "Add") -> None:
     """How long things may take, and how many there may be."""
-    from portico.cli.words import seconds, valued
+    from portico.cli.argument_types import seconds, valued
 
     valued(add, "--init-timeout", seconds, "S", "to get ready (default 30)")
     valued(add, "--list-timeout", seconds, "S", "for a list (default 30)")
@@ -255,7 +255,7 @@ def _add_limits(add: "Add") -> None:
 
 def _add_server(add: "Add") -> None:
     """How the server is started, remembered and spoken to."""
-    from portico.cli.words import header, pair, repeatable, valued, whole
+    from portico.cli.argument_types import header, pair, repeatable, valued, whole
 
     add("--warm", action="store_true", help="start the server as soon as a client connects")
     add(

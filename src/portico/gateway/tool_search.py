@@ -12,7 +12,7 @@ from portico.model.digest import blake2b
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
-    from portico.search.near import NearNames
+    from portico.search.near_names import NearNames
     from portico.search.searcher import Searcher
 
 
@@ -78,7 +78,7 @@ class ToolSearch:
     def _named(self, union: Merged) -> "NearNames":
         known = self._names
         if known is None or known[0] is not union:
-            from portico.search.near import NearNames
+            from portico.search.near_names import NearNames
 
             names = (tool for share in _smallest(union) for tool in share.tools)
             known = self._names = (union, NearNames(islice(names, _MOST_NAMES)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from portico.config.schema import KEYS_OF
-from portico.search.providers import PROVIDERS, Provider, names_in, question
+from portico.search.rerank_endpoints import PROVIDERS, RerankEndpoint, names_in, question
 
 if TYPE_CHECKING:
     from portico.http1.pool import Pool
@@ -51,7 +51,7 @@ class Reranker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`url` is where the API begins, such as `http://localhost:8000/v1`."""
-        self._provider: Provider = PROVIDERS[provider]
+        self._provider: RerankEndpoint = PROVIDERS[provider]
         self._url = self._provider.address(url, model)
         self._model = model
         self._key_env = key_env or KEYS_OF[provider]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from portico.catalog.cache_folder import CacheFolder
 from portico.model.errors import PorticoError
-from portico.search.building import Tools, build
 from portico.search.index import Hit, ToolIndex
+from portico.search.index_builder import Tools, build
+from portico.search.index_store import IndexStore
 from portico.search.ranking import LONGEST_QUERY
-from portico.search.shelf import Shelf
 from portico.state.report import report as to_operator
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class Searcher:
         self._vectors = vectors
         self._reranker = reranker
         self._report = _unfailing(report)
-        self._shelf = Shelf(os.fspath(store), self._report, room) if store is not None else None
+        self._shelf = (
+            IndexStore(os.fspath(store), self._report, room) if store is not None else None
+        )
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._version: str | None = None
@@ -108,7 +110,7 @@ class Searcher:
         if search.vectors:
             from functools import partial
 
-            from portico.search.model import load
+            from portico.search.embedding_model import load
             from portico.search.vectors import Vectors
 
             model = partial(load, search.model)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from portico.catalog.cache_folder import CacheFolder
 from portico.model.errors import PorticoError
-from portico.search.building import Tools
+from portico.search.embedding_model import EmbeddingModel, load
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
-from portico.search.model import Model, load
+from portico.search.index_builder import Tools
 from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
 from portico.state.memory import give_back_memory
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 Views = tuple[str, ...]
 
 
-class Meaning(NamedTuple):
+class QueryVector(NamedTuple):
     """How near each tool is to a query, by its place; and to which of its clauses, if it has."""
 
     cosines: list[float]
@@ -46,7 +46,7 @@ class Meaning(NamedTuple):
 class Space:
     """The vectors of one index, all of them."""
 
-    def __init__(self, index: ToolIndex, matrix: "NDArray[float32]", model: Model) -> None:
+    def __init__(self, index: ToolIndex, matrix: "NDArray[float32]", model: EmbeddingModel) -> None:
         self.index = index
         self._matrix = matrix
         self._model = model
@@ -64,17 +64,17 @@ class Space:
         scores = in_turn(both, meaning.clause_of)
         return self.index.best(query, scores, limit, server, servers)
 
-    def meaning(self, query: str) -> Meaning:
+    def meaning(self, query: str) -> QueryVector:
         """Takes some milliseconds for each clause."""
         query = query[:LONGEST_QUERY]
         parts = clauses(query)[:_CLAUSES]
         whole = self._matrix @ self._model.embed([query])[0]
         if len(parts) < 2:
-            return Meaning(whole.tolist(), {})
+            return QueryVector(whole.tolist(), {})
         # Apart from the whole: in one batch, each would take as long as the longest.
         each = self._matrix @ self._model.embed(parts).T
         clause_of = dict(enumerate(each.argmax(axis=1).tolist()))
-        return Meaning(((whole + each.max(axis=1)) / 2).tolist(), clause_of)
+        return QueryVector(((whole + each.max(axis=1)) / 2).tolist(), clause_of)
 
 
 class Vectors:
@@ -85,7 +85,7 @@ class Vectors:
         *,
         folder: str | None = None,
         report: Callable[[str], None],
-        model: Callable[[], Model] = load,
+        model: Callable[[], EmbeddingModel] = load,
         room: CacheFolder | None = None,
     ) -> None:
         """`folder` keeps vectors, as far as there is `room`."""
@@ -93,7 +93,7 @@ class Vectors:
         self._folder = folder
         self._report = report
         self._load = model
-        self._model: Model | None = None
+        self._model: EmbeddingModel | None = None
         self._lock = threading.Lock()
         self._wanted: tuple[ToolIndex, Tools] | None = None
         self._thread: threading.Thread | None = None
@@ -206,7 +206,7 @@ class Vectors:
         return whole
 
 
-def _together(model: Model, views: Sequence[Views]) -> list[bytes]:
+def _together(model: EmbeddingModel, views: Sequence[Views]) -> list[bytes]:
     """One vector a tool, as it is kept: the mean of its views, with length one."""
     import numpy as np
 

@@ -32,7 +32,7 @@ class NoModel(PorticoError):
     """There is no model that could be used; the message says what to do."""
 
 
-class Model(Protocol):
+class EmbeddingModel(Protocol):
     """Turns texts into vectors of length one."""
 
     @property
@@ -45,7 +45,7 @@ class Model(Protocol):
         ...
 
 
-def load(folder: str = "") -> Model:
+def load(folder: str = "") -> EmbeddingModel:
     """The model of the extra, or the one in a folder; NoModel if it is missing or damaged."""
     names = (MODEL, TOKENIZER)
     paths = {n: os.path.join(folder, n) for n in names} if folder else in_packages()

@@ -14,7 +14,7 @@ KEPT = 3
 _ENDING = ".index"
 
 
-class Shelf:
+class IndexStore:
     """The stored indexes in one folder, shared by processes. Nothing here raises."""
 
     def __init__(

@@ -17,7 +17,7 @@ _LONGEST_QUERY = 2_000
 
 
 @dataclass(frozen=True)
-class Provider:
+class RerankEndpoint:
     """One kind of endpoint."""
 
     base: str
@@ -71,7 +71,7 @@ def _at(answer: bytes, *path: str | int) -> str:
 
 
 PROVIDERS = {
-    "openai": Provider(
+    "openai": RerankEndpoint(
         "https://api.openai.com/v1",
         "/chat/completions",
         lambda key: {"authorization": f"Bearer {key}"},
@@ -81,7 +81,7 @@ PROVIDERS = {
         },
         lambda answer: _at(answer, "choices", 0, "message", "content"),
     ),
-    "gemini": Provider(
+    "gemini": RerankEndpoint(
         "https://generativelanguage.googleapis.com/v1beta",
         "/models/{model}:generateContent",
         lambda key: {"x-goog-api-key": key},

@@ -9,7 +9,7 @@ _EVERY_S = 0.2
 _MOST_LINE = 1_000_000
 
 
-class Lines:
+class LogTail:
     """Follows a log from where it is now."""
 
     def __init__(self, path: str) -> None:

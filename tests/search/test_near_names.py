@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search.near import NearNames
+from portico.search.near_names import NearNames
 
 NAMES = ["github__create_issue", "github__list_issues", "mail__send_email", "weather__forecast"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from portico.search import ToolIndex
-from portico.search.building import FEW, build
+from portico.search.index_builder import FEW, build
 from tests.search.tools import tool
 
 MANY = [tool(f"s{n % 7}", f"tool_{n}", f"Does thing {n}.", way=f"How {n}") for n in range(FEW + 5)]
