@@ -88,7 +88,7 @@ class Server(Registration):
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
-        self._shelf = SingleCatalog(self._made, self._hub)
+        self._source = SingleCatalog(self._made, self._hub)
         self._part_of = ""
         self._default: ChainEndpoint | None = None
         functions.watch(self._changed)
@@ -101,7 +101,7 @@ class Server(Registration):
     def rename(self, name: str) -> None:
         """Show clients another name from now on."""
         self.identity = msgspec.structs.replace(self.identity, name=name)
-        self._shelf.changes += 1
+        self._source.changes += 1
 
     @classmethod
     def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
@@ -129,11 +129,11 @@ class Server(Registration):
             provider.watch(self._changed)
         if isinstance(other, Server):
             other._part_of = self.name
-        self._shelf.changes += 1
+        self._source.changes += 1
 
     def catalog(self) -> Catalog:
         """The snapshot of all that is offered now."""
-        return self._shelf.now()
+        return self._source.now()
 
     def _made(self, number: int) -> Catalog:
         offer, clashes = merge((p.name, p.offer()) for p in self._providers)
@@ -148,7 +148,7 @@ class Server(Registration):
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """A doorway to this server behind its own links; there may be several."""
-        endpoint = ChainEndpoint(self._shelf, self._providers, links, _report)
+        endpoint = ChainEndpoint(self._source, self._providers, links, _report)
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint
@@ -188,13 +188,13 @@ class Server(Registration):
 
     def _changed(self, change: Change) -> None:
         if not change.uri:
-            self._shelf.changes += 1
+            self._source.changes += 1
         self._hub.publish(change)
 
 
 def frozen(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:
     """A server's providers, to which none is added from now on, and what they offer together."""
-    return server._freeze(), server._shelf
+    return server._freeze(), server._source
 
 
 def _assumed(context: Context) -> Any:

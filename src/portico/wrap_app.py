@@ -34,7 +34,7 @@ class WrapOptions(Struct, frozen=True):
     """What to put a doorway in front of, and how."""
 
     address: Address
-    plan: UpstreamPolicy
+    policy: UpstreamPolicy
     key: Callable[[str], str]
     """The name of a view of this upstream on disk."""
     history: str
@@ -61,7 +61,7 @@ class WrapApp:
         self.failure: McpError | None = None
         self.upstream = Upstream(
             wrapping.address,
-            wrapping.plan,
+            wrapping.policy,
             memory=_memory() if wrapping.cache else None,
             key=wrapping.key,
             report=report,
@@ -153,7 +153,9 @@ def _memory() -> "CatalogStore":
     from portico.config.paths import cache_folder
 
     folder = cache_folder()
-    return CatalogStore(os.path.join(folder, "catalogs"), report=report, room=CacheFolder(folder))
+    return CatalogStore(
+        os.path.join(folder, "catalogs"), report=report, disk_cache=CacheFolder(folder)
+    )
 
 
 def _history(key: str | None) -> "History":

@@ -28,7 +28,7 @@ def put(path: Path, size: int, age: int) -> Path:
 
 def store(home: Path, limit_mb: int = 1) -> CatalogStore:
     """The catalogs of one process, with this limit."""
-    return CatalogStore(home / "catalogs", room=CacheFolder(str(home), limit_mb))
+    return CatalogStore(home / "catalogs", disk_cache=CacheFolder(str(home), limit_mb))
 
 
 def test_the_longest_unused_files_go_first(tmp_path: Path) -> None:

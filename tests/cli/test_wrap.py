@@ -73,7 +73,7 @@ def command(asked: Asked) -> Command:
 
 def test_a_command_is_served_over_stdio_with_patience_enough(asked: Asked) -> None:
     assert wrap.main(list(COMMAND)) == 0
-    plan, limits = asked.wrapping.plan, asked.wrapping.plan.limits
+    plan, limits = asked.wrapping.policy, asked.wrapping.policy.limits
     assert asked.http is None
     assert asked.more["drain_s"] == 30
     assert command(asked).argv == ("server", "--flag")
@@ -87,7 +87,7 @@ def test_a_command_is_served_over_stdio_with_patience_enough(asked: Asked) -> No
 def test_over_http_an_idle_server_is_stopped_after_a_while(asked: Asked) -> None:
     wrap.main(["--http", "8000", *COMMAND])
     assert (asked.http, asked.more["auth"], asked.more["hosts"]) == ("8000", "token", [])
-    assert asked.wrapping.plan.idle_s == 300
+    assert asked.wrapping.policy.idle_s == 300
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -107,7 +107,7 @@ def test_every_option_reaches_what_it_is_for(asked: Asked) -> None:
         --max-in-flight 6 --queue 0 --sharing per-client --era legacy --warm --no-cache --refresh
         --env A=b=c --env D= --log calls.jsonl --drain 0 --drain-notice 3"""
     wrap.main([*words.split(), *COMMAND])
-    plan, limits, found = asked.wrapping.plan, asked.wrapping.plan.limits, asked.wrapping
+    plan, limits, found = asked.wrapping.policy, asked.wrapping.policy.limits, asked.wrapping
     assert asked.http == "[::1]:9"
     assert asked.more == {
         "auth": "none",

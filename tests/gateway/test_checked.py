@@ -9,7 +9,7 @@ import pytest
 from portico import Server
 from portico.definitions.schema import Schema, SchemaViolation
 from portico.transport.stdio import StdioServer
-from tests.gateway.houses import Client, World, config, house
+from tests.gateway.registries import Client, World, config, registry
 
 
 def shop() -> Server:
@@ -70,7 +70,7 @@ async def test_the_arguments_of_a_call_are_checked_once(
         return plain(self, instance, size)
 
     monkeypatch.setattr(Schema, "problems", counted)
-    async with house(World({"shop": shop()}), config("shop"), expose="search") as gateway:
+    async with registry(World({"shop": shop()}), config("shop"), expose="search") as gateway:
         await gateway.refresh(["shop"])
         answers = await asked(gateway.endpoint(), HELLO, execute(**arguments))
 
@@ -84,7 +84,7 @@ async def test_a_call_that_would_take_long_to_check_is_left_to_its_server() -> N
     server = Server("shop", "1")
     server.add_tool({"name": "buy", "inputSchema": schema}, lambda n: "bought")
 
-    async with house(World({"shop": server}), config("shop"), expose="search") as gateway:
+    async with registry(World({"shop": server}), config("shop"), expose="search") as gateway:
         await gateway.refresh(["shop"])
         client = Client(gateway.endpoint())
         many = await client.said("execute_tool", name="shop__buy", arguments={"n": [*range(2_000)]})

@@ -8,9 +8,9 @@ import pytest
 from portico import Context, Image, Server
 from portico.config.schema import Gateway, Group, ToolFilter
 from portico.config.schema import ServerEntry as Entry
-from tests.gateway.houses import LEGACY, MODERN, Client, Shelf, World, config, house
+from tests.gateway.registries import LEGACY, MODERN, Client, Shelf, World, config, registry
+from tests.support.backoff import until
 from tests.support.clock import Clock
-from tests.support.patience import until
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
@@ -73,7 +73,7 @@ def world() -> World:
 @ERAS
 async def test_search_shows_the_meta_tools_and_what_is_pinned(version: str) -> None:
     pinned = Gateway(expose="search", pinned=("alpha__add",))
-    async with house(world(), config("alpha", "beta", gateway=pinned)) as gateway:
+    async with registry(world(), config("alpha", "beta", gateway=pinned)) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         names = await client.names()
@@ -89,7 +89,7 @@ async def test_search_shows_the_meta_tools_and_what_is_pinned(version: str) -> N
 
 @ERAS
 async def test_all_shows_every_tool_under_its_servers_name(version: str) -> None:
-    async with house(world(), config("alpha", "beta"), expose="all") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         assert await client.names() == [
@@ -106,21 +106,21 @@ async def test_auto_searches_from_thirty_tools_on_and_without_knowledge() -> Non
     many.load_tools([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(30)])
     few = World({"alpha": alpha(), "many": many})
     shelf = Shelf()
-    async with house(few, config("alpha"), memory=shelf) as unknown:
+    async with registry(few, config("alpha"), memory=shelf) as unknown:
         assert unknown.searches
         await unknown.refresh(["alpha"])
         assert unknown.searches, "it does not change while running"
-    async with house(few, config("alpha"), memory=shelf) as known:
+    async with registry(few, config("alpha"), memory=shelf) as known:
         assert not known.searches
-    async with house(few, config("alpha", "many"), memory=shelf) as asked:
+    async with registry(few, config("alpha", "many"), memory=shelf) as asked:
         await asked.refresh(["many"])
-    async with house(few, config("alpha", "many"), memory=shelf) as large:
+    async with registry(few, config("alpha", "many"), memory=shelf) as large:
         assert large.searches
 
 
 @ERAS
 async def test_search_describe_and_execute_lead_to_a_result(version: str) -> None:
-    async with house(world(), config("alpha", "beta"), expose="search") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         found = await client.call("search_tools", query="add two numbers")
@@ -141,14 +141,14 @@ async def test_search_describe_and_execute_lead_to_a_result(version: str) -> Non
 
 
 async def test_an_image_comes_back_as_it_was() -> None:
-    async with house(world(), config("alpha"), expose="search") as gateway:
+    async with registry(world(), config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         result = await Client(gateway.endpoint()).call("execute_tool", name="alpha__picture")
     assert result["content"] == [{"type": "image", "data": "cG5n", "mimeType": "image/png"}]
 
 
 async def test_arguments_written_as_a_string_are_unwrapped_once() -> None:
-    async with house(world(), config("alpha"), expose="search") as gateway:
+    async with registry(world(), config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         said = await client.said("execute_tool", name="alpha__add", arguments='{"a": 4}')
@@ -174,7 +174,7 @@ async def test_arguments_written_as_a_string_are_unwrapped_once() -> None:
     ],
 )
 async def test_a_wrong_call_is_told_what_is_right(arguments: dict[str, Any], words: str) -> None:
-    async with house(world(), config("alpha"), expose="search") as gateway:
+    async with registry(world(), config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         result = await Client(gateway.endpoint()).call("execute_tool", **arguments)
     assert result["isError"]
@@ -183,7 +183,7 @@ async def test_a_wrong_call_is_told_what_is_right(arguments: dict[str, Any], wor
 
 async def test_a_server_that_is_down_is_told_of_in_a_tools_own_words(clock: Clock) -> None:
     there = world()
-    async with house(there, config("alpha"), expose="search") as gateway:
+    async with registry(there, config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         there.down = {"alpha"}
         await clock.advance(300)  # nothing was asked of it for so long that it was closed
@@ -195,7 +195,7 @@ async def test_a_server_that_is_down_is_told_of_in_a_tools_own_words(clock: Cloc
 
 
 async def test_progress_passes_through_execute_tool() -> None:
-    async with house(world(), config("alpha"), expose="search") as gateway:
+    async with registry(world(), config("alpha"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         params = {
@@ -210,7 +210,7 @@ async def test_progress_passes_through_execute_tool() -> None:
 
 @ERAS
 async def test_a_second_owner_of_a_uri_is_shown_under_its_name(version: str) -> None:
-    async with house(world(), config("alpha", "beta"), expose="all") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         uris = await client.names("resources")
@@ -226,7 +226,7 @@ async def test_a_second_owner_of_a_uri_is_shown_under_its_name(version: str) -> 
 
 
 async def test_a_template_leads_to_its_owner() -> None:
-    async with house(world(), config("alpha", "beta"), expose="all") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         assert await client.names("templates") == ["memo://{name}/notes"]
@@ -235,7 +235,7 @@ async def test_a_template_leads_to_its_owner() -> None:
 
 
 async def test_prompts_are_prefixed_and_lead_back() -> None:
-    async with house(world(), config("alpha", "beta"), expose="all") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         assert await client.names("prompts") == ["alpha__greet"]
@@ -245,7 +245,7 @@ async def test_prompts_are_prefixed_and_lead_back() -> None:
 
 
 async def test_unknown_names_are_refused_as_the_spec_says() -> None:
-    async with house(world(), config("alpha"), expose="all") as gateway:
+    async with registry(world(), config("alpha"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -260,7 +260,7 @@ async def test_unknown_names_are_refused_as_the_spec_says() -> None:
 
 async def test_a_group_sees_its_own_servers_only() -> None:
     grouped = config("alpha", "beta", groups={"letters": Group(servers=("alpha",))})
-    async with house(world(), grouped, expose="all") as gateway:
+    async with registry(world(), grouped, expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint("letters"))
         await client.hello()
@@ -273,7 +273,7 @@ async def test_a_group_sees_its_own_servers_only() -> None:
 
 async def test_what_is_denied_is_neither_seen_nor_called() -> None:
     entry = Entry(name="alpha", command="alpha", tools=ToolFilter(allow=("*",), deny=("pict*",)))
-    async with house(world(), config(servers={"alpha": entry}), expose="all") as gateway:
+    async with registry(world(), config(servers={"alpha": entry}), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         assert await client.names() == ["alpha__add", "alpha__slow"]
@@ -285,7 +285,7 @@ async def test_hidden_characters_are_shown_and_flagged() -> None:
     odd = Server("odd", "1")
     text = "Harmless\u200b \x1b[2Jtool \U000e0041"
     odd.load_tools([{"name": "x\u202e", "description": text, "inputSchema": {"type": "object"}}])
-    async with house(World({"odd": odd}), config("odd"), expose="all") as gateway:
+    async with registry(World({"odd": odd}), config("odd"), expose="all") as gateway:
         await gateway.refresh(["odd"])
         client = Client(gateway.endpoint())
         tool = (await client.result("tools/list"))["tools"][0]
@@ -298,7 +298,7 @@ async def test_hidden_characters_are_shown_and_flagged() -> None:
 
 
 async def test_nothing_found_offers_what_there_is() -> None:
-    async with house(world(), config("alpha", "beta"), expose="search") as gateway:
+    async with registry(world(), config("alpha", "beta"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         said = await client.said("search_tools", query="xyzzy")
@@ -309,7 +309,7 @@ async def test_nothing_found_offers_what_there_is() -> None:
 async def test_servers_still_to_come_are_named() -> None:
     there = world()
     there.down = {"beta"}
-    async with house(there, config("alpha", "beta"), expose="search") as gateway:
+    async with registry(there, config("alpha", "beta"), expose="search") as gateway:
         await gateway.refresh(["alpha"])
         client = Client(gateway.endpoint())
         assert "beta" in (await client.said("search_tools", query="add")).rpartition("come")[2]
@@ -322,7 +322,7 @@ async def test_servers_still_to_come_are_named() -> None:
 
 async def test_only_real_changes_are_announced(clock: Clock) -> None:
     there = world()
-    async with house(there, config("alpha", "beta"), expose="all") as gateway:
+    async with registry(there, config("alpha", "beta"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -353,7 +353,7 @@ async def test_a_client_whose_stream_has_ended_can_still_call_a_server_of_its_ow
 
     own = Entry(name="alone", command="x", sharing="per-client", era="legacy")
     only = {"alone": own}
-    async with house(World({"alone": alone}), config(servers=only), expose="all") as gateway:
+    async with registry(World({"alone": alone}), config(servers=only), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), MODERN)
         wanted = {"notifications": {"resourceSubscriptions": ["note://a"]}}
@@ -395,7 +395,7 @@ async def test_tools_with_a_page_of_their_own_are_listed_beside_the_search(
     settings = Gateway(expose="search", pinned=("apps__chart",))
     groups = {"drawing": Group(servers=("apps",))}
     behind = World({"apps": apps(), "beta": beta()})
-    async with house(behind, config("apps", "beta", gateway=settings, groups=groups)) as gateway:
+    async with registry(behind, config("apps", "beta", gateway=settings, groups=groups)) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(group), version)
         listed = {tool["name"]: tool for tool in (await client.result("tools/list"))["tools"]}
@@ -409,7 +409,7 @@ async def test_the_meta_tools_ask_to_be_loaded_by_clients_that_search_themselves
     version: str,
 ) -> None:
     settings = Gateway(expose="search", pinned=("alpha__add",))
-    async with house(world(), config("alpha", gateway=settings)) as gateway:
+    async with registry(world(), config("alpha", gateway=settings)) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         for tool in (await client.result("tools/list"))["tools"]:

@@ -9,8 +9,8 @@ from weakref import ref
 from portico import Server
 from portico.config.schema import ServerEntry as Entry
 from portico.gateway.registry import Registry
-from tests.gateway.houses import MODERN, Client, World, config, house
-from tests.support.patience import until
+from tests.gateway.registries import MODERN, Client, World, config, registry
+from tests.support.backoff import until
 from tests.support.running import WAIT_S
 
 
@@ -40,7 +40,7 @@ def living() -> Counter[str]:
 
 
 async def test_so_many_reloads_leave_no_more_behind_than_a_few() -> None:
-    async with house(World({"large": large()}), config("large"), expose="search") as gateway:
+    async with registry(World({"large": large()}), config("large"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         clients = [Client(gateway.endpoint()), Client(gateway.endpoint(), MODERN)]
         await clients[0].hello()
@@ -63,7 +63,7 @@ async def test_so_many_reloads_leave_no_more_behind_than_a_few() -> None:
 
 
 async def test_the_catalog_of_a_server_that_is_replaced_is_gone_with_it() -> None:
-    async with house(World({"large": large()}), config("large"), expose="all") as gateway:
+    async with registry(World({"large": large()}), config("large"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         before = ref(gateway.members["large"].provider.offered())
         gc.disable()  # which would come by after ten reloads, and each may be some megabytes

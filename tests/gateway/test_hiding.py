@@ -24,8 +24,8 @@ from portico.config.schema import Gateway, Group
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import Registry
 from portico.model.offer import KINDS
-from tests.gateway.houses import LEGACY, MODERN, Client, Words, World, config, house
-from tests.support.patience import until
+from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
+from tests.support.backoff import until
 
 SECRET = "secret"
 """In the name of everything that is hidden."""
@@ -136,7 +136,7 @@ async def gateway_with(
     settings = config(*(() if local else servers), gateway=Gateway(expose="search"), groups=groups)
     if local:
         more["local"] = local_entries(servers, settings)
-    async with house(World(servers), settings, links=links, **more) as made:
+    async with registry(World(servers), settings, links=links, **more) as made:
         await made.refresh(made.members)
         yield made
 
@@ -308,7 +308,7 @@ async def test_the_status_names_no_change_or_warning_of_what_is_hidden(
         told = {one["server"]: one for one in status["servers"]}["shop"]
         return [SECRET in json.dumps(told[about]) for about in ("changes", "warnings")]
 
-    async with house(World(servers), config(*servers, groups=groups), links=[link]) as gateway:
+    async with registry(World(servers), config(*servers, groups=groups), links=[link]) as gateway:
         await gateway.refresh(gateway.members)
         tool = {"name": "secret_new", "inputSchema": {"type": "object"}}
         servers["shop"].add_tool(tool, lambda given: "")
@@ -374,7 +374,7 @@ async def test_a_result_that_mentions_what_is_hidden_does_not_open_it(
     points = [ResourceLink(uri=uri, name="x") for uri in ("memo://secret", "memo://secret/x")]
     tool = {"name": "open_links", "inputSchema": {"type": "object"}}
     servers["shop"].add_tool(tool, lambda given: points)
-    async with house(World(servers), config(*servers), links=[link]) as gateway:
+    async with registry(World(servers), config(*servers), links=[link]) as gateway:
         await gateway.refresh(gateway.members)
         client = await client_at(gateway, "all", version)
         blocks = (await client.call("shop__open_links"))["content"]
@@ -429,7 +429,7 @@ async def test_a_second_owner_keeps_its_uri_when_the_first_is_hidden() -> None:
     for name, server in servers.items():
         server.resource("memo://both")(lambda name=name: name)
     second = "portico://two/memo%3A%2F%2Fboth"
-    async with house(World(servers), config(*servers), links=[WithoutFirst()]) as gateway:
+    async with registry(World(servers), config(*servers), links=[WithoutFirst()]) as gateway:
         await gateway.refresh(gateway.members)
         client = await client_at(gateway, "all", LEGACY)
         assert await client.names("resources") == [second]

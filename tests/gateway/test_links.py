@@ -17,7 +17,7 @@ from portico.model.version import BY_TEXT
 from portico.state.pending import Pending
 from portico.upstream.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
-from tests.gateway.houses import LEGACY, MODERN, Client, Prompt, World, config, house
+from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World, config, registry
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 Seen = list[tuple[str, str, Any]]
@@ -58,7 +58,7 @@ async def served(
     settings = config(*(() if local else ("shop",)), gateway=Gateway(), groups=groups)
     if local:
         more["local"] = local_entries(world.servers, settings)
-    async with house(world, settings, links=links, **more) as gateway:
+    async with registry(world, settings, links=links, **more) as gateway:
         await gateway.refresh(gateway.members)
         doors: dict[str, Callable[[], ChainEndpoint | None]] = {
             "group": lambda: gateway.endpoint("team"),

@@ -8,8 +8,8 @@ from portico import Server
 from portico.definitions.schema import Schema, SchemaViolation
 from portico.gateway.local_server import LocalEntry, local_entries
 from portico.model.errors import PorticoError
-from tests.gateway.houses import Client, World, config, house
-from tests.support.patience import until
+from tests.gateway.registries import Client, World, config, registry
+from tests.support.backoff import until
 
 
 def notes() -> Server:
@@ -29,7 +29,7 @@ def entries(server: Server) -> dict[str, LocalEntry]:
 
 async def test_a_change_in_another_thread_is_told() -> None:
     server = notes()
-    async with house(World(), config(), expose="all", local=entries(server)) as gateway:
+    async with registry(World(), config(), expose="all", local=entries(server)) as gateway:
         client = Client(gateway.endpoint())
         await client.hello()
         assert await client.names() == ["notes__add"]
@@ -50,7 +50,7 @@ async def test_its_arguments_are_checked_once(expose: str, monkeypatch: pytest.M
         return plain(self, instance, size)
 
     monkeypatch.setattr(Schema, "problems", counted)
-    async with house(World(), config(), expose=expose, local=entries(notes())) as gateway:
+    async with registry(World(), config(), expose=expose, local=entries(notes())) as gateway:
         client = Client(gateway.endpoint())
         given = {"a": 1, "b": 2}
         if expose == "search":
@@ -61,7 +61,7 @@ async def test_its_arguments_are_checked_once(expose: str, monkeypatch: pytest.M
 
 
 async def test_it_stays_when_the_config_changes() -> None:
-    async with house(World(), config(), expose="all", local=entries(notes())) as gateway:
+    async with registry(World(), config(), expose="all", local=entries(notes())) as gateway:
         await gateway.apply(config())
         assert await Client(gateway.endpoint()).said("notes__add", a=1, b=2) == "3"
 

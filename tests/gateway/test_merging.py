@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from portico import Server
 from portico.model.offer import Offer
-from tests.gateway.houses import Client, Shelf, World, config, house
+from tests.gateway.registries import Client, Shelf, World, config, registry
 from tests.support.clock import Clock, MovableLoop
 
 _NAMES = ("alpha", "beta", "gamma")
@@ -45,7 +45,7 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
     async def live() -> None:
         world, shelf = World(), Shelf()
         known: dict[str, set[str]] = {}
-        async with house(world, config(), memory=shelf) as gateway:
+        async with registry(world, config(), memory=shelf) as gateway:
             for there, reachable, tools in steps:
                 world.servers = {name: offering(name, tools[name]) for name in _NAMES}
                 world.down = set(_NAMES) - reachable
@@ -55,7 +55,8 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
                 await gateway.refresh(there)
                 known |= {name: tools[name] for name in there & reachable}
                 offered = {
-                    share.server: set(share.tools) for share in gateway.union.shares.values()
+                    namespaced.server: set(namespaced.tools)
+                    for namespaced in gateway.merged.namespaced_offers.values()
                 }
                 assert offered == {name: known[name] for name in there if name in known}
                 assert set(gateway.pending(sorted(there))) == there - known.keys()
@@ -70,11 +71,11 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
 async def test_a_stored_catalog_is_served_before_any_server_runs() -> None:
     world = World({"alpha": offering("alpha", ["one"])})
     shelf = Shelf()
-    async with house(world, config("alpha"), memory=shelf) as first:
+    async with registry(world, config("alpha"), memory=shelf) as first:
         await first.refresh(["alpha"])
     world.opened.clear()
     world.down = {"alpha"}
-    async with house(world, config("alpha"), memory=shelf, expose="all") as second:
+    async with registry(world, config("alpha"), memory=shelf, expose="all") as second:
         client = Client(second.endpoint())
         await client.hello()
         assert await client.names() == ["alpha__one"]
@@ -87,9 +88,9 @@ async def test_a_stored_catalog_is_served_before_any_server_runs() -> None:
 async def test_the_same_server_under_two_names_is_two_accounts() -> None:
     world = World({name: offering(name, [name]) for name in ("work", "home")})
     shelf = Shelf()
-    async with house(world, config("work", "home"), memory=shelf) as gateway:
+    async with registry(world, config("work", "home"), memory=shelf) as gateway:
         await gateway.refresh(["work", "home"])
-        shown = sorted(gateway.union.listed("tools").keys)
+        shown = sorted(gateway.merged.listed("tools").keys)
         assert shown == ["home__home", "work__work"]
     assert len(shelf.kept) >= 2
 
@@ -106,7 +107,7 @@ async def test_who_asks_again_while_lists_are_being_kept_hears_of_what_is_new() 
 
     shelf.save = slowly  # type: ignore[method-assign]
     with mock.patch("portico.upstream.catalog_views.REFRESH_S", 0.0):
-        async with house(world, config("alpha"), memory=shelf) as gateway:
+        async with registry(world, config("alpha"), memory=shelf) as gateway:
             first = asyncio.create_task(gateway.refresh(["alpha"]))
             await asyncio.to_thread(keeping.wait, 10)
             world.servers["alpha"].load_tools([{"name": "two", "inputSchema": {"type": "object"}}])
@@ -114,4 +115,4 @@ async def test_who_asks_again_while_lists_are_being_kept_hears_of_what_is_new() 
             await asyncio.sleep(0)
             go_on.set()
             await asyncio.gather(first, second)
-            assert set(gateway.union.shares["alpha"].tools) == {"one", "two"}
+            assert set(gateway.merged.namespaced_offers["alpha"].tools) == {"one", "two"}

@@ -6,7 +6,7 @@ from portico import Server
 from portico.config.schema import ServerEntry as Entry
 from portico.model.errors import PorticoError
 from portico.search import Hit
-from tests.gateway.houses import Client, Words, World, config, house
+from tests.gateway.registries import Client, Words, World, config, registry
 
 
 def shop(name: str) -> Server:
@@ -22,7 +22,7 @@ def shop(name: str) -> Server:
 
 async def test_a_server_that_cannot_be_asked_is_told_apart_from_one_that_is_still_to_come() -> None:
     there = World({"shop": shop("shop"), "late": shop("late")}, down={"gone"})
-    async with house(there, config("shop", "late", "gone"), expose="search") as gateway:
+    async with registry(there, config("shop", "late", "gone"), expose="search") as gateway:
         await gateway.refresh(["shop", "gone"])
         said = await Client(gateway.endpoint()).said("search_tools", query="buy")
     assert "(still to come: the tools of late)" in said
@@ -35,7 +35,7 @@ async def test_a_server_that_is_switched_off_is_said_to_be() -> None:
         "off": Entry(name="off", command="off", enabled=False),
     }
     there = World({"shop": shop("shop")})
-    async with house(there, config(servers=servers), expose="search") as gateway:
+    async with registry(there, config(servers=servers), expose="search") as gateway:
         await gateway.refresh(["shop"])
         client = Client(gateway.endpoint())
         told = [
@@ -49,14 +49,14 @@ async def test_a_server_that_is_switched_off_is_said_to_be() -> None:
 
 async def test_only_so_many_servers_are_named_to_who_missed_one() -> None:
     names = [f"shop-{number}" for number in range(300)]
-    async with house(World(), config(*names), expose="search") as gateway:
+    async with registry(World(), config(*names), expose="search") as gateway:
         said = await Client(gateway.endpoint()).said("search_tools", query="x", server="shop")
     assert said.endswith("shop-49, 250 more, which gateway_status lists")
 
 
 async def test_a_search_costs_a_model_little_however_many_servers_cannot_be_asked() -> None:
     names = [f"shop-{number}" for number in range(300)]
-    async with house(World(down={*names}), config(*names), expose="search") as gateway:
+    async with registry(World(down={*names}), config(*names), expose="search") as gateway:
         client = Client(gateway.endpoint())
         early = await client.said("search_tools", query="buy")
         await gateway.refresh(gateway.members)
@@ -65,7 +65,7 @@ async def test_a_search_costs_a_model_little_however_many_servers_cannot_be_aske
 
 
 async def test_what_models_write_for_nothing_and_for_whole_numbers_is_understood() -> None:
-    async with house(World({"shop": shop("shop")}), config("shop"), expose="search") as gateway:
+    async with registry(World({"shop": shop("shop")}), config("shop"), expose="search") as gateway:
         await gateway.refresh(["shop"])
         client = Client(gateway.endpoint())
         for limit in (3, 3.0, "3", None):
@@ -82,7 +82,7 @@ async def test_a_search_that_is_not_possible_says_why(monkeypatch: pytest.Monkey
         raise PorticoError("the tools cannot be indexed: too odd")
 
     monkeypatch.setattr(Words, "search", broken)
-    async with house(World(), config(), expose="search") as gateway:
+    async with registry(World(), config(), expose="search") as gateway:
         found = await Client(gateway.endpoint()).call("search_tools", query="anything")
     assert found["isError"]
     assert found["content"][0]["text"] == "search_tools: the tools cannot be indexed: too odd"

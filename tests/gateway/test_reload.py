@@ -13,9 +13,9 @@ from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import ServerEntry as Entry
 from portico.gateway.reload import ConfigWatcher
 from portico.model.errors import PorticoError
-from tests.gateway.houses import LEGACY, MODERN, Client, World, config, house
+from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
+from tests.support.backoff import until
 from tests.support.memory import InMemory
-from tests.support.patience import until
 
 
 def speaking(name: str) -> Server:
@@ -41,7 +41,7 @@ LET_GO = asyncio.Event()
 async def test_servers_come_and_go_and_what_runs_is_not_dropped() -> None:
     LET_GO.clear()
     world = World({name: speaking(name) for name in ("one", "two", "three")})
-    async with house(world, config("one", "two"), expose="all") as gateway:
+    async with registry(world, config("one", "two"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -69,7 +69,7 @@ async def test_a_server_that_is_leaving_when_the_gateway_ends_leaves_in_order(
         left.set()
 
     monkeypatch.setattr(InMemory, "close", slowly)
-    async with house(World({"one": speaking("one")}), config("one"), expose="all") as gateway:
+    async with registry(World({"one": speaking("one")}), config("one"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         await gateway.apply(config())
         await leaving.wait()
@@ -79,7 +79,7 @@ async def test_a_server_that_is_leaving_when_the_gateway_ends_leaves_in_order(
 async def test_clients_are_told_of_what_is_newly_pinned_or_grouped() -> None:
     world = World({name: speaking(name) for name in ("one", "two")})
     groups = {"some": Group(servers=("one",))}
-    async with house(world, config("one", "two", groups=groups), expose="search") as gateway:
+    async with registry(world, config("one", "two", groups=groups), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         everyone, some = Client(gateway.endpoint()), Client(gateway.endpoint("some"))
         for client in (everyone, some):
@@ -99,7 +99,7 @@ async def test_clients_are_told_of_what_is_newly_pinned_or_grouped() -> None:
 
 async def test_other_words_for_a_server_are_taken_over_without_starting_it_again() -> None:
     world = World({"one": speaking("one")})
-    async with house(world, config("one"), expose="search") as gateway:
+    async with registry(world, config("one"), expose="search") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -120,7 +120,7 @@ def told() -> list[str]:
 async def test_what_is_pinned_and_no_tool_is_told_of(told: list[str]) -> None:
     world = World({"one": speaking("one")}, down={"two"})
     pinned = Gateway(pinned=("one__say", "one__hodl", "two__say"))
-    async with house(world, config("one", "two", gateway=pinned), report=told.append) as gateway:
+    async with registry(world, config("one", "two", gateway=pinned), report=told.append) as gateway:
         await gateway.refresh(gateway.members)
     assert told[1:] == ["gateway.pinned: one has no tool 'one__hodl'; did you mean one__hold?"]
 
@@ -168,7 +168,7 @@ async def one_note() -> str:
 async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_stay() -> None:
     one = speaking("one")
     one.resource("note://a")(one_note)
-    async with house(World({"one": one}), config("one"), expose="all") as gateway:
+    async with registry(World({"one": one}), config("one"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -187,7 +187,7 @@ async def test_of_a_server_that_is_replaced_nothing_is_kept_with_clients_that_st
 
 
 async def test_starts_are_not_forgotten_when_an_entry_changes() -> None:
-    async with house(World({"notes": Server("notes", "1")}), config("notes")) as gateway:
+    async with registry(World({"notes": Server("notes", "1")}), config("notes")) as gateway:
         await gateway.refresh(gateway.members)
         before = gateway.status()["servers"][0]["starts"]
         changed = Entry(name="notes", command="notes", max_in_flight=9)
@@ -218,7 +218,7 @@ async def test_who_follows_a_resource_hears_of_it_from_the_server_that_takes_its
         lines = gateway.members["notes"].provider.status()["connections"]
         return any(line["subscriptions"] for line in lines)
 
-    async with house(World({"notes": notes}), config("notes")) as gateway:
+    async with registry(World({"notes": notes}), config("notes")) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
         listening = await followed(client, "note://a")

@@ -28,24 +28,24 @@ def test_numbers_stay_as_they_are_where_a_resource_is_shown_otherwise(number: st
 
 def test_a_result_that_needs_no_change_is_the_very_same() -> None:
     response = Response(id=b"1", result=b'{ "uri" : "note://b", "n": 1.50 }')
-    mentions, context = ResourceOrigins(), Context()
-    assert mentions.noted(response, "second", OWNERS, context) is response
-    assert mentions.owner("note://b", context) == "second"
+    origins, context = ResourceOrigins(), Context()
+    assert origins.noted(response, "second", OWNERS, context) is response
+    assert origins.owner("note://b", context) == "second"
 
 
 def test_what_a_float_cannot_hold_hides_no_mention() -> None:
-    mentions, context = ResourceOrigins(), Context()
+    origins, context = ResourceOrigins(), Context()
     response = Response(id=b"1", result=b'{"n":1e400,"uri":"note://b"}')
-    assert mentions.noted(response, "first", OWNERS, context) is response
-    assert mentions.owner("note://b", context) == "first"
+    assert origins.noted(response, "first", OWNERS, context) is response
+    assert origins.owner("note://b", context) == "first"
 
 
 def test_of_very_many_links_the_first_thousand_are_noted() -> None:
-    mentions, context = ResourceOrigins(), Context()
+    origins, context = ResourceOrigins(), Context()
     links = [{"type": "resource_link", "name": "n", "uri": f"link://{n}"} for n in range(5000)]
     response = Response(id=b"1", result=json.dumps({"content": links}).encode())
-    assert mentions.noted(response, "first", OWNERS, context) is response
-    found = [n for n in range(5000) if mentions.owner(f"link://{n}", context) == "first"]
+    assert origins.noted(response, "first", OWNERS, context) is response
+    found = [n for n in range(5000) if origins.owner(f"link://{n}", context) == "first"]
     assert found == list(range(1000))
 
 
@@ -79,35 +79,35 @@ def test_uris_are_found_where_a_parser_finds_them(value: Any, indent: int | None
     assert json.loads(noted.result) == _shown({"r": value})
 
 
-def _mention(mentions: ResourceOrigins, server: str, context: Context, *uris: str) -> list[str]:
+def _mention(origins: ResourceOrigins, server: str, context: Context, *uris: str) -> list[str]:
     result = msgspec.json.encode([{"uri": uri} for uri in uris])
-    noted = mentions.noted(Response(id=b"1", result=result), server, OWNERS, context)
+    noted = origins.noted(Response(id=b"1", result=result), server, OWNERS, context)
     return [one["uri"] for one in msgspec.json.decode(noted.result)]
 
 
 @pytest.mark.parametrize("spelling", ["item://5", "ITEM://5", "item://%35"])
 def test_a_server_that_mentions_the_uri_of_another_does_not_get_it(spelling: str) -> None:
-    mentions, context = ResourceOrigins(), Context()
-    assert _mention(mentions, "first", context, "item://5") == ["item://5"]
-    shown = _mention(mentions, "second", context, spelling)[0]
+    origins, context = ResourceOrigins(), Context()
+    assert _mention(origins, "first", context, "item://5") == ["item://5"]
+    shown = _mention(origins, "second", context, spelling)[0]
     assert OWNERS.read(shown) == ("second", spelling)
-    assert mentions.owner("item://5", context) == "first"
-    assert mentions.owner(spelling, context) == "first"
+    assert origins.owner("item://5", context) == "first"
+    assert origins.owner(spelling, context) == "first"
 
 
 def test_however_much_a_server_mentions_the_mentions_of_others_stay() -> None:
-    mentions, context = ResourceOrigins(), Context()
-    _mention(mentions, "first", context, "item://5")
+    origins, context = ResourceOrigins(), Context()
+    _mention(origins, "first", context, "item://5")
     for start in range(0, 5000, 1000):
-        _mention(mentions, "second", context, *(f"x://{start + n}" for n in range(1000)))
-    assert mentions.owner("x://0", context) is None
-    assert mentions.owner("x://4999", context) == "second"
-    _mention(mentions, "second", context, "item://5")
-    assert mentions.owner("item://5", context) == "first"
+        _mention(origins, "second", context, *(f"x://{start + n}" for n in range(1000)))
+    assert origins.owner("x://0", context) is None
+    assert origins.owner("x://4999", context) == "second"
+    _mention(origins, "second", context, "item://5")
+    assert origins.owner("item://5", context) == "first"
 
 
 def test_what_a_server_that_is_gone_has_mentioned_can_be_another_ones() -> None:
-    mentions, context = ResourceOrigins(), Context()
-    _mention(mentions, "gone", context, "item://5")
-    assert _mention(mentions, "second", context, "item://5") == ["item://5"]
-    assert mentions.owner("item://5", context) == "second"
+    origins, context = ResourceOrigins(), Context()
+    _mention(origins, "gone", context, "item://5")
+    assert _mention(origins, "second", context, "item://5") == ["item://5"]
+    assert origins.owner("item://5", context) == "second"

@@ -8,7 +8,7 @@ import pytest
 from portico import Server
 from portico.gateway import tool_search
 from portico.search.searcher import Searcher
-from tests.gateway.houses import Client, World, config, house
+from tests.gateway.registries import Client, World, config, registry
 
 
 def shop() -> Server:
@@ -38,7 +38,7 @@ async def test_a_search_after_a_failed_one_indexes_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(tool_search, "searched_tools", searched)
     settings = config("shop")
     world = World({"shop": shop()})
-    async with house(world, settings, expose="search", searcher=quiet) as gateway:
+    async with registry(world, settings, expose="search", searcher=quiet) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()

@@ -8,7 +8,7 @@ import pytest
 from portico.http1.errors import ConnectError, ConnectionLost, Http1Error, InvalidRequest
 from portico.http1.pool import Pool
 from portico.http1.response import Http1Response
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
 

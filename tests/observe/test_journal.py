@@ -19,7 +19,7 @@ from portico.model.session import Session
 from portico.observe import journal as journals
 from portico.observe.journal import Journal, open_journal
 from portico.observe.log_file import append_bounded
-from tests.support.patience import until as eventually
+from tests.support.backoff import until as eventually
 from tests.support.running import WAIT_S
 from tests.wrap.standing import until
 

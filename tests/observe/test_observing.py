@@ -6,7 +6,7 @@ from portico import Server, ToolError
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.observe.observing import outcome
-from tests.gateway.houses import Client, World, config, house
+from tests.gateway.registries import Client, World, config, registry
 
 
 class Seen:
@@ -50,7 +50,7 @@ def alpha(started: asyncio.Event) -> Server:
 async def test_each_way_in_which_a_call_can_end_is_told_once() -> None:
     seen, started = Seen(), asyncio.Event()
     world = World({"alpha": alpha(started)})
-    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+    async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -74,7 +74,7 @@ async def test_queries_of_our_own_commands_are_no_calls_and_can_hide_none() -> N
     world = World({"alpha": alpha(asyncio.Event())})
     own = {"_meta": {"portico/ownQuery": True}}
     call = {"name": "alpha__add", "arguments": {"a": 1}}
-    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+    async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -95,7 +95,7 @@ async def test_queries_of_our_own_commands_are_no_calls_and_can_hide_none() -> N
 async def test_a_server_that_is_down_is_an_error_and_not_a_cancelled_call() -> None:
     seen = Seen()
     world = World({"alpha": alpha(asyncio.Event())})
-    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+    async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
         await gateway.members["alpha"].provider.close()
         world.down = {"alpha"}
@@ -108,7 +108,7 @@ async def test_a_server_that_is_down_is_an_error_and_not_a_cancelled_call() -> N
 async def test_a_cancelled_call_is_told_of() -> None:
     seen, started = Seen(), asyncio.Event()
     world = World({"alpha": alpha(started)})
-    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+    async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint())
         await client.hello()
@@ -122,7 +122,7 @@ async def test_a_cancelled_call_is_told_of() -> None:
 async def test_the_doorway_to_one_server_alone_is_told_of_too() -> None:
     seen, started = Seen(), asyncio.Event()
     world = World({"alpha": alpha(started)})
-    async with house(world, config("alpha"), expose="search", witness=seen) as gateway:
+    async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
         alone = gateway.alone("alpha")
         assert alone is not None

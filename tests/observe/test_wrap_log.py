@@ -18,7 +18,7 @@ from portico.observe import journal as journals
 from portico.observe.call_redaction import shape
 from portico.observe.journal import Journal, open_call_log
 from tests.rigs.running import bad
-from tests.support.patience import until as eventually
+from tests.support.backoff import until as eventually
 from tests.support.running import WAIT_S
 from tests.wrap.standing import Standing, until
 

@@ -26,7 +26,7 @@ from tests.process.test_guardian import (
     until_all_are_gone,
     until_all_live,
 )
-from tests.support.patience import until as eventually
+from tests.support.backoff import until as eventually
 from tests.support.soak import times
 from tests.wrap.standing import until
 

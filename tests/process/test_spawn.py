@@ -20,7 +20,7 @@ from portico.process.guardian import GUARDIAN
 from portico.wires.child_wire import ChildWire, Command
 from portico.wires.wire import Outgoing
 from tests.process.test_child_process import next_of, opened
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.support.shared import unavailable
 from tests.support.unprivileged import unprivileged
 from tests.upstream.fakes import WAIT_S

@@ -17,7 +17,7 @@ from portico.search.searcher import CACHED, Searcher
 from portico.search.vectors import Vectors
 from tests.search.endpoint import endpoint
 from tests.search.tools import TOOLS, Letters, tool
-from tests.support.patience import until
+from tests.support.backoff import until
 
 WAIT_S = 60.0
 

@@ -16,7 +16,7 @@ from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, raw
 from tests.serve.fleet import Call, Fleet, Member
 from tests.serve.ways import Way, execute, told
-from tests.support.patience import until
+from tests.support.backoff import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet")]
 

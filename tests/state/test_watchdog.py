@@ -9,7 +9,7 @@ from portico.model.message import Request
 from portico.model.version import LATEST_LEGACY
 from portico.state.watchdog import Watchdog
 from portico.upstream.exchange import Exchange
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.upstream.fakes import FakeWire
 
 THRESHOLD_S = 0.25

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.support.shared import unavailable
 
 WAIT_S = 60.0

@@ -13,9 +13,9 @@ import pytest
 
 from portico import Server
 from portico.transport.http_limits import HttpLimits
+from tests.support.backoff import until
 from tests.support.clock import Clock
 from tests.support.messages import modern
-from tests.support.patience import until
 from tests.support.running import HttpServer
 from tests.support.stage import staged
 from tests.support.web import (
@@ -127,9 +127,9 @@ async def test_the_body_of_a_call_counts_also_after_its_client_has_left() -> Non
         _, writer = await site.connect()
         writer.write(post_bytes({**tool_call("wait"), "pad": "x" * 900_000}, session))
         await soon(stage.entered)
-        connections = len(site.app.crowd)
+        connections = len(site.app.cap)
         writer.close()
-        await until(lambda: len(site.app.crowd) < connections)
+        await until(lambda: len(site.app.cap) < connections)
         refused = await site.post(large(), mirrored(LIST))
         stage.go_on.set()
         await until(lambda: not site.app.bodies.used)
@@ -204,7 +204,7 @@ async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(post_bytes(call, mirrored(call)))
         async with asyncio.timeout(WAIT_S):
-            while len(site.app.crowd) > 3:  # noqa: ASYNC110  (it has no event of its own)
+            while len(site.app.cap) > 3:  # noqa: ASYNC110  (it has no event of its own)
                 await asyncio.sleep(0)
         read = await site.modern(call)
         assert site.app.unread.used <= 24 * MB
@@ -244,7 +244,7 @@ async def test_silent_connections_make_room_for_those_that_speak(
         async with httpx2.AsyncClient() as another:
             new = await another.post(site.url + "/mcp", json=LIST, headers=HEADERS | mirrored(LIST))
         assert await asyncio.wait_for(silent[0][0].read(), WAIT_S) == b""
-        connections = len(site.app.crowd)
+        connections = len(site.app.cap)
         for _, writer in silent:
             writer.close()
 

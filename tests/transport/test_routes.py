@@ -25,35 +25,35 @@ class House:
 
 
 async def test_behind_a_door_that_is_replaced_calls_finish_and_streams_end() -> None:
-    house = House()
-    async with serving(house.app) as site:
+    registry = House()
+    async with serving(registry.app) as site:
         begun = await site.post(initialize(), path=DOOR)
         headers = {"mcp-session-id": begun.headers["mcp-session-id"]}
         async with site.streamed(None, {**headers, **STREAM}, "GET", DOOR) as stream:
             held = asyncio.create_task(site.post(tool_call("wait"), headers, DOOR))
-            await soon(house.stage.entered)
-            house.behind = Stage().server.endpoint()
-            house.app.tidy()
+            await soon(registry.stage.entered)
+            registry.behind = Stage().server.endpoint()
+            registry.app.tidy()
             await asyncio.wait_for(stream.events(), WAIT_S)
             unknown = await site.post(request("ping"), headers, DOOR)
             # Its client begins a new session, as it is told to.
             assert unknown.status_code == 404
             assert (await site.post(initialize(), path=DOOR)).status_code == 200
-        house.stage.go_on.set()
+        registry.stage.go_on.set()
         assert "waited" in (await held).text
 
 
 async def test_what_runs_behind_a_door_that_is_gone_is_waited_for_at_the_end() -> None:
-    house = House()
-    async with serving(house.app, drain_s=WAIT_S) as site:
+    registry = House()
+    async with serving(registry.app, drain_s=WAIT_S) as site:
         begun = await site.post(initialize(), path=DOOR)
         headers = {"mcp-session-id": begun.headers["mcp-session-id"]}
         held = asyncio.create_task(site.post(tool_call("wait"), headers, DOOR))
-        await soon(house.stage.entered)
-        house.behind = None
+        await soon(registry.stage.entered)
+        registry.behind = None
         assert (await site.post(request("ping"), headers, DOOR)).status_code == 404
-        ending = asyncio.create_task(house.app.drain(WAIT_S))
+        ending = asyncio.create_task(registry.app.drain(WAIT_S))
         assert not (await asyncio.wait({ending}, timeout=0.3))[0]
-        house.stage.go_on.set()
+        registry.stage.go_on.set()
         assert "waited" in (await held).text
         await ending

@@ -18,7 +18,7 @@ from portico.upstream import catalog_views
 from portico.upstream.catalog_views import MOST_VIEWS, CatalogView
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.support.running import WAIT_S
 from tests.upstream.fakes import Fake, FakeWire, Message, legacy, result
 

@@ -89,26 +89,26 @@ def test_the_documentation_shows_the_table_as_it_is() -> None:
 class Nobody:
     """Who hears all that a line tells, and does nothing about it."""
 
-    def list_changed(self, leg: UpstreamSession, kind: str) -> None: ...
+    def list_changed(self, upstream_session: UpstreamSession, kind: str) -> None: ...
 
-    def updated(self, leg: UpstreamSession, uri: str, params: bytes) -> None: ...
+    def updated(self, upstream_session: UpstreamSession, uri: str, params: bytes) -> None: ...
 
     def starting(self) -> None: ...
 
-    def opened(self, line: UpstreamConnection, leg: UpstreamSession) -> None: ...
+    def opened(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None: ...
 
 
 def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
-    plan = UpstreamPolicy(era="legacy", idle_s=idle_s)
+    policy = UpstreamPolicy(era="legacy", idle_s=idle_s)
     breaker = CircuitBreaker("child", BackoffLimits(), time.monotonic)
     return UpstreamConnection(
-        Command(tuple(bad("stdio", "plain"))), plan, breaker, Nobody(), Nobody()
+        Command(tuple(bad("stdio", "plain"))), policy, breaker, Nobody(), Nobody()
     )
 
 
 async def connecting(line: UpstreamConnection) -> "asyncio.Task[UpstreamSession]":
     """An opening that is under way."""
-    opening = asyncio.create_task(line.leg())
+    opening = asyncio.create_task(line.upstream_session())
     await asyncio.sleep(0)  # the task of the caller begins, then that of the line
     await asyncio.sleep(0)
     assert line.state is ConnectionState.CONNECTING
@@ -129,7 +129,7 @@ async def test_a_line_goes_through_the_states_as_its_calls_do(
     line = line_to_a_child(idle_s=60)
     try:
         line.begin()
-        await line.leg()
+        await line.upstream_session()
         line.end(answered=True)
         await clock.advance(60)
     finally:
@@ -141,15 +141,15 @@ async def test_a_connection_ends_once_however_many_say_so() -> None:
     """Several requests may meet the same lost session, the last when the next has begun."""
     line = line_to_a_child()
     try:
-        leg = await line.leg()
+        upstream_session = await line.upstream_session()
         failure = Failure(server="child", why="has ended the session", kind="session")
-        leg.exchange.lost(failure)
+        upstream_session.exchange.lost(failure)
         assert line.state is ConnectionState.FAILED
-        leg.exchange.lost(failure)
+        upstream_session.exchange.lost(failure)
         opening = await connecting(line)
-        leg.exchange.lost(failure)
+        upstream_session.exchange.lost(failure)
         assert await opening is line.open_leg
-        leg.exchange.lost(failure)
+        upstream_session.exchange.lost(failure)
         assert line.open_leg is not None
     finally:
         await line.close()
@@ -159,7 +159,7 @@ async def test_a_closed_line_begins_nothing() -> None:
     line = line_to_a_child()
     opening = await connecting(line)
     await line.close()
-    for asked in (opening, line.leg()):
+    for asked in (opening, line.upstream_session()):
         with pytest.raises(TargetError, match="is being shut down"):
             await asked
     assert line.state is ConnectionState.DISCONNECTED

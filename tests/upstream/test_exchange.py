@@ -12,8 +12,8 @@ from portico.model.errors import McpError, TargetError
 from portico.protocol.inbound import MAX_BATCH
 from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
 from portico.wires.wire import Failure, Outgoing
+from tests.support.backoff import until
 from tests.support.clock import Clock
-from tests.support.patience import until
 from tests.upstream.fakes import WAIT_S, FakeWire, Message, error, result
 
 LOST = Failure(server="fake", why="exited with code 1", kind="exited", exit_code=1, stderr="oh no")

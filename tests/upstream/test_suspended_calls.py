@@ -17,9 +17,9 @@ from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command
 from tests.rigs.running import bad
+from tests.support.backoff import until
 from tests.support.clock import Clock
 from tests.support.messages import modern, modern_meta, request
-from tests.support.patience import until
 from tests.support.web import WAIT_S, Site, mirrored, serving
 
 ODD = Path(__file__).parents[1] / "wrap" / "servers" / "odd.py"
@@ -65,9 +65,11 @@ class Doorway:
 
 @asynccontextmanager
 async def doorway(
-    plan: UpstreamPolicy | None = None, command: list[str] | None = None
+    policy: UpstreamPolicy | None = None, command: list[str] | None = None
 ) -> AsyncIterator[Doorway]:
-    upstream = Upstream(Command(tuple(command or bad("stdio", "plain"))), plan or UpstreamPolicy())
+    upstream = Upstream(
+        Command(tuple(command or bad("stdio", "plain"))), policy or UpstreamPolicy()
+    )
     try:
         async with serving(
             HttpApp(ChainEndpoint(upstream, [upstream], [], lambda *_: None))

@@ -20,18 +20,18 @@ from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command
 from portico.wires.wire import Failure
 from tests.rigs.running import bad
+from tests.support.backoff import until
 from tests.support.clock import Clock
-from tests.support.patience import until
 from tests.upstream.fakes import Fake, FakeWire, Message, error, legacy, modern, result
 
 PATIENT = BackoffLimits(failures=2, open_s=15)
 
 
 @asynccontextmanager
-async def upstream(mode: str, plan: UpstreamPolicy) -> AsyncIterator[tuple[Upstream, Context]]:
+async def upstream(mode: str, policy: UpstreamPolicy) -> AsyncIterator[tuple[Upstream, Context]]:
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
-    made = Upstream(Command(tuple(bad("stdio", mode))), plan)
+    made = Upstream(Command(tuple(bad("stdio", mode))), policy)
     try:
         yield made, Context(session=session)
     finally:
@@ -48,8 +48,8 @@ def text(response: Response) -> str:
 
 
 async def test_a_child_that_fails_everybody_is_replaced(clock: Clock) -> None:
-    plan = UpstreamPolicy(limits=HandshakeLimits(call_s=30), patience=PATIENT, idle_s=None)
-    async with upstream("silent", plan) as (server, context):
+    policy = UpstreamPolicy(limits=HandshakeLimits(call_s=30), backoff=PATIENT, idle_s=None)
+    async with upstream("silent", policy) as (server, context):
         await server.ready(call("pid"), context)
         first = text(await server.relay(call("pid"), context))
         for _ in range(2):

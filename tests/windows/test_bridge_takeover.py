@@ -97,10 +97,10 @@ async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> Non
     bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
     ours, theirs = socket.socketpair()
     fd = ours.fileno()
-    crossing = Lively(Attached(ours, b"", {}), bridge, 0)
-    crossing.asked[b"1"] = Asked(b"1")
-    await asyncio.wait_for(falls_silent(bridge, crossing, 0.001), WAIT_S)
-    assert crossing.pings == 5
+    connection = Lively(Attached(ours, b"", {}), bridge, 0)
+    connection.asked[b"1"] = Asked(b"1")
+    await asyncio.wait_for(falls_silent(bridge, connection, 0.001), WAIT_S)
+    assert connection.pings == 5
     assert not bridge.adrift.is_set()
     os.close(fd)
     theirs.close()

@@ -15,7 +15,7 @@ from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Failure, Outgoing
-from tests.support.patience import until
+from tests.support.backoff import until
 from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, event, reply, stream, web_server
 from tests.upstream.web_talks import FINE, QUICK, Writer, legacy_server, refuse

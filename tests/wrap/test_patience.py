@@ -53,11 +53,11 @@ class Switch:
 
 
 @asynccontextmanager
-async def doorway(switch: Switch, patience: BackoffLimits, **plan: Any) -> AsyncIterator[Site]:
+async def doorway(switch: Switch, backoff: BackoffLimits, **plan: Any) -> AsyncIterator[Site]:
     """A doorway before the command, whose patience is short enough for a test."""
     upstream = Upstream(
         Command(switch.argv, title=NAME),
-        UpstreamPolicy(patience=patience, sharing="shared", **plan),
+        UpstreamPolicy(backoff=backoff, sharing="shared", **plan),
     )
     try:
         async with serving(HttpApp(ChainEndpoint(upstream, [upstream], [], failed))) as site:
@@ -159,8 +159,8 @@ async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_p
 @pytest.mark.slow
 async def test_the_breaker_closes_when_the_server_works_again(tmp_path: Path, clock: Clock) -> None:
     switch = Switch(tmp_path)
-    patience = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=60)
-    async with doorway(switch, patience) as site:
+    backoff = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=60)
+    async with doorway(switch, backoff) as site:
         session = await site.session()
         assert kind(await call(site, session, "echo", text="x")) == "answered"
         switch.off()
@@ -204,8 +204,8 @@ async def test_calls_that_are_not_answered_in_time_open_the_breaker(
     tmp_path: Path, clock: Clock
 ) -> None:
     limits = HandshakeLimits(call_s=0.5)
-    patience = BackoffLimits(failures=3, open_s=60)
-    async with doorway(Switch(tmp_path), patience, limits=limits) as site:
+    backoff = BackoffLimits(failures=3, open_s=60)
+    async with doorway(Switch(tmp_path), backoff, limits=limits) as site:
         session = await site.session()
         ends = [kind(await call(site, session, "bad", mode="silent")) for _ in range(4)]
         assert ends == ["timeout"] * 3 + ["breaker"]
@@ -216,8 +216,8 @@ async def test_calls_that_are_not_answered_in_time_open_the_breaker(
 
 @pytest.mark.slow
 async def test_calls_that_hang_at_the_same_time_do_not_open_the_breaker(tmp_path: Path) -> None:
-    patience = BackoffLimits(failures=3)
-    async with doorway(Switch(tmp_path), patience, limits=HandshakeLimits(call_s=0.5)) as site:
+    backoff = BackoffLimits(failures=3)
+    async with doorway(Switch(tmp_path), backoff, limits=HandshakeLimits(call_s=0.5)) as site:
         session = await site.session()
         for _ in range(2):
             hanging = (call(site, session, "bad", mode="silent") for _ in range(6))
@@ -237,8 +237,8 @@ async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path
 
 async def test_a_server_that_works_from_its_third_start_on_is_waited_for(tmp_path: Path) -> None:
     switch = Switch(tmp_path, "exits-until", str(tmp_path / "counter"), "3")
-    patience = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.05)
-    async with doorway(switch, patience) as site:
+    backoff = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.05)
+    async with doorway(switch, backoff) as site:
         for _ in range(2):
             response = await site.post(initialize())
             assert kind(response.json()) == "exited"

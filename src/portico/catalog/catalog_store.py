@@ -38,11 +38,11 @@ class CatalogStore:
         *,
         clock: Callable[[], float] = time.time,
         report: Callable[[str], None] = to_operator,
-        room: CacheFolder | None = None,
+        disk_cache: CacheFolder | None = None,
     ) -> None:
         """`room` limits the size of the cache."""
         self._folder = os.fspath(folder)
-        self._room = room
+        self._disk_cache = disk_cache
         self._clock = clock
         self._report = report
         self._said: dict[str, str] = {}
@@ -54,8 +54,8 @@ class CatalogStore:
         if not isinstance(document, CatalogFile):
             return None
         self._mark_used(key)
-        if self._room is not None:
-            self._room.use(self._path(key))
+        if self._disk_cache is not None:
+            self._disk_cache.use(self._path(key))
         return offer_in(document)
 
     def latest(self, key: str) -> Offer | None:
@@ -83,8 +83,8 @@ class CatalogStore:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
             return 0
         self._said.pop(key, None)
-        if self._room is not None:
-            self._room.add(self._path(key), len(data))
+        if self._disk_cache is not None:
+            self._disk_cache.add(self._path(key), len(data))
         return len(data)
 
     def _path(self, key: str) -> str:
@@ -165,8 +165,8 @@ class CatalogStore:
                 if name.startswith(owner + middle) and not name.startswith(f"{key}."):
                     with suppress(OSError):
                         os.unlink(entry.path)
-                    if self._room is not None:
-                        self._room.release(entry.path)
+                    if self._disk_cache is not None:
+                        self._disk_cache.release(entry.path)
 
     def _mark_used(self, key: str) -> None:
         """Have its date show that it is in use, to a day."""

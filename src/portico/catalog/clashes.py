@@ -15,21 +15,21 @@ _MOST_LISTED = 2_000
 _LONGEST = 80
 
 
-def clashes(ownership: ResourceRouting) -> dict[str, list[str]]:
+def clashes(routing: ResourceRouting) -> dict[str, list[str]]:
     """By server, what it claims that another one owns, or owns although another one matches it."""
     found: dict[str, list[str]] = {}
-    if len(ownership.servers) > 1:
-        for server, words in _all(ownership):
+    if len(routing.servers) > 1:
+        for server, words in _all(routing):
             told = found.setdefault(server, [])
             if len(told) < MOST and words not in told:
                 told.append(words)
     return found
 
 
-def _all(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
-    yield from _claimed_twice(ownership)
-    yield from _overlapping(ownership)
-    for server, one in ownership.loose:
+def _all(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
+    yield from _claimed_twice(routing)
+    yield from _overlapping(routing)
+    for server, one in routing.loose:
         yield (
             server,
             f"template {_short(one.text)} of {server} has no scheme: it serves only URIs that no "
@@ -37,12 +37,12 @@ def _all(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
         )
 
 
-def _claimed_twice(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
+def _claimed_twice(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     for kind, owners, same in (
-        ("resources", ownership.listed, canonical),
-        ("templates", ownership.templates, canonical_template),
+        ("resources", routing.listed, canonical),
+        ("templates", routing.templates, canonical_template),
     ):
-        for server, owned in ownership.servers.items():
+        for server, owned in routing.servers.items():
             keys = owned.uris if kind == "resources" else owned.templates
             theirs = [(owners[same(key)], key) for key in keys if owners[same(key)] != server]
             many = Counter(owner for owner, _ in theirs)
@@ -55,12 +55,12 @@ def _claimed_twice(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _overlapping(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
+def _overlapping(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     tried = 0
     known: set[tuple[str, ...]] = set()
-    for server, uri, kind, text in _claims(ownership):
+    for server, uri, kind, text in _claims(routing):
         same = canonical(uri)
-        for _, other, one in ownership.near(same):
+        for _, other, one in routing.near(same):
             pair = (server, kind, other, one.text)
             if other == server or one.template.text == text or pair in known:
                 continue
@@ -70,19 +70,19 @@ def _overlapping(ownership: ResourceRouting) -> Iterator[tuple[str, str]]:
             if not one.resembles(same) or not one.matches(same):
                 continue
             known.add(pair)
-            owner = ownership.owner(uri)
+            owner = routing.owner(uri)
             yield (
                 server,
                 f"{kind} of {server} match {_short(one.text)} of {other}: {owner} serves them",
             )
 
 
-def _claims(ownership: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
+def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
     """A URI for each template, and all that are listed: whose it is, what, and its template."""
-    for server, one in ownership.patterns:
+    for server, one in routing.patterns:
         if one.has_scheme:
             yield server, one.sample, f"URIs of template {_short(one.text)}", one.template.text
-    for server, owned in ownership.servers.items():
+    for server, owned in routing.servers.items():
         for uri in owned.uris[:_MOST_LISTED]:
             yield server, uri, "resources", ""
 

@@ -41,9 +41,11 @@ class Merged:
     owners of a name the first is shown.
     """
 
-    def __init__(self, shares: Iterable[NamespacedOffer], *, prefixed: bool = True) -> None:
-        self._all = tuple(shares)  # plain names may come from two of the same name
-        self.shares = {share.server: share for share in self._all}
+    def __init__(
+        self, namespaced_offers: Iterable[NamespacedOffer], *, prefixed: bool = True
+    ) -> None:
+        self._all = tuple(namespaced_offers)  # plain names may come from two of the same name
+        self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._all}
         self._prefixed = prefixed
         self._places: dict[str, dict[str, Place]] = {}
         self.doubles: list[Clash] = []
@@ -51,43 +53,49 @@ class Merged:
 
     def only(self, servers: frozenset[str]) -> "Merged":
         """The part of some servers."""
-        return Merged(share for share in self.shares.values() if share.server in servers)
+        return Merged(
+            namespaced
+            for namespaced in self.namespaced_offers.values()
+            if namespaced.server in servers
+        )
 
     def seen(self, views: Sequence[View]) -> "Merged":
         """As much of it as is to be seen through these views, as they show it."""
         whole = offer = self.offer()
         for view in views:
             offer = view(offer)
-        kept: dict[str, dict[str, Listed]] = {server: {} for server in self.shares}
+        kept: dict[str, dict[str, Listed]] = {server: {} for server in self.namespaced_offers}
         for kind in KINDS:
-            found: dict[str, dict[str, bytes]] = {server: {} for server in self.shares}
+            found: dict[str, dict[str, bytes]] = {server: {} for server in self.namespaced_offers}
             before = dict(zip(whole.listed(kind).keys, whole.listed(kind).items, strict=True))
             for shown, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
                 place = self.places(kind).get(shown)
                 if place is not None:  # else it is none of ours
-                    share, key = place
+                    namespaced, key = place
                     same = before[shown] == raw
-                    own = share.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
-                    found[share.server][key] = own
+                    own = namespaced.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
+                    found[namespaced.server][key] = own
             for server, items in found.items():
                 listed = Listed(items=tuple(items.values()), keys=tuple(items))
-                if listed.keys or kind in self.shares[server].offer.lists:
+                if listed.keys or kind in self.namespaced_offers[server].offer.lists:
                     kept[server][kind] = listed
-        made = Merged(share.showing(kept[share.server]) for share in self._all)
-        made.ownership = self.ownership  # a URI is shown as it was to the views
+        made = Merged(namespaced.showing(kept[namespaced.server]) for namespaced in self._all)
+        made.routing = self.routing  # a URI is shown as it was to the views
         return made
 
     @cached_property
     def tool_count(self) -> int:
         """How many tools there are in all."""
-        return sum(len(share.listed("tools").keys) for share in self.shares.values())
+        return sum(
+            len(namespaced.listed("tools").keys) for namespaced in self.namespaced_offers.values()
+        )
 
     @cached_property
     def version(self) -> str:
         """A digest of all that is searched: the same tools have the same, in any process."""
         digest = blake2b(digest_size=16)
-        for share in self.shares.values():
-            digest.update(share.version)
+        for namespaced in self.namespaced_offers.values():
+            digest.update(namespaced.version)
         return digest.hexdigest()
 
     @cached_property
@@ -105,45 +113,51 @@ class Merged:
 
     def resource(self, uri: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has."""
-        return self.ownership.read(uri)
+        return self.routing.read(uri)
 
     @cached_property
-    def ownership(self) -> ResourceRouting:
+    def routing(self) -> ResourceRouting:
         """Whose resource is whose."""
         return ResourceRouting(
-            Owned(share.server, share.listed("resources").keys, share.listed("templates").keys)
-            for share in self.shares.values()
+            Owned(
+                namespaced.server,
+                namespaced.listed("resources").keys,
+                namespaced.listed("templates").keys,
+            )
+            for namespaced in self.namespaced_offers.values()
         )
 
     @cached_property
     def clashes(self) -> dict[str, list[str]]:
         """By server, the resources that it and another one claim."""
-        return clashes(self.ownership)
+        return clashes(self.routing)
 
     def with_ui(self) -> list[str]:
         """The exposed names of tools that need to be listed for their page to be shown."""
-        return [name for share in self.shares.values() for name in share.with_ui]
+        return [
+            name for namespaced in self.namespaced_offers.values() for name in namespaced.with_ui
+        ]
 
     def places(self, kind: str) -> dict[str, Place]:
         """Where each item of a list is, by what clients ask for it by."""
         found = self._places.get(kind)
         if found is None:
             found = {}
-            for share in self._all:
-                for key, shown in self._shown(kind, share):
-                    owner, _ = found.setdefault(shown, (share, key))
-                    if owner is not share:
-                        self.doubles.append(Clash(kind, shown, owner.server, share.server))
+            for namespaced in self._all:
+                for key, shown in self._shown(kind, namespaced):
+                    owner, _ = found.setdefault(shown, (namespaced, key))
+                    if owner is not namespaced:
+                        self.doubles.append(Clash(kind, shown, owner.server, namespaced.server))
             self._places[kind] = found
         return found
 
-    def _shown(self, kind: str, share: NamespacedOffer) -> Iterable[tuple[str, str]]:
+    def _shown(self, kind: str, namespaced: NamespacedOffer) -> Iterable[tuple[str, str]]:
         if kind in ("tools", "prompts"):
-            return share.names(kind).items()
-        keys = share.listed(kind).keys
+            return namespaced.names(kind).items()
+        keys = namespaced.listed(kind).keys
         if not self._prefixed:
             return zip(keys, keys, strict=True)
-        return [(key, self.ownership.shown(share.server, key)) for key in keys]
+        return [(key, self.routing.shown(namespaced.server, key)) for key in keys]
 
     def listed(self, kind: str, names: Sequence[str] | None = None) -> Listed:
         """A whole list, or some of it, as it is shown."""
@@ -151,12 +165,15 @@ class Merged:
         if names is not None:
             places = {name: places[name] for name in names if name in places}
         field = KEYS[kind]
-        items = [share.renamed(kind, key, field, shown) for shown, (share, key) in places.items()]
+        items = [
+            namespaced.renamed(kind, key, field, shown)
+            for shown, (namespaced, key) in places.items()
+        ]
         return Listed(items=tuple(items), keys=tuple(places))
 
     def offer(self) -> Offer:
         """All of it as one."""
-        offers = [share.offer for share in self._all]
+        offers = [namespaced.offer for namespaced in self._all]
         return Offer(
             lists={kind: self.listed(kind) for kind in KINDS},
             completions=any(offer.completions for offer in offers),

@@ -116,9 +116,9 @@ class _LevelParams(Struct):
 class Core:
     """One endpoint's kernel: a catalog in front, the providers behind."""
 
-    def __init__(self, shelf: CatalogSource, providers: Sequence[Provider]) -> None:
-        self._shelf = shelf
-        self._catalog = shelf.catalog
+    def __init__(self, source: CatalogSource, providers: Sequence[Provider]) -> None:
+        self._source = source
+        self._catalog = source.catalog
         self._beyond = first_owner(providers)
         self._notices = [one.notice for one in providers if isinstance(one, Notified)]
         self._levels = [one.set_level for one in providers if isinstance(one, Leveled)]
@@ -165,7 +165,7 @@ class Core:
 
     async def _later(self, request: Request, context: Context) -> Response:
         """Answer once it is known what this client is offered."""
-        await self._shelf.ready(request, context)
+        await self._source.ready(request, context)
         if self._catalog(request, context) is None:
             raise McpError("it is not known what is offered here")
         return await self.answer(request, context)
@@ -226,7 +226,7 @@ class Core:
     ) -> Response:
         session = context.session
         try:
-            await self._shelf.ready(request, context)
+            await self._source.ready(request, context)
             catalog = self._catalog(request, context)
             assert catalog is not None
         except McpError:
@@ -241,8 +241,8 @@ class Core:
         session = context.session
         if session is not None:
             session.version = version
-            self._shelf.hub(request, context).attach(session)
-            self._shelf.greeted(request, context)
+            self._source.hub(request, context).attach(session)
+            self._source.greeted(request, context)
         return Response(id=request.id, result=catalog.handshake(version))
 
     def _set_level(self, request: Request, context: Context) -> Answer:
@@ -276,7 +276,7 @@ class Core:
             raise McpError("this way in cannot carry a stream of notifications")
         catalog = self._catalog(request, context)
         if catalog is None:
-            await self._shelf.ready(request, context)
+            await self._source.ready(request, context)
             catalog = self._catalog(request, context)
             assert catalog is not None
         context.server_info = catalog.identity
@@ -293,7 +293,7 @@ class Core:
         )
         try:
             wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
-            hub = self._shelf.hub(request, context)
+            hub = self._source.hub(request, context)
             await hub.follow(wanted, context, acknowledged(wanted))
         finally:
             listener.end()  # whoever subscribed on its behalf no longer needs to

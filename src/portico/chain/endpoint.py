@@ -24,7 +24,7 @@ class ChainEndpoint:
 
     def __init__(
         self,
-        shelf: CatalogSource,
+        source: CatalogSource,
         providers: Sequence[Provider],
         links: Sequence[Link],
         report: Report,
@@ -34,8 +34,8 @@ class ChainEndpoint:
         """`observe` is a link outside all others, to which failures are answers, too; `first` are
         links of our own, before those of the user."""
         views = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._shelf = seen_through(shelf, views) if views else shelf
-        core = Core(self._shelf, providers)
+        self._source = seen_through(source, views) if views else source
+        core = Core(self._source, providers)
         core.door = fold(links, core.answer)
         door = self._by_uri(core.door) if links else core.door
         handle = responding(fold(first, door), report)
@@ -48,7 +48,7 @@ class ChainEndpoint:
         def handle(request: Request, context: Context) -> Answer:
             if request.method != "resources/read" or request.uri or not request.name:
                 return next(request, context)
-            catalog = self._shelf.catalog(request, context)
+            catalog = self._source.catalog(request, context)
             if catalog is None:
                 return later(request, context)
             request.uri = catalog.uri_of(request.name, foreign=True)
@@ -58,33 +58,33 @@ class ChainEndpoint:
             return next(request, context)
 
         async def later(request: Request, context: Context) -> Response:
-            await self._shelf.ready(request, context)
-            if self._shelf.catalog(request, context) is None:
+            await self._source.ready(request, context)
+            if self._source.catalog(request, context) is None:
                 raise McpError("it is not known what is offered here")
             return await handle(request, context)
 
         return handle
 
 
-def seen_through(shelf: CatalogSource, views: Sequence[View]) -> CatalogSource:
+def seen_through(source: CatalogSource, views: Sequence[View]) -> CatalogSource:
     """The shelf as it is seen through these views; one that knows how does it itself."""
-    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(shelf, "seen_through", None)
-    return _Seen(shelf, views) if seen is None else seen(views)
+    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(source, "seen_through", None)
+    return _Seen(source, views) if seen is None else seen(views)
 
 
 class _Seen:
     """A shelf whose catalogs are seen through views, each made once."""
 
-    def __init__(self, shelf: CatalogSource, views: Sequence[View]) -> None:
-        self._shelf = shelf
+    def __init__(self, source: CatalogSource, views: Sequence[View]) -> None:
+        self._source = source
         self._views = views
         self._made: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()
-        self.ready = shelf.ready
-        self.greeted = shelf.greeted
+        self.ready = source.ready
+        self.greeted = source.greeted
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is to be seen of what this client is offered."""
-        whole = self._shelf.catalog(request, context)
+        whole = self._source.catalog(request, context)
         if whole is None:
             return None
         seen = self._made.get(whole)
@@ -97,4 +97,4 @@ class _Seen:
 
     def hub(self, request: Request, context: Context) -> Hub:
         """Who hears that it has changed."""
-        return self._shelf.hub(request, context)
+        return self._source.hub(request, context)

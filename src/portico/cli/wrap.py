@@ -82,7 +82,7 @@ def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     idle = options.idle_timeout
     if idle is None and options.http is not None:
         idle = 300.0  # over stdio the client that started us wants its server while it is there
-    plan = UpstreamPolicy(
+    policy = UpstreamPolicy(
         limits=HandshakeLimits(
             init_s=options.init_timeout, list_s=options.list_timeout, call_s=options.call_timeout
         ),
@@ -97,7 +97,7 @@ def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     )
     return WrapOptions(
         address,
-        plan,
+        policy,
         key,
         history,
         cache=options.cache,

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 def known(config: Config, version: str) -> dict[str, Any]:
     """The status of a gateway that does not run: what its servers offered when last asked."""
-    told = _house(config, version).status()
+    told = _registry(config, version).status()
     del told["gateway"]["uptime_s"]
     return told
 
 
 def known_tools(config: Config, version: str) -> list[str]:
     """The names of the tools that its servers offered when last asked."""
-    shares = _house(config, version).union.shares.values()
-    return [name for share in shares for name in share.tools.values()]
+    namespaced_offers = _registry(config, version).merged.namespaced_offers.values()
+    return [name for namespaced in namespaced_offers for name in namespaced.tools.values()]
 
 
-def _house(config: Config, version: str) -> Registry:
+def _registry(config: Config, version: str) -> Registry:
     around = MemberEnvironment(
         info={},
         memory=CatalogStore(os.path.join(cache_folder(), "catalogs")),

@@ -35,7 +35,7 @@ class CatalogLearner(Protocol):
     """What is behind all doorways."""
 
     config: Config
-    union: Merged
+    merged: Merged
     members: dict[str, Member]
 
     async def learn(self, server: str) -> None:
@@ -48,7 +48,7 @@ class Exposure:
 
     def __init__(
         self,
-        house: CatalogLearner,
+        registry: CatalogLearner,
         identity: Identity,
         *,
         searches: bool,
@@ -60,7 +60,7 @@ class Exposure:
         self._views: Sequence[View] = ()
         self.is_seen_through = False
         """True if something may be hidden."""
-        self._house = house
+        self._registry = registry
         self._identity = identity
         self._searches = searches
         self._told = told
@@ -75,16 +75,16 @@ class Exposure:
     def servers(self) -> Sequence[str]:
         """The servers it leads to, in order."""
         if self._group is None:
-            return list(self._house.members)
-        return [name for name in self._group() if name in self._house.members]
+            return list(self._registry.members)
+        return [name for name in self._group() if name in self._registry.members]
 
     @property
-    def union(self) -> Merged:
+    def merged(self) -> Merged:
         """All that these offer now, as far as it is to be seen."""
-        whole = self._house.union
+        whole = self._registry.merged
         if self._group is None and not self._views:
             return whole
-        config = self._house.config
+        config = self._registry.config
         if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
             here = whole if self._group is None else whole.only(frozenset(self.servers()))
             self._seen = (whole, config, here.seen(self._views) if self._views else here)
@@ -100,17 +100,20 @@ class Exposure:
         """True if a server has this resource or template, but clients must not see it."""
         if not self._views:
             return False
-        whole, seen = self._house.union.shares.get(server), self.union.shares.get(server)
+        whole, seen = (
+            self._registry.merged.namespaced_offers.get(server),
+            self.merged.namespaced_offers.get(server),
+        )
         return whole is not None and seen is not None and whole.hides(uri, seen)
 
     def conceal(self, status: dict[str, Any]) -> None:
         """Leave in a status only what may be known here."""
-        union = self.union
-        gateway = {"tools": union.tool_count, "catalog": union.version[:12], "search": {}}
+        merged = self.merged
+        gateway = {"tools": merged.tool_count, "catalog": merged.version[:12], "search": {}}
         status["gateway"] |= gateway
         for server in status["servers"]:
-            share = union.shares.get(server["server"])
-            lists = {} if share is None else share.offer.lists
+            namespaced = merged.namespaced_offers.get(server["server"])
+            lists = {} if namespaced is None else namespaced.offer.lists
             counts = {kind: len(listed.keys) for kind, listed in lists.items()}
             server |= {"changes": [], "warnings": [], "omitted": {}, "lists": counts}
             server["tools"] = counts.get("tools", 0)
@@ -118,23 +121,25 @@ class Exposure:
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is shown, to everybody alike; the very first list waits for something to show."""
         if self._waits and request.method in LISTS:
-            members = [self._house.members[name] for name in self.servers()]
+            members = [self._registry.members[name] for name in self.servers()]
             asked = [member for member in members if not member.is_local]
             if asked and all(member.is_pending for member in asked):
                 return None
             self._waits = False
-        house, known = self._house, self._catalog
-        if known is not None and known[0] is house.union and known[1] is house.config:
+        registry, known = self._registry, self._catalog
+        if known is not None and known[0] is registry.merged and known[1] is registry.config:
             return known[2]
         return self.now()
 
     async def ready(self, request: Request, context: Context) -> None:
         """Wait, but not long, for servers of which nothing was ever known: many clients ask for
         lists once."""
-        members = [self._house.members[name] for name in self.servers()]
+        members = [self._registry.members[name] for name in self.servers()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_S):
-                await asyncio.gather(*(self._house.learn(m.name) for m in members if not m.problem))
+                await asyncio.gather(
+                    *(self._registry.learn(m.name) for m in members if not m.problem)
+                )
         self._waits = False
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
@@ -150,31 +155,31 @@ class Exposure:
 
     def now(self) -> Catalog:
         """The snapshot of now."""
-        union, config = self.union, self._house.config
+        merged, config = self.merged, self._registry.config
         known = self._catalog
-        if known is None or known[0] is not union or known[1] is not config:
+        if known is None or known[0] is not merged or known[1] is not config:
             self._numbers += 1
-            behind = self._told(union, self.servers())
+            behind = self._told(merged, self.servers())
             identity = self._identity
             if self._searches:
                 words = f"{INSTRUCTIONS} Servers: {behind}"
                 identity = msgspec.structs.replace(identity, instructions=words)
-            made = Catalog(self._offer(union, config, behind), identity, number=self._numbers)
-            known = self._catalog = (union, config, made)
+            made = Catalog(self._offer(merged, config, behind), identity, number=self._numbers)
+            known = self._catalog = (merged, config, made)
             if self._announced is None:
                 self._announced = made
         return known[2]
 
-    def _offer(self, union: Merged, config: Config, behind: str) -> Offer:
+    def _offer(self, merged: Merged, config: Config, behind: str) -> Offer:
         if self._searches:
             limit = config.search.default_limit
-            own = metatool_definitions.meta_tools(behind, union.tool_count, limit)
-            direct = union.listed("tools", [*config.gateway.pinned, *union.with_ui()])
+            own = metatool_definitions.meta_tools(behind, merged.tool_count, limit)
+            direct = merged.listed("tools", [*config.gateway.pinned, *merged.with_ui()])
             items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
             tools = Listed(items=items, keys=keys)
         else:
-            tools = union.listed("tools")
-        rest = {kind: union.listed(kind) for kind in KINDS if kind != "tools"}
+            tools = merged.listed("tools")
+        rest = {kind: merged.listed(kind) for kind in KINDS if kind != "tools"}
         return Offer(
             lists={"tools": tools, **rest},
             completions=True,
@@ -194,8 +199,8 @@ class Exposure:
 
     def updated(self, server: str, change: Change) -> None:
         """A resource of a server has changed."""
-        if server not in self.union.shares:
+        if server not in self.merged.namespaced_offers:
             return
-        shown = self.union.ownership.shown(server, change.uri)
+        shown = self.merged.routing.shown(server, change.uri)
         params = change.params if shown == change.uri else encode({"uri": shown})
         self._hub.publish(Change("resources", shown, params))

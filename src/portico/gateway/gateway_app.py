@@ -70,8 +70,10 @@ class GatewayApp:
         )
         config = serving.config
         cache = cache_folder()
-        room = CacheFolder(cache, config.gateway.cache_mb)
-        memory = CatalogStore(os.path.join(cache, "catalogs"), report=self.tell, room=room)
+        disk_cache = CacheFolder(cache, config.gateway.cache_mb)
+        memory = CatalogStore(
+            os.path.join(cache, "catalogs"), report=self.tell, disk_cache=disk_cache
+        )
         around = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": serving.version},
             memory=memory if serving.cache else None,
@@ -81,11 +83,11 @@ class GatewayApp:
             gateway=serving.key(),
             history=histories(config.path, self.tell) if serving.cache else no_history,
         )
-        self.house = Registry(
+        self.registry = Registry(
             config,
             around,
             version=serving.version,
-            searcher=lambda: _searcher(config.search, room, self.tell),
+            searcher=lambda: _searcher(config.search, disk_cache, self.tell),
             failed=failed,
             witness=self.journal.called,
             expose=serving.expose,
@@ -98,21 +100,21 @@ class GatewayApp:
     @property
     def endpoint(self) -> ChainEndpoint:
         """The main doorway: to everything, or to the chosen group."""
-        return self.house.endpoint(self._serving.group)
+        return self.registry.endpoint(self._serving.group)
 
     def doorway(self, wants: Mapping[str, Any]) -> tuple[ChainEndpoint, Mapping[str, Any]]:
         """The same as a client wants it, and what it is to want from whoever serves it next."""
-        searches = self.house.searching(wants.get("expose"))
-        endpoint = self.house.endpoint(self._serving.group, searches)
+        searches = self.registry.searching(wants.get("expose"))
+        endpoint = self.registry.endpoint(self._serving.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
     def door(self, path: str) -> ChainEndpoint | None:
         """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
-                return self.house.alone(name)
-            case ["", "groups", name, "mcp"] if name in self.house.config.groups:
-                return self.house.endpoint(name)
+                return self.registry.alone(name)
+            case ["", "groups", name, "mcp"] if name in self.registry.config.groups:
+                return self.registry.endpoint(name)
         return None
 
     def when_moved(self, act: Callable[[], None]) -> None:
@@ -121,7 +123,7 @@ class GatewayApp:
 
     def ask_again(self) -> None:
         """Ask all servers again for what they offer, behind."""
-        self.house.ask_again()
+        self.registry.ask_again()
 
     def when_told(self, say: Callable[[str], None]) -> None:
         """Have everything that the operator is told passed to this, too, what was told last
@@ -141,39 +143,39 @@ class GatewayApp:
         from portico.observe.prometheus import CONTENT_TYPE, Figures
 
         self.journal.count()
-        figures = Figures(self.metrics, self.house.status())
+        figures = Figures(self.metrics, self.registry.status())
         return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator["GatewayApp", None]:
         """Ask the servers behind, follow the config file; afterwards no server is left."""
-        house = self.house
+        registry = self.registry
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
-            loop.add_signal_handler(signal.SIGHUP, house.ask_again)
+            loop.add_signal_handler(signal.SIGHUP, registry.ask_again)
         watched, serving = None, self._serving
         if serving.read is not None:
             watched = self._watched = ConfigWatcher(
-                house.config.path, serving.read, self._take_over, self.tell, known=serving.stamp
+                registry.config.path, serving.read, self._take_over, self.tell, known=serving.stamp
             )
             watched.start()
-        self.journal.event(f"process {os.getpid()} serves {house.config.path}")
-        self._warn(house.config)
+        self.journal.event(f"process {os.getpid()} serves {registry.config.path}")
+        self._warn(registry.config)
         if self._serving.refresh:
-            house.start()
+            registry.start()
         try:
-            with Watchdog(house.config.gateway.watchdog_ms / 1000, self.tell):
+            with Watchdog(registry.config.gateway.watchdog_ms / 1000, self.tell):
                 yield self
         finally:
             if watched is not None:
                 await watched.close()
-            await house.close()
+            await registry.close()
             self.journal.event(f"process {os.getpid()} has ended")
             self.journal.close()
 
     async def _take_over(self, config: Config) -> None:
         """Go on with another config, and say what of it has to wait."""
-        before = self.house.config
+        before = self.registry.config
         self._warn(config)
         waits = [
             f"{table}.{key}"
@@ -185,7 +187,7 @@ class GatewayApp:
             self.tell(f"{', '.join(waits)}: what is new counts from the next start")
         for act in self._moved:
             asyncio.get_running_loop().call_soon(act)  # which is before new servers have answered
-        await self.house.apply(config)
+        await self.registry.apply(config)
 
     def _warn(self, config: Config) -> None:
         for warning in config.warnings:
@@ -202,29 +204,29 @@ class GatewayApp:
             say(words)
 
     async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        house = self.house
+        registry = self.registry
         return {
             "pid": os.getpid(),
-            "config": house.config.path,
+            "config": registry.config.path,
             "rejected": self._watched.rejected if self._watched is not None else "",
             "log": self._serving.config.gateway.log or log_file(),
             "url": self.url,
-            "disabled": house.config.disabled,
-            "warnings": house.config.warnings,
+            "disabled": registry.config.disabled,
+            "warnings": registry.config.warnings,
             "tasks": len(asyncio.all_tasks()),
-            **house.status(),
+            **registry.status(),
         }
 
     async def _refresh(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        house = self.house
+        registry = self.registry
         server = order.get("server")
-        if server is not None and server not in list(house.members):
+        if server is not None and server not in list(registry.members):
             raise PorticoError(f"there is no server {server!r} here")
-        await house.refresh(list(house.members) if server is None else [server])
+        await registry.refresh(list(registry.members) if server is None else [server])
         return await self._status(order)
 
 
-def _searcher(search: Search, room: CacheFolder, tell: Callable[[str], None]) -> "Searcher":
+def _searcher(search: Search, disk_cache: CacheFolder, tell: Callable[[str], None]) -> "Searcher":
     from portico.search.searcher import Searcher
 
-    return Searcher.configured(search, os.path.join(room.folder, "search"), tell, room)
+    return Searcher.configured(search, os.path.join(disk_cache.folder, "search"), tell, disk_cache)

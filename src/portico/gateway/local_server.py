@@ -40,13 +40,13 @@ class LocalServer:
 
     def __init__(self, name: str, server: Server) -> None:
         self.name = name
-        self._providers, shelf = frozen(server)
+        self._providers, source = frozen(server)
         self._owner = first_owner(self._providers)
-        self.now = self.offered = shelf.now
-        self.catalog = shelf.catalog
-        self.ready = shelf.ready
-        self.hub = shelf.hub
-        self.greeted = shelf.greeted
+        self.now = self.offered = source.now
+        self.catalog = source.catalog
+        self.ready = source.ready
+        self.hub = source.hub
+        self.greeted = source.greeted
 
     def offer(self) -> Offer:
         """What it offers now."""

@@ -96,7 +96,7 @@ class Member:
         self._askers = 0
         self._name_limit = name_limit
         self._gateway = gateway
-        self._share: NamespacedOffer | None = None
+        self._namespaced: NamespacedOffer | None = None
         self._seen: Catalog | None = None
 
     def notice(self, request: Request, context: Context) -> None:
@@ -118,7 +118,7 @@ class Member:
         return True
 
     @property
-    def share(self) -> NamespacedOffer | None:
+    def namespaced(self) -> NamespacedOffer | None:
         """What it offers, as far as that is known and to be seen."""
         catalog = self._offered()
         if catalog is None:
@@ -126,9 +126,9 @@ class Member:
         if self._seen is not catalog:
             self._seen = catalog
             offer = self._visible(catalog.offer)
-            if self._share is None or not offer.same(self._share.offer):
-                self._share = NamespacedOffer(self.name, offer, self._name_limit)
-        return self._share
+            if self._namespaced is None or not offer.same(self._namespaced.offer):
+                self._namespaced = NamespacedOffer(self.name, offer, self._name_limit)
+        return self._namespaced
 
     def _visible(self, offer: Offer) -> Offer:
         for link in self.links:
@@ -205,9 +205,9 @@ class Member:
 
     def warnings(self) -> list[str]:
         """The definitions in which something is hidden, a line each."""
-        catalog, share = self._offered(), self.share
+        catalog, namespaced = self._offered(), self.namespaced
         found = () if catalog is None else catalog.hidden
-        hidden = [one for one in found if share is not None and _lists(share, one)]
+        hidden = [one for one in found if namespaced is not None and _lists(namespaced, one)]
         lines = [_warning(self.name, one) for one in hidden[:_MOST_WARNINGS]]
         more = len(hidden) - len(lines)
         return [*lines, f"{self.name}: {more} more have hidden characters"] if more else lines
@@ -245,8 +245,8 @@ class Member:
         return "failed" if self.problem else "stopped"
 
 
-def _lists(share: NamespacedOffer, hidden: Hidden) -> bool:
-    return not hidden.key or hidden.key in share.listed(hidden.kind).keys
+def _lists(namespaced: NamespacedOffer, hidden: Hidden) -> bool:
+    return not hidden.key or hidden.key in namespaced.listed(hidden.kind).keys
 
 
 def _warning(server: str, hidden: Hidden) -> str:

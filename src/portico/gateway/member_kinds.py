@@ -80,7 +80,7 @@ def _server(entry: ServerEntry, around: MemberEnvironment, limits: MemberLimits)
         history.shows = entry.tools.allows
     upstream = Upstream(
         (around.reach or _address)(entry, around.heard),
-        _plan(entry, around.info, limits.max_tools),
+        _policy(entry, around.info, limits.max_tools),
         memory=kept,
         key=lambda view: _key(entry, around.secret, view, limits.path),
         report=around.report,
@@ -118,7 +118,7 @@ class _Kept:
         self._is_over = True
 
 
-def _plan(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
+def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
     times = entry.timeouts
     return UpstreamPolicy(
         limits=HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call),

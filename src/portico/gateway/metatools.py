@@ -109,10 +109,10 @@ class MetaTools:
 
     name = "meta-tools"
 
-    def __init__(self, house: MetaToolBackend, front: Exposure) -> None:
-        self._house = house
-        self._front = front
-        self._servers = front.servers
+    def __init__(self, registry: MetaToolBackend, exposure: Exposure) -> None:
+        self._registry = registry
+        self._exposure = exposure
+        self._servers = exposure.servers
         self._tools: dict[str, _Tool] = {
             metatool_definitions.SEARCH: self._search,
             metatool_definitions.DESCRIBE: self._describe,
@@ -148,12 +148,12 @@ class MetaTools:
         """A link before all others, which see a call of the tool that is named."""
 
         def unseen(request: Request, context: Context) -> Answer | None:
-            if self._front.union.tool(request.name) is not None:
+            if self._exposure.merged.tool(request.name) is not None:
                 return None
             # Links must not answer otherwise for what they hide than for what is not there.
             return self._execute_later(next, request, context)
 
-        check = unseen if self._front.is_seen_through else None
+        check = unseen if self._exposure.is_seen_through else None
         return executing(next, self._mistaken, check)
 
     async def _execute_later(self, next: Handler, request: Request, context: Context) -> Response:
@@ -174,7 +174,7 @@ class MetaTools:
         return error_response(request.id, INVALID_PARAMS, words)
 
     def _mistaken(self, request: Request, context: Context, mistake: Mistake) -> Response:
-        context.server_info = self._front.now().identity
+        context.server_info = self._exposure.now().identity
         context.target = ("", metatool_definitions.EXECUTE)
         return said(request, context, mistake.result())
 
@@ -182,9 +182,9 @@ class MetaTools:
         """True if a tool has this name, perhaps only now: a server that has not said yet which
         tools it has is waited for."""
         server = name.partition(SEPARATOR)[0]
-        if self._front.union.tool(name) is None and server in self._servers():
-            await self._house.learn(server)
-        return self._front.union.tool(name) is not None
+        if self._exposure.merged.tool(name) is None and server in self._servers():
+            await self._registry.learn(server)
+        return self._exposure.merged.tool(name) is not None
 
     def _unknown(self, name: str) -> Mistake:
         """What to say of a name that no tool has."""
@@ -200,9 +200,9 @@ class MetaTools:
         """Why the server that this name begins with has not said which tools it has; empty if it
         has, or there is none."""
         server = name.partition(SEPARATOR)[0]
-        if server not in self._servers() or not self._house.pending([server]):
+        if server not in self._servers() or not self._registry.pending([server]):
             return ""
-        error = self._house.status([server])["servers"][0]["error"]
+        error = self._registry.status([server])["servers"][0]["error"]
         why = error or "it is being asked, try again in a moment"
         return f"{server} has not said yet which tools it has: {why}"
 
@@ -219,14 +219,14 @@ class MetaTools:
         if asked.server is not None and asked.server not in servers:
             raise self._no_server(asked.server)
         limit = min(
-            max(asked.limit or self._house.config.search.default_limit, 1),
+            max(asked.limit or self._registry.config.search.default_limit, 1),
             metatool_definitions.MAX_LIMIT,
         )
         scope = frozenset(servers)
-        wanted = _MOST_HIT if self._front.is_seen_through else limit  # what is hidden goes out
+        wanted = _MOST_HIT if self._exposure.is_seen_through else limit  # what is hidden goes out
         try:
             hits = await asyncio.gather(
-                *(self._house.search(query, wanted, asked.server, scope) for query in queries)
+                *(self._registry.search(query, wanted, asked.server, scope) for query in queries)
             )
         except PorticoError as error:
             raise Mistake(f"search_tools: {error}") from None
@@ -239,9 +239,9 @@ class MetaTools:
             told = "\n\n".join(map(words, tools)) or self._nothing(query)
             texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
         structured: Result = {"results": results}
-        indexed = self._house.indexing()
+        indexed = self._registry.indexing()
         if indexed is not None:
-            there = self._front.union.tool_count
+            there = self._exposure.merged.tool_count
             structured["indexing"] = {"indexed": min(indexed, there), "tools": there}
             texts.append(_indexing(min(indexed, there), there))
         return _result("\n\n".join([*texts, *self._waiting()]), structured)
@@ -254,10 +254,10 @@ class MetaTools:
         if len(names) > _MOST_NAMES:
             raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
         await asyncio.gather(*map(self.knows, names))
-        union = self._front.union
+        merged = self._exposure.merged
         tools, missing = [], []
         for name in names:
-            place = union.tool(name)
+            place = merged.tool(name)
             if place is None:
                 missing.append(str(self._unknown(name)))
             else:
@@ -272,7 +272,7 @@ class MetaTools:
         if asked.server is not None and asked.server not in servers:
             raise self._no_server(asked.server)
         chosen = servers if asked.server is None else [asked.server]
-        await self._house.refresh(chosen)
+        await self._registry.refresh(chosen)
         return self._told(chosen)
 
     async def _status(self, raw: bytes, context: Context) -> Result:
@@ -280,20 +280,20 @@ class MetaTools:
         return self._told(self._servers())
 
     def _told(self, servers: Iterable[str]) -> Result:
-        status = self._house.status(servers)
-        if self._front.is_seen_through:
-            self._front.conceal(status)
+        status = self._registry.status(servers)
+        if self._exposure.is_seen_through:
+            self._exposure.conceal(status)
         lines = [_status_line(server) for server in status["servers"]]
         return _result("\n".join(lines) or "no servers are configured", status)
 
     def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
         """Whose tool a hit is, and both its names; None if it has gone since."""
-        share = self._front.union.shares.get(hit.server)
-        shown = share.tools.get(hit.name) if share is not None else None
-        return None if share is None or shown is None else (share, hit.name, shown)
+        namespaced = self._exposure.merged.namespaced_offers.get(hit.server)
+        shown = namespaced.tools.get(hit.name) if namespaced is not None else None
+        return None if namespaced is None or shown is None else (namespaced, hit.name, shown)
 
     def _is_off(self, server: str) -> bool:
-        entry = self._house.config.servers.get(server)
+        entry = self._registry.config.servers.get(server)
         return entry is not None and not entry.enabled
 
     def _no_server(self, server: str) -> Mistake:
@@ -305,15 +305,17 @@ class MetaTools:
         return f"nothing found for {query[:200]!r}{self._instead(query)}"
 
     def _instead(self, name: str) -> str:
-        found = self._house.near(name, _MOST_NEAR * 3)
-        near = [one for one in found if self._front.union.tool(one) is not None]
+        found = self._registry.near(name, _MOST_NEAR * 3)
+        near = [one for one in found if self._exposure.merged.tool(one) is not None]
         meant = did_you_mean(near[:_MOST_NEAR])
         return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
 
     def _all_servers(self) -> str:
-        shares, names = self._front.union.shares, []
+        namespaced_offers, names = self._exposure.merged.namespaced_offers, []
         for name in self._servers():
-            tools = shares[name].listed("tools").keys if name in shares else None
+            tools = (
+                namespaced_offers[name].listed("tools").keys if name in namespaced_offers else None
+            )
             names.append(name if tools is None else f"{name} ({counted(len(tools), 'tool')})")
         if not names:
             return "there are no servers yet"
@@ -322,10 +324,10 @@ class MetaTools:
 
     def _waiting(self) -> list[str]:
         """Whose tools could not be searched, and whether to wait for them."""
-        pending = self._house.pending(self._servers())
+        pending = self._registry.pending(self._servers())
         if not pending:
             return []
-        told = self._house.status(pending)["servers"]
+        told = self._registry.status(pending)["servers"]
         failed = [one["server"] for one in told if one["error"]]
         coming = [name for name in pending if name not in failed]
         words = [f"(still to come: the tools of {_first(coming)})"] if coming else []

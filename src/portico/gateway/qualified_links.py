@@ -21,12 +21,12 @@ class QualifiedLinks:
     """The links of a gateway as one, which sees what a server offers under its names there."""
 
     def __init__(
-        self, server: str, links: Sequence[Link], union: Callable[[], Merged], name_limit: int
+        self, server: str, links: Sequence[Link], merged: Callable[[], Merged], name_limit: int
     ) -> None:
         """`union` is what all servers offer."""
         self._server = server
         self._links = links
-        self._union = union
+        self._merged = merged
         self._limit = name_limit
         self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
         self._last: tuple[Merged, NamespacedOffer] | None = None
@@ -56,19 +56,19 @@ class QualifiedLinks:
             else offer
         )
 
-    def _seen(self, share: NamespacedOffer) -> NamespacedOffer:
-        here = Merged([share])
-        here.ownership = self._union().ownership  # so that views know what they see by its URI
-        return here.seen(self._views).shares[self._server]
+    def _seen(self, namespaced: NamespacedOffer) -> NamespacedOffer:
+        here = Merged([namespaced])
+        here.routing = self._merged().routing  # so that views know what they see by its URI
+        return here.seen(self._views).namespaced_offers[self._server]
 
     def _hides(self, uri: str) -> bool:
-        union = self._union()
-        share = union.shares.get(self._server)
-        if share is None or not self._views:
+        merged = self._merged()
+        namespaced = merged.namespaced_offers.get(self._server)
+        if namespaced is None or not self._views:
             return False
-        if self._last is None or self._last[0] is not union:
-            self._last = (union, self._seen(share))
-        return share.hides(uri, self._last[1])
+        if self._last is None or self._last[0] is not merged:
+            self._last = (merged, self._seen(namespaced))
+        return namespaced.hides(uri, self._last[1])
 
     def _renamed(
         self,
@@ -96,20 +96,20 @@ class QualifiedLinks:
         return None if other is None else about(request, key, other)
 
     def _shown_name(self, kind: str, name: str) -> str:
-        share = self._union().shares.get(self._server)
-        known = None if share is None else share.names(kind).get(name)
+        namespaced = self._merged().namespaced_offers.get(self._server)
+        known = None if namespaced is None else namespaced.names(kind).get(name)
         return known or f"{self._server}{SEPARATOR}{name}"
 
     def _own_name(self, kind: str, shown: str) -> str | None:
-        place = self._union().places(kind).get(shown)
+        place = self._merged().places(kind).get(shown)
         if place is not None:
             return place[1] if place[0].server == self._server else None
         server, _, name = shown.partition(SEPARATOR)
         return name if server == self._server else None
 
     def _shown_uri(self, uri: str) -> str:
-        return self._union().ownership.shown(self._server, uri)
+        return self._merged().routing.shown(self._server, uri)
 
     def _own_uri(self, shown: str) -> str | None:
-        server, uri = self._union().resource(shown)
+        server, uri = self._merged().resource(shown)
         return uri if server in (None, self._server) and not self._hides(uri) else None

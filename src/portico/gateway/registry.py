@@ -80,10 +80,10 @@ class Registry:
         self._links = links
         self._local = local or {}
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
-        self.union = self._merged()
+        self.merged = self._merged()
         # Decided once: what a model has read must stay true.
         self._expose = config.gateway.expose
-        self._has_many = self._is_unknown() or self.union.tool_count >= SEARCH_FROM
+        self._has_many = self._is_unknown() or self.merged.tool_count >= SEARCH_FROM
         self.searches = self.searching(expose)
         self._doorways: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
         self._alone: dict[str, tuple[Member, ChainEndpoint]] = {}
@@ -118,7 +118,7 @@ class Registry:
             links: list[Link] = [exactly, *member.links]
             if self._links:
                 limit = self.config.gateway.name_limit
-                links.insert(1, QualifiedLinks(server, self._links, lambda: self.union, limit))
+                links.insert(1, QualifiedLinks(server, self._links, lambda: self.merged, limit))
             observe = observing(partial(self._over_alone, server))
             made = ChainEndpoint(provider, [provider], links, self.failed, observe)
             known = self._alone[server] = (member, made)
@@ -141,22 +141,22 @@ class Registry:
             more={"title": "Portico"},
             experimental={GATEWAY: {"id": id}} if id else {},
         )
-        front = Exposure(
+        exposure = Exposure(
             self,
             identity,
             searches=searches,
             told=self._told,
             servers=servers if group else None,
         )
-        desk = MetaTools(self, front)
-        router = Router(self, front, desk, self._witness)
+        metatools = MetaTools(self, exposure)
+        router = Router(self, exposure, metatools, self._witness)
         observe = observing(router.over)
-        providers: list[Provider] = [router, desk]
+        providers: list[Provider] = [router, metatools]
         links = (router.plainly, *self._links) if self._links else ()
         endpoint = ChainEndpoint(
-            front, providers, links, self.failed, observe, first=[desk.executing]
+            exposure, providers, links, self.failed, observe, first=[metatools.executing]
         )
-        return front, endpoint
+        return exposure, endpoint
 
     def _over_alone(
         self,
@@ -168,17 +168,17 @@ class Registry:
     ) -> None:
         self._witness(request, context, server, request.name or request.uri, response, took_s)
 
-    def _told(self, union: Merged, servers: Sequence[str]) -> str:
+    def _told(self, merged: Merged, servers: Sequence[str]) -> str:
         there = [self.members[name] for name in servers if name in self.members]
-        return blurb([Behind(m.name, m.about, union.shares.get(m.name)) for m in there])
+        return blurb([Behind(m.name, m.about, merged.namespaced_offers.get(m.name)) for m in there])
 
     def _is_unknown(self) -> bool:
         """True as long as no server has ever said what it offers."""
         return all(member.is_pending for member in self.members.values())
 
     def _merged(self) -> Merged:
-        shares = (member.share for member in self.members.values())
-        return Merged(share for share in shares if share is not None)
+        namespaced_offers = (member.namespaced for member in self.members.values())
+        return Merged(namespaced for namespaced in namespaced_offers if namespaced is not None)
 
     def _entries(self, config: Config) -> dict[str, Entry]:
         enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
@@ -226,7 +226,7 @@ class Registry:
         self._check_pinned({member.name for member in chosen})
         if self._announcing is not None and not self._asking():
             self._announce_in(ANNOUNCE_S)
-        if self.union.tool_count > _MANY:
+        if self.merged.tool_count > _MANY:
             await asyncio.to_thread(give_back_memory)  # several times what is kept was needed
 
     async def _survey(self, member: Member) -> None:
@@ -239,8 +239,8 @@ class Registry:
         """Tell of what is pinned and is no tool of these servers."""
         for name in self.config.gateway.pinned:
             server = name.partition(SEPARATOR)[0]
-            known = server in servers and server in self.union.shares
-            if known and self.union.tool(name) is None:
+            known = server in servers and server in self.merged.namespaced_offers
+            if known and self.merged.tool(name) is None:
                 meant = did_you_mean(self.near(name, 1))
                 hint = f"; {meant}" if meant else ""
                 self._report(f"gateway.pinned: {server} has no tool {name!r}{hint}")
@@ -249,19 +249,19 @@ class Registry:
         if self.members.get(member.name) is not member:
             return  # it has left the config
         if change.uri:
-            for front, _ in self._doorways.values():
-                front.updated(member.name, change)
+            for exposure, _ in self._doorways.values():
+                exposure.updated(member.name, change)
         else:
             member.problem = member.missing()
             self._changed()
 
     def _changed(self) -> None:
         """Something may be offered now that was not, or the other way round."""
-        union = self._merged()
-        before = self.union.shares
-        if [*union.shares.values()] == [*before.values()]:
+        merged = self._merged()
+        before = self.merged.namespaced_offers
+        if [*merged.namespaced_offers.values()] == [*before.values()]:
             return
-        self.union = union
+        self.merged = merged
         if self._finder.is_needed:
             self._index()
         self._announce_soon()
@@ -275,7 +275,7 @@ class Registry:
             self._report(words)
 
     def _warnings(self, server: str) -> list[str]:
-        return [*self.members[server].warnings(), *self.union.clashes.get(server, ())]
+        return [*self.members[server].warnings(), *self.merged.clashes.get(server, ())]
 
     def _asking(self) -> int:
         return sum(member.asked is not None for member in self.members.values())
@@ -291,8 +291,8 @@ class Registry:
 
     def _announce(self) -> None:
         self._announcing = None
-        for front, _ in self._doorways.values():
-            front.announce()
+        for exposure, _ in self._doorways.values():
+            exposure.announce()
 
     async def apply(self, config: Config) -> None:
         """Go on with another config. Servers that are in both as they were, whatever is said of
@@ -360,7 +360,7 @@ class Registry:
 
     def near(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
-        return self._finder.near(self.union, name, limit)
+        return self._finder.near(self.merged, name, limit)
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """How the gateway and these servers fare."""
@@ -369,8 +369,8 @@ class Registry:
             "gateway": {
                 "version": self._version,
                 "expose": "search" if self.searches else "all",
-                "tools": self.union.tool_count,
-                "catalog": self.union.version[:12],
+                "tools": self.merged.tool_count,
+                "catalog": self.merged.version[:12],
                 "search": self._finder.status(),
                 "uptime_s": round(time.time() - self.started, 1),
             },
@@ -383,10 +383,10 @@ class Registry:
 
     def pending(self, servers: Iterable[str]) -> list[str]:
         """Those of them that never said which tools they have."""
-        known, members = self.union.shares, self.members
+        known, members = self.merged.namespaced_offers, self.members
         there = [name for name in servers if name in members]
         return [name for name in there if name not in known or members[name].lacks_tools]
 
     def _index(self) -> None:
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
-        self._finder.use(self.union, tags)
+        self._finder.use(self.merged, tags)

@@ -15,12 +15,12 @@ MAX_TEXT = 8_000
 MAX_DEFINITION = 60_000
 
 
-def brief(share: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
+def brief(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     """Name, one line, and compact parameters."""
-    definition = share.definition(tool)
+    definition = namespaced.definition(tool)
     shown = {
         "name": name,
-        "server": share.server,
+        "server": namespaced.server,
         "description": one_line(text(definition, "description") or text(definition, "title")),
         "parameters": parameters(definition.get("inputSchema")),
     }
@@ -29,14 +29,14 @@ def brief(share: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     return shown
 
 
-def full(share: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
+def full(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     """The whole definition, beside where it comes from."""
-    definition = share.definition(tool)
+    definition = namespaced.definition(tool)
     words = text(definition, "description")
     if len(words) > MAX_TEXT:
         more = len(words) - MAX_TEXT
         definition["description"] = f"{words[:MAX_TEXT]}… ({more} more characters)"
-    shown: dict[str, Any] = {"name": name, "server": share.server, "tool": revealed(tool)}
+    shown: dict[str, Any] = {"name": name, "server": namespaced.server, "tool": revealed(tool)}
     if is_flagged(definition):
         shown["warning"] = _WARNING
     definition.pop("name", None)

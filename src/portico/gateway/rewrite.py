@@ -199,7 +199,7 @@ def execute(request: Request) -> None:
 
 def checked(request: Request, place: Place) -> Request:
     """The call as its server gets it, once its arguments were found right; raises Mistake."""
-    share, tool = place
+    namespaced, tool = place
     inner, raw = _named(request, tool)
     try:
         arguments = _anything(raw)
@@ -207,7 +207,7 @@ def checked(request: Request, place: Place) -> Request:
         raise _unreadable(request.name, error) from None
     if not isinstance(arguments, dict):
         raise Mistake(f"{request.name}: its arguments must be a JSON object{_right(place)}")
-    schema = share.schemas[tool] if tool in share.schemas else share.schema(tool)
+    schema = namespaced.schemas[tool] if tool in namespaced.schemas else namespaced.schema(tool)
     if schema is not None:
         if problems := schema.problems(arguments, len(raw)):
             words = revealed_json(schema.describe(problems))
@@ -254,8 +254,8 @@ def _unwrapped(name: str, raw: bytes) -> bytes:
 
 def _right(place: Place) -> str:
     """The right shape, after what was wrong with it."""
-    share, tool = place
-    schema = share.definition(tool).get("inputSchema")
+    namespaced, tool = place
+    schema = namespaced.definition(tool).get("inputSchema")
     compact = parameters(schema)
     whole = revealed_json(encode(schema).decode())
     shown = f"; it takes {compact or 'no arguments'}"

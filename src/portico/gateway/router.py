@@ -54,16 +54,18 @@ class Router:
 
     name = "router"
 
-    def __init__(self, house: Members, front: Exposure, desk: MetaTools, witness: Witness) -> None:
-        self._house = house
-        self._front = front
-        self._desk = desk
+    def __init__(
+        self, registry: Members, exposure: Exposure, metatools: MetaTools, witness: Witness
+    ) -> None:
+        self._registry = registry
+        self._exposure = exposure
+        self._metatools = metatools
         self._witness = witness
-        self._mentions = ResourceOrigins()
+        self._origins = ResourceOrigins()
 
     def offer(self) -> Offer:
         """All that the members offer."""
-        return self._front.union.offer()
+        return self._exposure.merged.offer()
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Changes are told by the front, which knows what is shown."""
@@ -71,7 +73,7 @@ class Router:
     def provide(self, request: Request, context: Context) -> Answer | None:
         """The answer of whoever owns what is asked for; None for the meta-tools."""
         if request.method == "tools/call":
-            place = self._front.union.tools.get(request.name)
+            place = self._exposure.merged.tools.get(request.name)
             if place is None:
                 known = request.name in metatool_definitions.NAMES
                 return None if known else self._late_call(request, context)
@@ -101,19 +103,19 @@ class Router:
             uri = request.uri
             if request.method == "completion/complete":
                 uri = reference_of(request).uri
-            plain = self._front.union.ownership.plain(uri) if uri else uri
+            plain = self._exposure.merged.routing.plain(uri) if uri else uri
             return next(request if plain == uri else about(request, "uri", plain), context)
 
         return handle
 
     def notice(self, request: Request, context: Context) -> None:
         """Tell all members what a client says."""
-        for name in self._front.servers():
-            self._house.members[name].notice(request, context)
+        for name in self._exposure.servers():
+            self._registry.members[name].notice(request, context)
 
     async def set_level(self, request: Request, context: Context) -> None:
         """Tell all members, without waiting for one that does not answer."""
-        members = [self._house.members[name] for name in self._front.servers()]
+        members = [self._registry.members[name] for name in self._exposure.servers()]
         telling = [asyncio.ensure_future(member.set_level(request, context)) for member in members]
         for task in telling:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -122,23 +124,23 @@ class Router:
 
     async def _late_call(self, request: Request, context: Context) -> Response:
         """Call a tool of a server that has not said yet which tools it has, once it has."""
-        if not await self._desk.knows(request.name):
-            return self._desk.unknown_tool(request, context)
-        return await self._call(request, context, self._front.union.tools[request.name])
+        if not await self._metatools.knows(request.name):
+            return self._metatools.unknown_tool(request, context)
+        return await self._call(request, context, self._exposure.merged.tools[request.name])
 
     def _call(self, request: Request, context: Context, place: Place) -> Answer:
-        share, tool = place
+        namespaced, tool = place
         if not request.asked:
-            return self._pass_on(request, context, share.server, called(request, tool))
+            return self._pass_on(request, context, namespaced.server, called(request, tool))
         try:
             inner = checked(request, place)
         except Mistake as mistake:
-            context.target = (share.server, tool)
+            context.target = (namespaced.server, tool)
             return said(request, context, mistake.result())
-        return self._pass_on(request, context, share.server, inner)
+        return self._pass_on(request, context, namespaced.server, inner)
 
     def _pass_on(self, request: Request, context: Context, server: str, inner: Request) -> Answer:
-        member = self._house.members.get(server)
+        member = self._registry.members.get(server)
         if member is None:
             return terminus(request)
         context.target = (server, inner.name or inner.uri)
@@ -180,12 +182,12 @@ class Router:
             response = replace(response, result=named_result(result, server))
         if MARK not in result:
             return response
-        return self._mentions.noted(response, server, self._front.union.ownership, context)
+        return self._origins.noted(response, server, self._exposure.merged.routing, context)
 
     def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Whose prompt or resource is asked for, and the request as its server gets it."""
         if request.method == "prompts/get":
-            place = self._front.union.prompt(request.name)
+            place = self._exposure.merged.prompt(request.name)
             return None if place is None else (place[0].server, called(request, place[1]))
         if request.method == "completion/complete":
             return self._find_reference(request, context)
@@ -197,7 +199,7 @@ class Router:
     def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
         reference = reference_of(request)
         if reference.type == "ref/prompt":
-            place = self._front.union.prompt(reference.name)
+            place = self._exposure.merged.prompt(reference.name)
             if place is None:
                 return None
             return place[0].server, referring(request, "name", place[1])
@@ -205,11 +207,11 @@ class Router:
         return None if server is None else (server, referring(request, "uri", uri))
 
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
-        union = self._front.union
-        server, own = union.resource(uri)
+        merged = self._exposure.merged
+        server, own = merged.resource(uri)
         if server is None:
-            server = self._mentions.owner(uri, context) or union.ownership.fallback(uri)
-        hidden = server is not None and self._front.hides(server, own)
+            server = self._origins.owner(uri, context) or merged.routing.fallback(uri)
+        hidden = server is not None and self._exposure.hides(server, own)
         return None if hidden else server, own
 
 

@@ -40,7 +40,7 @@ class Behind(Struct, frozen=True):
     name: str
     about: str
     """By the config."""
-    share: NamespacedOffer | None
+    namespaced: NamespacedOffer | None
     """None if it has not said yet what it offers."""
 
 
@@ -68,25 +68,25 @@ def _cost(words: str) -> int:
 
 
 def _fully(behind: Behind) -> str:
-    if behind.share is None:
+    if behind.namespaced is None:
         return f"{behind.name} (starting)"
-    about = _short(behind.about) or ", ".join(topics(behind.name, behind.share))
-    count = len(behind.share.listed("tools").keys)
+    about = _short(behind.about) or ", ".join(topics(behind.name, behind.namespaced))
+    count = len(behind.namespaced.listed("tools").keys)
     return f"{behind.name} ({count}: {about})" if about else f"{behind.name} ({count})"
 
 
 def _counted(behind: Behind) -> str:
-    if behind.share is None:
+    if behind.namespaced is None:
         return f"{behind.name} (starting)"
-    return f"{behind.name} ({len(behind.share.listed('tools').keys)})"
+    return f"{behind.name} ({len(behind.namespaced.listed('tools').keys)})"
 
 
-def topics(server: str, share: NamespacedOffer) -> list[str]:
+def topics(server: str, namespaced: NamespacedOffer) -> list[str]:
     """The things that most of its tools are about, by their names; in order of the alphabet, so
     that the server cannot make a sentence of them."""
     seen: Counter[str] = Counter()
     own = {word.lower() for word in _WORDS.findall(server)}
-    for name in share.listed("tools").keys[:_MOST_READ]:
+    for name in namespaced.listed("tools").keys[:_MOST_READ]:
         if _PLAIN.fullmatch(name):
             seen.update(_things(name, own))
     for plural in [word for word in seen if word.endswith("s") and word[:-1] in seen]:

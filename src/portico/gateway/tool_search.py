@@ -32,14 +32,16 @@ class ToolSearch:
         """True once anything was searched for."""
         self._names: tuple[Merged, NearNames] | None = None
 
-    def use(self, union: Merged, tags: Mapping[str, str]) -> None:
+    def use(self, merged: Merged, tags: Mapping[str, str]) -> None:
         """Search these tools from now on; by server, the tags say more of them."""
-        version = union.version
+        version = merged.version
         if any(tags.values()):
             version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
         self.is_needed = True
-        first = (lambda: _first(union, tags)) if union.tool_count > FIRST else None
-        self._searcher.use(version, lambda: searched_tools(union.shares.values(), tags), first)
+        first = (lambda: _first(merged, tags)) if merged.tool_count > FIRST else None
+        self._searcher.use(
+            version, lambda: searched_tools(merged.namespaced_offers.values(), tags), first
+        )
 
     @property
     def indexed(self) -> int | None:
@@ -53,14 +55,19 @@ class ToolSearch:
         """The best tools for a query; of one server, or of some."""
         return await self._searcher.search(query, limit, server=server, servers=servers)
 
-    def near(self, union: Merged, name: str, limit: int) -> list[str]:
+    def near(self, merged: Merged, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         server, _, plain = name.rpartition(SEPARATOR)
-        near = self._named(union).near(plain, limit)
-        shares = union.shares.values()
-        found = [(share, tool) for tool in near for share in shares if tool in share.tools]
+        near = self._named(merged).near(plain, limit)
+        namespaced_offers = merged.namespaced_offers.values()
+        found = [
+            (namespaced, tool)
+            for tool in near
+            for namespaced in namespaced_offers
+            if tool in namespaced.tools
+        ]
         found.sort(key=lambda place: place[0].server != server)  # those of the named one first
-        return [share.tools[tool] for share, tool in found]
+        return [namespaced.tools[tool] for namespaced, tool in found]
 
     def status(self) -> dict[str, Any]:
         """How it fares; empty as long as nothing was searched for."""
@@ -75,33 +82,36 @@ class ToolSearch:
     def _searcher(self) -> "Searcher":
         return self._make()
 
-    def _named(self, union: Merged) -> "NearNames":
+    def _named(self, merged: Merged) -> "NearNames":
         known = self._names
-        if known is None or known[0] is not union:
+        if known is None or known[0] is not merged:
             from portico.search.near_names import NearNames
 
-            names = (tool for share in _smallest(union) for tool in share.tools)
-            known = self._names = (union, NearNames(islice(names, _MOST_NAMES)))
+            names = (tool for namespaced in _smallest(merged) for tool in namespaced.tools)
+            known = self._names = (merged, NearNames(islice(names, _MOST_NAMES)))
         return known[1]
 
 
-def _first(union: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+def _first(merged: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """The tools of the smallest servers: a large one must not hold up the others."""
-    return islice(searched_tools(_smallest(union), tags), FIRST)
+    return islice(searched_tools(_smallest(merged), tags), FIRST)
 
 
-def _smallest(union: Merged) -> list[NamespacedOffer]:
+def _smallest(merged: Merged) -> list[NamespacedOffer]:
     """The shares, those with the fewest tools first."""
-    return sorted(union.shares.values(), key=lambda share: len(share.listed("tools").keys))
+    return sorted(
+        merged.namespaced_offers.values(),
+        key=lambda namespaced: len(namespaced.listed("tools").keys),
+    )
 
 
 def searched_tools(
-    shares: Iterable[NamespacedOffer], tags: Mapping[str, str]
+    namespaced_offers: Iterable[NamespacedOffer], tags: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    for share in shares:
-        tagged = tags.get(share.server, "")
-        for tool in share.tools:
-            definition = {**share.definition(tool), "name": tool, "server": share.server}
+    for namespaced in namespaced_offers:
+        tagged = tags.get(namespaced.server, "")
+        for tool in namespaced.tools:
+            definition = {**namespaced.definition(tool), "name": tool, "server": namespaced.server}
             if tagged:
                 definition["description"] = f"{definition.get('description', '')} {tagged}"
             yield definition

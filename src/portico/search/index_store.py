@@ -18,10 +18,10 @@ class IndexStore:
     """The stored indexes in one folder, shared by processes. Nothing here raises."""
 
     def __init__(
-        self, folder: str, report: Callable[[str], None], room: CacheFolder | None = None
+        self, folder: str, report: Callable[[str], None], disk_cache: CacheFolder | None = None
     ) -> None:
         self._folder = folder
-        self._room = room
+        self._disk_cache = disk_cache
         self._used = ""
         self._report = report
 
@@ -53,14 +53,14 @@ class IndexStore:
         files.keep_newest(KEPT, self._folder, _ENDING)
         files.remove_old_drafts(self._folder, time.time())
         self._use(path)
-        if self._room is not None:
-            self._room.add(path, len(data))
+        if self._disk_cache is not None:
+            self._disk_cache.add(path, len(data))
 
     def _use(self, path: str) -> None:
         """One index is in use at a time."""
-        if self._room is not None:
-            self._room.release(self._used)
-            self._room.use(path)
+        if self._disk_cache is not None:
+            self._disk_cache.release(self._used)
+            self._disk_cache.use(path)
         self._used = path
 
     def _path(self, version: str) -> str:

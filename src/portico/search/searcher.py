@@ -70,14 +70,14 @@ class Searcher:
         store: str | os.PathLike[str] | None = None,
         report: Callable[[str], None] = to_operator,
         patience_s: float = WHOLE_S,
-        room: CacheFolder | None = None,
+        disk_cache: CacheFolder | None = None,
     ) -> None:
         """`patience_s` is how long searches wait for the first whole index."""
         self._vectors = vectors
         self._reranker = reranker
         self._report = _unfailing(report)
         self._shelf = (
-            IndexStore(os.fspath(store), self._report, room) if store is not None else None
+            IndexStore(os.fspath(store), self._report, disk_cache) if store is not None else None
         )
         self._patience_s = patience_s
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Searcher:
         search: "Search",
         folder: str,
         report: Callable[[str], None] = to_operator,
-        room: CacheFolder | None = None,
+        disk_cache: CacheFolder | None = None,
     ) -> "Searcher":
         """As the config says, with its files in this folder."""
         vectors = reranker = None
@@ -114,7 +114,7 @@ class Searcher:
             from portico.search.vectors import Vectors
 
             model = partial(load, search.model)
-            vectors = Vectors(folder=folder, report=report, model=model, room=room)
+            vectors = Vectors(folder=folder, report=report, model=model, disk_cache=disk_cache)
         if (asked := search.rerank) is not None:
             from portico.search.rerank import Reranker
 
@@ -126,7 +126,9 @@ class Searcher:
                 timeout_s=asked.timeout_ms / 1e3,
                 report=report,
             )
-        return cls(vectors=vectors, reranker=reranker, store=folder, report=report, room=room)
+        return cls(
+            vectors=vectors, reranker=reranker, store=folder, report=report, disk_cache=disk_cache
+        )
 
     def use(self, version: str, tools: Tools, first: Tools | None = None) -> None:
         """Search these tools as soon as they are indexed; `tools` is called in a thread.

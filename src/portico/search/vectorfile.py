@@ -39,9 +39,9 @@ class VectorFile:
         folder: str,
         model: str,
         report: Callable[[str], None],
-        room: CacheFolder | None = None,
+        disk_cache: CacheFolder | None = None,
     ) -> None:
-        self._room = room
+        self._disk_cache = disk_cache
         self._path = os.path.join(folder, f"{model}{_ENDING}")
         self._folder = folder
         self._report = report
@@ -72,8 +72,8 @@ class VectorFile:
             self._say(f"{self._path} cannot be written: {error.strerror}")
             return False
         files.keep_newest(_MODELS_KEPT, self._folder, _ENDING)
-        if self._room is not None:
-            self._room.add(self._path, len(data))
+        if self._disk_cache is not None:
+            self._disk_cache.add(self._path, len(data))
         return True
 
     def _known(self) -> dict[bytes, bytes] | None:

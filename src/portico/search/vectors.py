@@ -86,10 +86,10 @@ class Vectors:
         folder: str | None = None,
         report: Callable[[str], None],
         model: Callable[[], EmbeddingModel] = load,
-        room: CacheFolder | None = None,
+        disk_cache: CacheFolder | None = None,
     ) -> None:
         """`folder` keeps vectors, as far as there is `room`."""
-        self._room = room
+        self._disk_cache = disk_cache
         self._folder = folder
         self._report = report
         self._load = model
@@ -160,7 +160,7 @@ class Vectors:
         keys = [key_of("\0".join(texts)) for texts in views]
         file = None
         if self._folder:
-            file = VectorFile(self._folder, self._model.name, self._report, self._room)
+            file = VectorFile(self._folder, self._model.name, self._report, self._disk_cache)
         known = file.load() if file else {}
         ours = {key: known[key] for key in keys if key in known}
         missing = {key: texts for key, texts in zip(keys, views, strict=True) if key not in ours}

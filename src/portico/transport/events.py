@@ -86,7 +86,7 @@ class EventResponse:
     def __init__(
         self,
         send: Send,
-        pulse: Keepalive,
+        keepalive: Keepalive,
         *,
         prime: Callable[[], bytes] | None = None,
         can_be_abandoned: bool = False,
@@ -94,7 +94,7 @@ class EventResponse:
         self._send = send
         self._prime = prime
         self._lock = asyncio.Lock()
-        self._slot = pulse.add(self)
+        self._slot = keepalive.add(self)
         self._quiet = False
         self._comment: asyncio.Task[None] | None = None
         self._can_be_abandoned = can_be_abandoned

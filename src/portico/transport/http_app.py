@@ -96,14 +96,14 @@ class HttpApp:
         self.bodies = bodies or MemoryBudget(self.limits.bodies_bytes)
         self.unread = MemoryBudget(self.limits.unread_bytes)
         """What waits for slow readers, where a server of ours tells."""
-        self.crowd = ConnectionCap(self.limits)
+        self.cap = ConnectionCap(self.limits)
         """The connections of a server of ours."""
         self._bodies = BodyReader(self.limits, self.bodies)
         self.load = HttpLoad(self.limits)
-        pulse = Keepalive(self.limits.quiet_s)
-        self._legacy = LegacyHttp(endpoint, self.limits, self.load, pulse)
-        self.posts = Posts(endpoint, self.load, pulse, self._legacy)
-        self._sse = OldSse(endpoint, self.limits, self.load, pulse)
+        keepalive = Keepalive(self.limits.quiet_s)
+        self._legacy = LegacyHttp(endpoint, self.limits, self.load, keepalive)
+        self.posts = Posts(endpoint, self.load, keepalive, self._legacy)
+        self._sse = OldSse(endpoint, self.limits, self.load, keepalive)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
         # With and without a last slash; of "/", the latter is a mount asked for by its very prefix.
         self._routes: dict[str, _Route] = {path: self._mcp, path.rstrip("/"): self._mcp}

@@ -46,7 +46,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(config.app, HttpApp)
         self.limits = config.app.limits
-        self._crowd = config.app.crowd
+        self._cap = config.app.cap
         self._unread = config.app.unread
         self._share: Allotment | None = None  # of what waits for slow readers
         self.stage = Stage.NEW
@@ -67,11 +67,11 @@ class TimedHttpConnection(HttpToolsProtocol):
         """A client has connected; it does not have for ever."""
         super().connection_made(transport)
         self._arm(self.limits.header_s)
-        self._crowd.join(self)
+        self._cap.join(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        self._crowd.leave(self)
+        self._cap.leave(self)
         self._give_back()
         for timer in (self._timer, self._stall):
             if timer is not None:
@@ -197,9 +197,9 @@ class TimedHttpConnection(HttpToolsProtocol):
     def watch(self, before: Stage, size: int) -> None:
         """See to it that the rest of a request comes, of which so much came now."""
         if self.stage is Stage.HEAD:
-            self._crowd.begin_head(self)
+            self._cap.begin_head(self)
         else:
-            self._crowd.end_head(self)
+            self._cap.end_head(self)
         if self.stage is Stage.IDLE:
             return
         if self.stage is not before:

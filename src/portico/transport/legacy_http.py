@@ -37,12 +37,12 @@ class LegacyHttp:
     """Answers legacy clients of `/mcp`."""
 
     def __init__(
-        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, pulse: Keepalive
+        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, keepalive: Keepalive
     ) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
-        self._pulse = pulse
+        self._keepalive = keepalive
         self.sessions = Sessions(limits)
 
     async def initialize(self, request: Request, context: Context, send: Send) -> None:
@@ -96,8 +96,8 @@ class LegacyHttp:
         if not number:
             self._load.end_call()
             return None
-        load, pulse = self._load, self._pulse
-        return SessionCall(session, number, id, line, load, pulse, self._take_over)
+        load, keepalive = self._load, self._keepalive
+        return SessionCall(session, number, id, line, load, keepalive, self._take_over)
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: ClientPresence, send: Send
@@ -191,7 +191,7 @@ class LegacyHttp:
         stream.begin(exchange, known=opens)
 
     def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> EventResponse:
-        return EventResponse(send, self._pulse, prime=prime, can_be_abandoned=True)
+        return EventResponse(send, self._keepalive, prime=prime, can_be_abandoned=True)
 
     async def _carry(
         self,

@@ -40,15 +40,17 @@ class ModernCall:
     listens = False
     """True for `subscriptions/listen`, which counts as a stream."""
 
-    def __init__(self, line: ResponseWriter, id: bytes, load: HttpLoad, pulse: Keepalive) -> None:
+    def __init__(
+        self, line: ResponseWriter, id: bytes, load: HttpLoad, keepalive: Keepalive
+    ) -> None:
         self._running: CancellableWork | None = None
         self._line = line
         self._id = id
         self._load = load
-        self._slot = next(pulse.slots)
+        self._slot = next(keepalive.slots)
         self._slot.add(self)
-        if pulse.timer is None:
-            pulse.begin()
+        if keepalive.timer is None:
+            keepalive.begin()
         self._streams = False
         self._quiet = False
         self._over = False

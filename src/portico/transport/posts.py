@@ -123,11 +123,11 @@ class Posts:
     """Begins the calls of one app."""
 
     def __init__(
-        self, endpoint: Endpoint, load: HttpLoad, pulse: Keepalive, legacy: LegacyHttp
+        self, endpoint: Endpoint, load: HttpLoad, keepalive: Keepalive, legacy: LegacyHttp
     ) -> None:
         self._endpoint = endpoint
         self._load = load
-        self._pulse = pulse
+        self._keepalive = keepalive
         self._legacy = legacy
 
     def take(
@@ -163,7 +163,7 @@ class Posts:
             call = self._listen(request, line)
         elif load.calls < load.most_calls:
             load.calls += 1
-            call = ModernCall(line, request.id, load, self._pulse)
+            call = ModernCall(line, request.id, load, self._keepalive)
         if call is None:
             discard(answer)
             return _overloaded(request)
@@ -185,7 +185,7 @@ class Posts:
     def _listen(self, request: Request, line: ResponseWriter) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
-        call = ModernCall(line, request.id, self._load, self._pulse)
+        call = ModernCall(line, request.id, self._load, self._keepalive)
         call.listens = True
         return call
 

@@ -29,7 +29,7 @@ class SessionCall:
         id: bytes,
         line: ResponseWriter,
         load: HttpLoad,
-        pulse: Keepalive,
+        keepalive: Keepalive,
         take_over: TakeOver,
     ) -> None:
         self._session = session
@@ -43,7 +43,7 @@ class SessionCall:
         self._quiet = False
         self._unwanted = False
         self._over = False
-        self._slot = pulse.add(self)
+        self._slot = keepalive.add(self)
         session.exchanges += 1
 
     def open(self) -> None:

@@ -92,12 +92,12 @@ class OldSse:
     """Answers clients that know nothing newer."""
 
     def __init__(
-        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, pulse: Keepalive
+        self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, keepalive: Keepalive
     ) -> None:
         self._endpoint = endpoint
         self._limits = limits
         self._load = load
-        self._pulse = pulse
+        self._keepalive = keepalive
         self._peers: dict[str, SsePeer] = {}
 
     async def get(self, url: str, principal: str, client: ClientPresence, send: Send) -> None:
@@ -109,7 +109,7 @@ class OldSse:
             await send_reply(send, overloaded("too many streams are open"))
             return
         id = secrets.token_urlsafe(24)
-        exchange = EventResponse(send, self._pulse)
+        exchange = EventResponse(send, self._keepalive)
         peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
         gone = asyncio.create_task(client.gone())
         draining = asyncio.create_task(self._drain(peer))

@@ -24,8 +24,8 @@ class BackoffLimits(Struct, frozen=True):
 class Backoff:
     """The pause before the next start: none after the first failure, then longer and longer."""
 
-    def __init__(self, patience: BackoffLimits, clock: Callable[[], float]) -> None:
-        self._patience = patience
+    def __init__(self, backoff: BackoffLimits, clock: Callable[[], float]) -> None:
+        self._patience = backoff
         self._clock = clock
         self.failures = 0
         """How many there were in a row."""
@@ -54,9 +54,9 @@ class Backoff:
 class CircuitBreaker:
     """Opens after repeated failures, so that nobody waits for what will fail again."""
 
-    def __init__(self, server: str, patience: BackoffLimits, clock: Callable[[], float]) -> None:
+    def __init__(self, server: str, backoff: BackoffLimits, clock: Callable[[], float]) -> None:
         self._server = server
-        self._patience = patience
+        self._patience = backoff
         self._clock = clock
         self.failures = 0
         """How many there were in a row."""

@@ -67,8 +67,12 @@ class CatalogView:
 
     def ask_again(self) -> UpstreamSession | None:
         """Whom to ask again, if that is needed and possible."""
-        leg, self.stale = self.stale, None
-        return leg if leg is not None and not leg.exchange.is_over() else None
+        upstream_session, self.stale = self.stale, None
+        return (
+            upstream_session
+            if upstream_session is not None and not upstream_session.exchange.is_over()
+            else None
+        )
 
 
 class CatalogViews:
@@ -77,7 +81,7 @@ class CatalogViews:
     def __init__(
         self,
         server: str,
-        plan: UpstreamPolicy,
+        policy: UpstreamPolicy,
         lines: ConnectionPool,
         *,
         memory: Memory | None,
@@ -90,7 +94,7 @@ class CatalogViews:
     ) -> None:
         """`told` hears of every view that was asked anew; `history` has what it offered before."""
         self.name = server
-        self._plan = plan
+        self._policy = policy
         self._lines = lines
         self._memory = memory
         self._key = key
@@ -119,14 +123,14 @@ class CatalogViews:
                 return tool
         return None
 
-    def opened(self, name: str, leg: UpstreamSession) -> None:
+    def opened(self, name: str, upstream_session: UpstreamSession) -> None:
         """A conversation has begun: see whether what we know is still true."""
         view = self.get(name)
         catalog = view.catalog
         if catalog is None:
             return  # whoever began the conversation asks
         if not catalog.confirmed or self._clock() - catalog.offer.taken > FRESH_S:
-            self.survey(view, leg)
+            self.survey(view, upstream_session)
 
     def publish(self, change: Change) -> None:
         """Tell the clients of all views."""
@@ -142,8 +146,8 @@ class CatalogViews:
             view = self._views[name] = CatalogView(name)
             offer = self._memory.load(self._key(name)) if self._memory is not None else None
             if offer is not None:
-                if self._plan.max_items is not None:
-                    offer = offer.limited(self._plan.max_items)
+                if self._policy.max_items is not None:
+                    offer = offer.limited(self._policy.max_items)
                 era = MODERN if offer.version.modern else LEGACY
                 self._lines.edition += 1
                 self._lines.speaks.setdefault(era, True)
@@ -168,7 +172,7 @@ class CatalogViews:
         self._numbers += 1
         shown = offer
         hidden: tuple[Hidden, ...] = ()
-        if self._plan.reveals:
+        if self._policy.reveals:
             from portico.catalog.sanitize_offer import reveal_offer
 
             shown, hidden = reveal_offer(offer)
@@ -184,32 +188,34 @@ class CatalogViews:
     async def _confirmed(self, offer: Offer) -> Catalog:
         """The catalog of what was just asked; a large one is looked through beside the calls."""
         many = sum(len(listed.keys) for listed in offer.lists.values()) > _MANY
-        if self._plan.reveals and many:
+        if self._policy.reveals and many:
             with suppress(RuntimeError):  # no thread can be had
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
 
-    def changed(self, name: str, leg: UpstreamSession, kind: str) -> None:
+    def changed(self, name: str, upstream_session: UpstreamSession, kind: str) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
         view = self.get(name)
         view.announced.add(kind)
         if view.surveying is None:
-            self.survey(view, leg)
+            self.survey(view, upstream_session)
         else:
-            view.stale = leg
+            view.stale = upstream_session
 
-    def survey(self, view: CatalogView, leg: UpstreamSession) -> "asyncio.Future[None]":
+    def survey(
+        self, view: CatalogView, upstream_session: UpstreamSession
+    ) -> "asyncio.Future[None]":
         """Ask for all lists; done as soon as they are there, or cannot be had."""
         if view.surveying is None:
             view.asked = asyncio.get_running_loop().create_future()
-            view.surveying = self._background.start(self._surveys(view, leg))
+            view.surveying = self._background.start(self._surveys(view, upstream_session))
         elif view.asked is not None and (view.asked.done() or view.asked is view.kept):
-            view.stale = leg  # too soon after the last time: its turn comes
+            view.stale = upstream_session  # too soon after the last time: its turn comes
             view.asked = asyncio.get_running_loop().create_future()
         assert view.asked is not None
         return view.asked
 
-    async def _surveys(self, view: CatalogView, leg: UpstreamSession) -> None:
+    async def _surveys(self, view: CatalogView, upstream_session: UpstreamSession) -> None:
         """Ask, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it said what it offers", kind="closed", server=self.name
@@ -218,7 +224,7 @@ class CatalogViews:
         try:
             while True:
                 asked = view.asked
-                await self._ask_lists(view, leg)
+                await self._ask_lists(view, upstream_session)
                 view.kept = None
                 if asked is not None and not asked.done():
                     asked.set_result(None)
@@ -226,10 +232,10 @@ class CatalogViews:
                 again = view.ask_again()
                 if again is None:
                     return
-                leg = again
+                upstream_session = again
         except (TargetError, McpError) as error:
             failure = error
-            if not leg.closing:
+            if not upstream_session.closing:
                 self._report(f"the lists of {self.name} cannot be refreshed: {error}")
         finally:
             view.surveying = None
@@ -239,19 +245,21 @@ class CatalogViews:
                     waited.exception()  # looked at: perhaps nobody waits for it
             view.kept = None
 
-    async def _ask_lists(self, view: CatalogView, leg: UpstreamSession) -> None:
-        modern, mirrors = leg.modern, leg.exchange.wire.mirrors
-        version = leg.server.version
+    async def _ask_lists(self, view: CatalogView, upstream_session: UpstreamSession) -> None:
+        modern, mirrors = upstream_session.modern, upstream_session.exchange.wire.mirrors
+        version = upstream_session.server.version
 
         async def ask(method: str, params: Mapping[str, Any]) -> bytes:
             sent = dict(params)
             headers: dict[str, str] = {}
             if modern:
-                sent["_meta"] = modern_meta(version, self._plan.info, {})
+                sent["_meta"] = modern_meta(version, self._policy.info, {})
                 if mirrors:
                     headers = mirrored_headers(method, sent, version)
-            timeout = self._plan.limits.list_s
-            return await leg.request(method, encode(sent), timeout=timeout, headers=headers)
+            timeout = self._policy.limits.list_s
+            return await upstream_session.request(
+                method, encode(sent), timeout=timeout, headers=headers
+            )
 
         before = view.catalog
         missed: list[str] = []
@@ -261,11 +269,11 @@ class CatalogViews:
             offer = await survey(
                 ask,
                 self.name,
-                leg.server,
+                upstream_session.server,
                 now=self._clock(),
                 before=before.whole if before is not None else None,
                 mirrors=modern and mirrors,
-                most=self._plan.max_items,
+                most=self._policy.max_items,
                 report=self._report,
                 missed=missed.append,
             )

@@ -41,7 +41,7 @@ class Opened(Protocol):
         """A conversation is about to begin."""
         ...
 
-    def opened(self, line: "UpstreamConnection", leg: UpstreamSession) -> None:
+    def opened(self, line: "UpstreamConnection", upstream_session: UpstreamSession) -> None:
         """A conversation has begun."""
         ...
 
@@ -52,16 +52,16 @@ class UpstreamConnection:
     def __init__(
         self,
         address: Address,
-        plan: UpstreamPolicy,
+        policy: UpstreamPolicy,
         breaker: CircuitBreaker,
         watcher: Watcher,
-        house: Opened,
+        registry: Opened,
         *,
         owner: Caller | None = None,
         view: str = "",
     ) -> None:
         self.address = address
-        self.plan = plan
+        self.policy = policy
         self.owner = owner
         self.view = view
         """What its clients have in common: what the upstream offers may depend on it."""
@@ -74,14 +74,14 @@ class UpstreamConnection:
         self.instead: UpstreamConnection | None = None
         """Who is to hear of resources for it, since it is one too many."""
         self.starts = 0
-        self.era = plan.era
+        self.era = policy.era
         """The era to try first."""
         self._breaker = breaker
         self._watcher = watcher
-        self._house = house
+        self._registry = registry
         self._now = asyncio.get_running_loop().time
-        self._pause = Backoff(plan.patience, self._now)
-        self._leg: UpstreamSession | None = None
+        self._pause = Backoff(policy.backoff, self._now)
+        self._upstream_session: UpstreamSession | None = None
         self._opening: asyncio.Task[UpstreamSession] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._reviving: asyncio.Task[None] | None = None
@@ -95,14 +95,18 @@ class UpstreamConnection:
     @property
     def open_leg(self) -> UpstreamSession | None:
         """The conversation, if it is open now."""
-        leg = self._leg
-        return leg if leg is not None and leg.exchange.failure is None else None
+        upstream_session = self._upstream_session
+        return (
+            upstream_session
+            if upstream_session is not None and upstream_session.exchange.failure is None
+            else None
+        )
 
     @property
     def has_tasks(self) -> bool:
         """True if results are still to come that a client has not fetched."""
-        leg = self.open_leg
-        return leg is not None and bool(leg.tasks)
+        upstream_session = self.open_leg
+        return upstream_session is not None and bool(upstream_session.tasks)
 
     @property
     def is_opening(self) -> bool:
@@ -115,11 +119,11 @@ class UpstreamConnection:
         idle = self.open_leg is None and self._opening is None
         return idle and not self.busy and not self.subscriptions
 
-    async def leg(self) -> UpstreamSession:
+    async def upstream_session(self) -> UpstreamSession:
         """The open conversation, begun if need be; raises TargetError."""
-        leg = self.open_leg
-        if leg is not None:
-            return leg
+        upstream_session = self.open_leg
+        if upstream_session is not None:
+            return upstream_session
         if self._closed:
             raise shut_down(self.address.name)
         opening = self._opening
@@ -149,9 +153,9 @@ class UpstreamConnection:
         if self.state is _ACTIVE:
             self.state = TABLE[self.state, _RESTED]
         if not answered and self._breaker.is_open:
-            leg = self.open_leg
-            if leg is not None:
-                self._give_up_on(leg)
+            upstream_session = self.open_leg
+            if upstream_session is not None:
+                self._give_up_on(upstream_session)
         if self._idle is None or self.subscriptions:
             self._rest()
         else:
@@ -160,9 +164,9 @@ class UpstreamConnection:
     async def set_level(self, level: str) -> None:
         """Have the upstream log from this level on, now and after every new beginning."""
         self.level = level
-        leg = self.open_leg
-        if leg is not None:
-            await self._apply_level(leg)
+        upstream_session = self.open_leg
+        if upstream_session is not None:
+            await self._apply_level(upstream_session)
 
     def logs(self, level: str) -> bool:
         """True if the upstream was told to log this much."""
@@ -170,13 +174,13 @@ class UpstreamConnection:
 
     async def follow(self, uri: str, who: Session) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""
-        leg = await self.leg()
+        upstream_session = await self.upstream_session()
         if self.instead is not None:
             await self.instead.follow(uri, who)
             return
         while (settled := self._following.get(uri)) is not None:
             await asyncio.wait({settled})  # somebody else asks just now, and may be refused
-            leg = await self.leg()
+            upstream_session = await self.upstream_session()
         holders = self.subscriptions.get(uri)
         if holders is not None:
             holders.add(who)
@@ -184,10 +188,10 @@ class UpstreamConnection:
         self.subscriptions[uri] = {who}
         settled = self._following[uri] = asyncio.get_running_loop().create_future()
         try:
-            if not leg.modern:
-                await self._tell(leg, "resources/subscribe", uri=uri)
+            if not upstream_session.modern:
+                await self._tell(upstream_session, "resources/subscribe", uri=uri)
             else:
-                self._listen(leg)
+                self._listen(upstream_session)
         except BaseException:
             self.subscriptions.pop(uri, None)
             self._rest()
@@ -205,12 +209,12 @@ class UpstreamConnection:
         holders.discard(who)
         if holders or self.subscriptions.pop(uri, None) is None:
             return
-        leg = self.open_leg
-        if leg is not None and leg.modern:
-            self._listen(leg)
-        elif leg is not None:
+        upstream_session = self.open_leg
+        if upstream_session is not None and upstream_session.modern:
+            self._listen(upstream_session)
+        elif upstream_session is not None:
             with contextlib.suppress(McpError, TargetError):
-                await self._tell(leg, "resources/unsubscribe", uri=uri)
+                await self._tell(upstream_session, "resources/unsubscribe", uri=uri)
         self._rest()
 
     async def close(self) -> None:
@@ -222,9 +226,12 @@ class UpstreamConnection:
                 await asyncio.wait({task})
         if self._idle is not None:
             self._idle.cancel()
-        leg, self._leg = self._leg, None  # how it ends from now on is our own doing
-        if leg is not None:
-            self._put_away(leg)
+        upstream_session, self._upstream_session = (
+            self._upstream_session,
+            None,
+        )  # how it ends from now on is our own doing
+        if upstream_session is not None:
+            self._put_away(upstream_session)
         await self._closing.wait()
         if self.state is not ConnectionState.DISCONNECTED:
             self._happens(ConnectionEvent.CLOSED)
@@ -233,51 +240,53 @@ class UpstreamConnection:
         await self._wait_out_the_pause()
         self._happens(ConnectionEvent.NEEDED)
         self.starts += 1
-        self._house.starting()
-        leg = UpstreamSession(self.address.name, self.owner, self._watcher, self.plan.may_ask)
-        await self._greet(leg)
-        self._leg = leg
-        leg.exchange.when_lost = lambda failure: self._lost(leg, failure)
-        if leg.exchange.failure is not None:  # it left while it was being greeted
+        self._registry.starting()
+        upstream_session = UpstreamSession(
+            self.address.name, self.owner, self._watcher, self.policy.may_ask
+        )
+        await self._greet(upstream_session)
+        self._upstream_session = upstream_session
+        upstream_session.exchange.when_lost = lambda failure: self._lost(upstream_session, failure)
+        if upstream_session.exchange.failure is not None:  # it left while it was being greeted
             self._happens(ConnectionEvent.OPENED)
-            self._lost(leg, leg.exchange.failure)
-            raise leg.exchange.failure.error()
+            self._lost(upstream_session, upstream_session.exchange.failure)
+            raise upstream_session.exchange.failure.error()
         self._happens(ConnectionEvent.OPENED)
         if self.busy:
             self._happens(ConnectionEvent.CALLED)
-        await self._replay(leg)
-        self._house.opened(self, leg)
+        await self._replay(upstream_session)
+        self._registry.opened(self, upstream_session)
         self._rest()  # whoever it was opened for may have left by now
-        return leg
+        return upstream_session
 
     async def _wait_out_the_pause(self) -> None:
         left = self._pause.left_s
         name = self.address.name
-        if left > self.plan.patience.wait_s:
+        if left > self.policy.backoff.wait_s:
             why = f"failed to start again and again; the next try is in {left:.0f} s"
             why = f"{name} {why}; the last time it {self._breaker.why}"
             raise TargetError(why, kind="backoff", server=name, retry_after_s=round(left, 1))
         if left:
             await asyncio.sleep(left)
 
-    async def _greet(self, leg: UpstreamSession) -> None:
+    async def _greet(self, upstream_session: UpstreamSession) -> None:
         """Get into conversation, in whichever era that can be; what comes of it is noted."""
         name = self.address.name
         declared = self.owner.capabilities if self.owner is not None else {}
-        info = self.plan.info
+        info = self.policy.info
         if self.owner is not None and self.owner.info:
             info = self.owner.info
-        limits = self.plan.limits
+        limits = self.policy.limits
         try:
             async with asyncio.timeout(limits.init_s):
                 try:
-                    await leg.open(self.address, declared, info, limits, self.era)
+                    await upstream_session.open(self.address, declared, info, limits, self.era)
                 except TargetError as error:
                     if error.kind not in _MISUNDERSTOOD or self.era not in _OTHERWISE:
                         raise
                     # It spoke this era the last time; it may have been replaced since.
                     self.era = _OTHERWISE[self.era]
-                    await leg.open(self.address, declared, info, limits, self.era)
+                    await upstream_session.open(self.address, declared, info, limits, self.era)
         except TimeoutError:
             why = f"did not get ready within {limits.init_s:g} s"
             self._refused(why)
@@ -294,30 +303,34 @@ class UpstreamConnection:
         if not opening.cancelled():
             opening.exception()  # looked at: all who waited may have left
 
-    async def _replay(self, leg: UpstreamSession) -> None:
+    async def _replay(self, upstream_session: UpstreamSession) -> None:
         """Tell a new conversation what an earlier one was told."""
         with contextlib.suppress(McpError, TargetError):
-            await self._apply_level(leg)
-        if leg.modern:
-            self._listen(leg)
+            await self._apply_level(upstream_session)
+        if upstream_session.modern:
+            self._listen(upstream_session)
             return
         for uri in tuple(self.subscriptions):
             with contextlib.suppress(McpError, TargetError):
-                await self._tell(leg, "resources/subscribe", uri=uri)
+                await self._tell(upstream_session, "resources/subscribe", uri=uri)
 
-    async def _apply_level(self, leg: UpstreamSession) -> None:
-        if self.level and not leg.modern and "logging" in leg.server.capabilities:
-            await self._tell(leg, "logging/setLevel", level=self.level)
+    async def _apply_level(self, upstream_session: UpstreamSession) -> None:
+        if (
+            self.level
+            and not upstream_session.modern
+            and "logging" in upstream_session.server.capabilities
+        ):
+            await self._tell(upstream_session, "logging/setLevel", level=self.level)
 
-    async def _tell(self, leg: UpstreamSession, method: str, **params: str) -> None:
-        await leg.request(method, encode(params), timeout=self.plan.limits.list_s)
+    async def _tell(self, upstream_session: UpstreamSession, method: str, **params: str) -> None:
+        await upstream_session.request(method, encode(params), timeout=self.policy.limits.list_s)
 
-    def _listen(self, leg: UpstreamSession) -> None:
+    def _listen(self, upstream_session: UpstreamSession) -> None:
         """Have a modern upstream tell of changes, by a stream that says which."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(
-            keep_listening(leg, list(self.subscriptions), self.plan.info)
+            keep_listening(upstream_session, list(self.subscriptions), self.policy.info)
         )
 
     def _refused(self, why: str) -> None:
@@ -325,14 +338,14 @@ class UpstreamConnection:
         self._pause.failed()
         self._breaker.failed(why)
 
-    def _lost(self, leg: UpstreamSession, failure: Failure) -> None:
-        if self._leg is not leg:
+    def _lost(self, upstream_session: UpstreamSession, failure: Failure) -> None:
+        if self._upstream_session is not upstream_session:
             return  # several requests may meet the same end
-        self._leg = None
+        self._upstream_session = None
         self._happens(ConnectionEvent.LOST)
         self._pause.failed()
         self._breaker.failed(failure.why)
-        self._put_away(leg)
+        self._put_away(upstream_session)
         self._revive_soon()
 
     def _revive_soon(self) -> None:
@@ -345,22 +358,22 @@ class UpstreamConnection:
             while self.subscriptions and self.open_leg is None and not self._closed:
                 await asyncio.sleep(self._pause.left_s)
                 with contextlib.suppress(TargetError):
-                    await self.leg()
+                    await self.upstream_session()
         finally:
             self._reviving = None
 
-    def _put_away(self, leg: UpstreamSession) -> None:
-        leg.closing = True
-        self._closing.start(leg.exchange.close())
+    def _put_away(self, upstream_session: UpstreamSession) -> None:
+        upstream_session.closing = True
+        self._closing.start(upstream_session.exchange.close())
 
     def _rest(self) -> None:
         """Begin to count the time without anything to do."""
-        if self.busy or self.subscriptions or self.plan.idle_s is None:
+        if self.busy or self.subscriptions or self.policy.idle_s is None:
             return
         self._rested = self._now()
         # The timer stays set, whatever is called meanwhile: to set one costs more than to look.
         if self._idle is None and self.open_leg is not None:
-            self._look_in(self.plan.idle_s)
+            self._look_in(self.policy.idle_s)
 
     def _look_in(self, after_s: float) -> None:
         self._idle = asyncio.get_running_loop().call_later(after_s, self._look)
@@ -368,34 +381,34 @@ class UpstreamConnection:
     def _look(self) -> None:
         """Rest for good, if there was nothing to do for long enough."""
         self._idle = None
-        if self.busy or self.plan.idle_s is None:
+        if self.busy or self.policy.idle_s is None:
             return
-        left = self._rested + self.plan.idle_s - self._now()
+        left = self._rested + self.policy.idle_s - self._now()
         if left <= _SOON_S and self.has_tasks:
-            left = self.plan.idle_s
+            left = self.policy.idle_s
         if left > _SOON_S:
             self._look_in(left)
         else:
             self._tired()
 
-    def _give_up_on(self, leg: UpstreamSession) -> None:
+    def _give_up_on(self, upstream_session: UpstreamSession) -> None:
         """It lives, but has failed everybody for long: who tries next had better begin anew."""
         self._happens(ConnectionEvent.CLOSED)
-        self._leg = None
-        self._put_away(leg)
+        self._upstream_session = None
+        self._put_away(upstream_session)
         self._revive_soon()
 
     def _tired(self) -> None:
         self._idle = None
-        leg = self.open_leg
-        if leg is None or self.busy or self.subscriptions:
+        upstream_session = self.open_leg
+        if upstream_session is None or self.busy or self.subscriptions:
             return
         self._happens(ConnectionEvent.TIRED)
-        self._leg = None
+        self._upstream_session = None
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
-        self._put_away(leg)
+        self._put_away(upstream_session)
 
     def _happens(self, event: ConnectionEvent) -> None:
         self.state = TABLE[self.state, event]

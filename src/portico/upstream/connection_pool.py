@@ -32,24 +32,24 @@ class ConnectionPool:
     def __init__(
         self,
         address: Address,
-        plan: UpstreamPolicy,
+        policy: UpstreamPolicy,
         breaker: CircuitBreaker,
         callers: Callers,
         watcher: Watcher,
-        house: Opened,
+        registry: Opened,
     ) -> None:
         self.speaks: dict[str, bool] = {}
         """By era, whether the upstream speaks it, as far as that is known."""
         self.edition = 0
         """Grows with what is known of that."""
-        if plan.era != "auto":
-            self.speaks = {MODERN: plan.era == MODERN, LEGACY: plan.era == LEGACY}
+        if policy.era != "auto":
+            self.speaks = {MODERN: policy.era == MODERN, LEGACY: policy.era == LEGACY}
         self._address = address
-        self._plan = plan
+        self._policy = policy
         self._breaker = breaker
         self._callers = callers
         self._watcher = watcher
-        self._house = house
+        self._registry = registry
         self._shared: dict[str, list[UpstreamConnection]] = {MODERN: [], LEGACY: []}
         self._own: WeakKeyDictionary[Session, UpstreamConnection] = WeakKeyDictionary()
         self._lent: set[UpstreamConnection] = set()
@@ -77,8 +77,12 @@ class ConnectionPool:
         own, other = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
         if self.speaks.get(own) is False:
             return other
-        plan = self._plan
-        if not plan.is_process or plan.sharing == "per-client" or self.speaks.get(other) is False:
+        policy = self._policy
+        if (
+            not policy.is_process
+            or policy.sharing == "per-client"
+            or self.speaks.get(other) is False
+        ):
             return own
         if self._shared[own] or (caller is not None and caller.session in self._own):
             return own
@@ -86,13 +90,13 @@ class ConnectionPool:
             # A legacy process that is shared can ask nobody.
             can_share = other == MODERN or caller is None or not caller.talks_back
             return other if can_share else own
-        return MODERN if plan.prefers_modern else own
+        return MODERN if policy.prefers_modern else own
 
     def is_own(self, caller: Caller, modern: bool) -> bool:
         """True if this client is to have a way of its own."""
-        if self.era(modern, caller) == MODERN or self._plan.sharing == "shared":
+        if self.era(modern, caller) == MODERN or self._policy.sharing == "shared":
             return False
-        return self._plan.sharing == "per-client" or caller.talks_back
+        return self._policy.sharing == "per-client" or caller.talks_back
 
     def take(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """The way for a call, which may be about a task; give it back when the call is over."""
@@ -121,7 +125,7 @@ class ConnectionPool:
         line.begin()
         is_right = False
         try:
-            await line.leg()
+            await line.upstream_session()
             # Its era may be another than we thought; then not everybody can share it.
             is_right = line.owner is not None or not self.is_own(caller, modern)
         finally:
@@ -137,7 +141,7 @@ class ConnectionPool:
         else:
             lines = self._shared[self.era(modern, caller)]
             # Of several, the least busy one is chosen for each call.
-            line = lines[0] if lines and self._plan.instances == 1 else None
+            line = lines[0] if lines and self._policy.instances == 1 else None
         return line if line is not None and line.open_leg is not None else None
 
     def give_back(self, line: UpstreamConnection) -> None:
@@ -147,11 +151,11 @@ class ConnectionPool:
         if line not in self._lent:
             return
         self._lent.discard(line)
-        leg = line.open_leg
-        if leg is not None and leg.told_roots:
+        upstream_session = line.open_leg
+        if upstream_session is not None and upstream_session.told_roots:
             # What it knows of one client's folders must not serve another.
             self._drop(line)
-        elif leg is None and not line.is_opening:
+        elif upstream_session is None and not line.is_opening:
             self._drop(line)
         else:
             # One that still starts is kept: who gave up on a slow start comes back for it.
@@ -166,7 +170,7 @@ class ConnectionPool:
         idle = next((line for line in lines if not line.busy), None)
         if idle is not None:
             return idle
-        if len(lines) < max(1, self._plan.instances):
+        if len(lines) < max(1, self._policy.instances):
             return self._add(era)
         return min(lines, key=lambda line: line.busy)
 
@@ -184,19 +188,19 @@ class ConnectionPool:
         self.edition += 1  # clients of the other era may share it
         return line
 
-    def learned(self, line: UpstreamConnection, leg: UpstreamSession) -> None:
+    def learned(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None:
         """A conversation has begun: remember its era, and put the line where it belongs."""
-        era = MODERN if leg.modern else LEGACY
+        era = MODERN if upstream_session.modern else LEGACY
         self.edition += 1
         self.speaks[era] = True
         if line.era in (LEGACY_FIRST, "auto") and line.view.startswith(era) is False:
-            self.speaks[LEGACY if leg.modern else MODERN] = False
-        if leg.modern and line not in self._shared[MODERN]:
+            self.speaks[LEGACY if upstream_session.modern else MODERN] = False
+        if upstream_session.modern and line not in self._shared[MODERN]:
             self._forget(line)
-            line.owner = leg.owner = None
+            line.owner = upstream_session.owner = None
             line.view = MODERN
             self._share(line, MODERN)
-        elif not leg.modern and line in self._shared[MODERN]:
+        elif not upstream_session.modern and line in self._shared[MODERN]:
             self._shared[MODERN].remove(line)
             line.view = LEGACY
             self._share(line, LEGACY)
@@ -204,7 +208,7 @@ class ConnectionPool:
 
     def _share(self, line: UpstreamConnection, era: str) -> None:
         # Whoever comes first in each era begins a conversation; both may turn out to be in one.
-        if len(self._shared[era]) < max(1, self._plan.instances):
+        if len(self._shared[era]) < max(1, self._policy.instances):
             self._shared[era].append(line)
         else:
             self._surplus.add(line)
@@ -226,10 +230,10 @@ class ConnectionPool:
             raise shut_down(self._address.name)
         line = UpstreamConnection(
             self._address,
-            self._plan,
+            self._policy,
             self._breaker,
             self._watcher,
-            self._house,
+            self._registry,
             owner=caller,
             view=view,
         )
@@ -241,7 +245,7 @@ class ConnectionPool:
         return line
 
     def _check_room(self) -> None:
-        if len(self._own) + len(self._lent) + len(self._free) < self._plan.max_children:
+        if len(self._own) + len(self._lent) + len(self._free) < self._policy.max_children:
             return
         # Who has come to rest makes room: a client that only left its session open begins anew.
         needless = (line for line in self._own.values() if line.is_needless)
@@ -250,7 +254,7 @@ class ConnectionPool:
             self._drop(spare)
             return
         name = self._address.name
-        why = f"{self._plan.max_children} clients have a {name} of their own already"
+        why = f"{self._policy.max_children} clients have a {name} of their own already"
         raise TargetError(why, kind="busy", server=name)
 
     def _drop(self, line: UpstreamConnection) -> None:

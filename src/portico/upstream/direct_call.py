@@ -37,13 +37,13 @@ class DirectCall(PendingRequest, Pending):
         "_back",
         "_breaker",
         "_call",
-        "_gate",
         "_id",
         "_is_over",
-        "_leg",
+        "_limiter",
         "_line",
         "_reply",
         "_task",
+        "_upstream_session",
         "response",
         "steps",
     )
@@ -53,8 +53,8 @@ class DirectCall(PendingRequest, Pending):
         call: Call,
         timeout: float,
         line: UpstreamConnection,
-        leg: UpstreamSession,
-        gate: ConcurrencyLimiter,
+        upstream_session: UpstreamSession,
+        limiter: ConcurrencyLimiter,
         breaker: CircuitBreaker,
         again: Again,
         back: Back,
@@ -66,8 +66,8 @@ class DirectCall(PendingRequest, Pending):
         self._back = back
         self._call = call
         self._line = line
-        self._leg = leg
-        self._gate = gate
+        self._upstream_session = upstream_session
+        self._limiter = limiter
         self._breaker = breaker
         self._again = again
         self._id = b""
@@ -78,14 +78,14 @@ class DirectCall(PendingRequest, Pending):
 
     def begin(self, params: bytes) -> bool:
         """Send the call; False if it must go the long way."""
-        leg, call = self._leg, self._call
-        id = leg.exchange.begin(params, self)
+        upstream_session, call = self._upstream_session, self._call
+        id = upstream_session.exchange.begin(params, self)
         if not id:
             return False
         self._id = id
-        leg.calls[id] = call
-        if call.caller.session is not None and call.caller is not leg.latest:
-            leg.attach(call.caller)
+        upstream_session.calls[id] = call
+        if call.caller.session is not None and call.caller is not upstream_session.latest:
+            upstream_session.attach(call.caller)
         self._line.begin()
         return True
 
@@ -95,7 +95,7 @@ class DirectCall(PendingRequest, Pending):
             self._task.cancel()
         if not self._is_over:
             self._over(answered=False)
-            self._leg.exchange.take_back(self._id)
+            self._upstream_session.exchange.take_back(self._id)
         super().cancel()
 
     def finished(self, outcome: bytes | Exception) -> None:
@@ -105,12 +105,12 @@ class DirectCall(PendingRequest, Pending):
         call = self._call
         if isinstance(outcome, _ANSWERS):
             self._over(answered=True)
-            response = self._back(call, self._leg, outcome)
+            response = self._back(call, self._upstream_session, outcome)
         else:
             assert isinstance(outcome, TargetError)
             self._breaker.failed_call(outcome, 0)  # after a failure calls go the long way
             if outcome.kind == "timeout":
-                self._leg.exchange.take_back(self._id)
+                self._upstream_session.exchange.take_back(self._id)
             self._over(answered=False)
             again = self._again(call, outcome)
             if again is not None:
@@ -124,11 +124,11 @@ class DirectCall(PendingRequest, Pending):
 
     def _over(self, answered: bool) -> None:
         self._is_over = True
-        self._leg.calls.pop(self._id, None)
-        if self._gate.waiting:
-            self._gate.leave()
+        self._upstream_session.calls.pop(self._id, None)
+        if self._limiter.waiting:
+            self._limiter.leave()
         else:
-            self._gate.inside -= 1
+            self._limiter.inside -= 1
         self._line.end(answered)
 
     async def _flushed(self, response: Response) -> None:
@@ -154,7 +154,9 @@ def failed(error: TargetError) -> McpError:
     return McpError(str(error), data=data)
 
 
-def as_it_is(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
+def as_it_is(
+    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
+) -> Response:
     """What an upstream of the client's own era answered."""
     id = call.request.id
     if isinstance(outcome, bytes):
@@ -162,31 +164,35 @@ def as_it_is(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> 
     return Response(id=id, error=outcome.raw, code=outcome.code)
 
 
-def from_legacy(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
+def from_legacy(
+    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
+) -> Response:
     """What a legacy upstream answered, as a modern client gets it."""
     if call.missing is not None:
         return mcp_error_response(call.request.id, call.missing)
     try:
         if isinstance(outcome, bytes):
-            result = modern_result(call.request.method, outcome, leg.info)
+            result = modern_result(call.request.method, outcome, upstream_session.info)
             return Response(id=call.request.id, result=result)
         outcome = other_error(call, outcome)
     except ServerError as error:
         outcome = error
     except McpError as error:
         return mcp_error_response(call.request.id, error)
-    return as_it_is(call, leg, outcome)
+    return as_it_is(call, upstream_session, outcome)
 
 
-def from_modern(call: Call, leg: UpstreamSession, outcome: bytes | ServerError) -> Response:
+def from_modern(
+    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
+) -> Response:
     """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
     try:
         if not isinstance(outcome, bytes):
             outcome = other_error(call, outcome)
         elif wants_input(outcome):
-            why = f"{leg.name} asks for input, which its client cannot give"
-            data = {"kind": "protocol", "server": leg.name}
+            why = f"{upstream_session.name} asks for input, which its client cannot give"
+            data = {"kind": "protocol", "server": upstream_session.name}
             return mcp_error_response(call.request.id, McpError(why, data=data))
     except ServerError as error:
-        return as_it_is(call, leg, error)
+        return as_it_is(call, upstream_session, error)
     return Response(id=call.request.id, result=legacy_result(outcome))

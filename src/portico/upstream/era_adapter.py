@@ -41,18 +41,20 @@ def when_sent(call: Call, params: Callable[[], bytes]) -> Data:
     return params if len(call.request.params) > LARGE else params()
 
 
-async def in_rounds(leg: UpstreamSession, call: Call, send: Send) -> bytes:
+async def in_rounds(upstream_session: UpstreamSession, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
-    sender = _sender(leg, call.caller)
+    sender = _sender(upstream_session, call.caller)
     added: dict[str, Raw] = {}
     for _ in range(MAX_ROUNDS):
-        id = leg.exchange.next_id()
+        id = upstream_session.exchange.next_id()
         params = partial(_round, call, added, sender, id)
         result = await send(id, when_sent(call, params))
         if not wants_input(result):
             return legacy_result(result)
-        added = await _ask_all(leg, call, result)
-    raise _misspoke(leg, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}")
+        added = await _ask_all(upstream_session, call, result)
+    raise _misspoke(
+        upstream_session, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}"
+    )
 
 
 def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> bytes:
@@ -60,23 +62,25 @@ def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> byte
     return modern_params(encode(members(params) | added) if added else params, sender, id)
 
 
-def first_round(params: bytes, leg: UpstreamSession, caller: Caller) -> bytes:
+def first_round(params: bytes, upstream_session: UpstreamSession, caller: Caller) -> bytes:
     """The params of a legacy client's call for a modern upstream, without progress."""
-    return modern_params(params, _sender(leg, caller), b"")
+    return modern_params(params, _sender(upstream_session, caller), b"")
 
 
-def _sender(leg: UpstreamSession, caller: Caller) -> Sender:
-    sender = caller.sender(leg.server.version)
-    if not sender.level and "logging" in leg.server.capabilities:
+def _sender(upstream_session: UpstreamSession, caller: Caller) -> Sender:
+    sender = caller.sender(upstream_session.server.version)
+    if not sender.level and "logging" in upstream_session.server.capabilities:
         sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
     return sender
 
 
-def _misspoke(leg: UpstreamSession, why: str) -> TargetError:
-    return TargetError(f"{leg.name} {why}", kind="protocol", server=leg.name)
+def _misspoke(upstream_session: UpstreamSession, why: str) -> TargetError:
+    return TargetError(
+        f"{upstream_session.name} {why}", kind="protocol", server=upstream_session.name
+    )
 
 
-async def _ask_all(leg: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
+async def _ask_all(upstream_session: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
     asked = members(result)
     questions = members(asked.get("inputRequests", b""))
 
@@ -85,17 +89,19 @@ async def _ask_all(leg: UpstreamSession, call: Call, result: bytes) -> dict[str,
         try:
             method = msgspec.json.decode(question.get("method", b""), type=str)
         except msgspec.DecodeError:
-            raise _misspoke(leg, f"asks something that is no question ({key[:40]})") from None
+            raise _misspoke(
+                upstream_session, f"asks something that is no question ({key[:40]})"
+            ) from None
         params = legacy_question(
             method,
             members(question.get("params", b"")),
             call.request.version,
             os.urandom(16).hex(),
         )
-        params = for_session(call.caller.session, method, params, leg.name)
+        params = for_session(call.caller.session, method, params, upstream_session.name)
         try:
-            if not leg.may_ask:
-                raise AskError(refused_question(method, leg.name))
+            if not upstream_session.may_ask:
+                raise AskError(refused_question(method, upstream_session.name))
             return Raw(await call.ask(method, params))
         except AskError as error:
             if method == "elicitation/create":

@@ -26,7 +26,7 @@ class UpstreamPolicy(Struct, frozen=True):
     """False refuses the upstream's questions, and shows it clients that cannot be asked."""
     prefers_modern: bool = False
     """Such a process is spoken to in the modern era if it has that, whatever its first client."""
-    patience: BackoffLimits = BackoffLimits()
+    backoff: BackoffLimits = BackoffLimits()
     held_s: float = 600.0
     """How long a call waits for a modern client to come back with its answers."""
     max_held: int = 100

@@ -68,13 +68,15 @@ class _Annotated(Struct):
 class Route:
     """An open way for one client's calls."""
 
-    __slots__ = ("is_bridged", "leg", "line", "modern")
+    __slots__ = ("is_bridged", "line", "modern", "upstream_session")
 
-    def __init__(self, line: UpstreamConnection, leg: UpstreamSession, modern: bool) -> None:
+    def __init__(
+        self, line: UpstreamConnection, upstream_session: UpstreamSession, modern: bool
+    ) -> None:
         self.line = line
-        self.leg = leg
+        self.upstream_session = upstream_session
         self.modern = modern
-        self.is_bridged = modern != leg.modern
+        self.is_bridged = modern != upstream_session.modern
 
 
 class Relay:
@@ -83,19 +85,19 @@ class Relay:
     def __init__(
         self,
         server: str,
-        plan: UpstreamPolicy,
+        policy: UpstreamPolicy,
         lines: ConnectionPool,
         breaker: CircuitBreaker,
         tool: Callable[[str], ListedTool | None],
     ) -> None:
         """`tool` finds a tool's definition by its name, if it is known."""
         self.name = server
-        self._call_s = plan.limits.call_s
+        self._call_s = policy.limits.call_s
         self._lines = lines
         self._breaker = breaker
         self._tool = tool
-        self._gate = ConcurrencyLimiter(server, plan.max_in_flight, plan.max_queue)
-        self._held = SuspendedCalls(plan.held_s, plan.max_held, server)
+        self._limiter = ConcurrencyLimiter(server, policy.max_in_flight, policy.max_queue)
+        self._held = SuspendedCalls(policy.held_s, policy.max_held, server)
         self._closed = False
         self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
 
@@ -122,8 +124,8 @@ class Relay:
             known = caller.route if isinstance(caller.route, Route) else None
             is_known = known is not None and known.modern is modern
         if is_known and known is not None:
-            leg = known.leg
-            if not leg.closing and leg.exchange.failure is None:
+            upstream_session = known.upstream_session
+            if not upstream_session.closing and upstream_session.exchange.failure is None:
                 return known
         found = self._find_route(caller, modern)
         if caller.session is not None:
@@ -134,14 +136,16 @@ class Relay:
 
     def _find_route(self, caller: Caller, modern: bool) -> Route | None:
         line = self._lines.at_hand(caller, modern)
-        leg = line.open_leg if line is not None else None
-        if line is None or leg is None:
+        upstream_session = line.open_leg if line is not None else None
+        if line is None or upstream_session is None:
             return None
-        if leg.modern and (leg.exchange.wire.mirrors or not leg.may_ask):
+        if upstream_session.modern and (
+            upstream_session.exchange.wire.mirrors or not upstream_session.may_ask
+        ):
             return None  # headers mirror what must be looked up, or questions have to be refused
-        if modern != leg.modern and caller.talks_back:
+        if modern != upstream_session.modern and caller.talks_back:
             return None  # its call may have to be held, or take several rounds
-        return Route(line, leg, modern)
+        return Route(line, upstream_session, modern)
 
     def express(
         self, route: Route, caller: Caller, request: Request, context: Context
@@ -158,22 +162,29 @@ class Relay:
             return None  # it is translated when it is its turn
         back = as_it_is
         if route.is_bridged and not route.modern:
-            params, back = first_round(params, route.leg, caller), from_modern
+            params, back = first_round(params, route.upstream_session, caller), from_modern
         elif route.is_bridged:
             if meta.log_level and not route.line.logs(meta.log_level):
                 return None  # the upstream has to be told first
             params, back = legacy_params(params, b""), from_legacy
-        gate, breaker = self._gate, self._breaker
-        if gate.inside >= gate.most:
+        limiter, breaker = self._limiter, self._breaker
+        if limiter.inside >= limiter.most:
             return None
-        gate.inside += 1
+        limiter.inside += 1
         call = Call(caller, request, context)
         express = DirectCall(
-            call, self._call_s, route.line, route.leg, gate, breaker, self._again, back
+            call,
+            self._call_s,
+            route.line,
+            route.upstream_session,
+            limiter,
+            breaker,
+            self._again,
+            back,
         )
         if express.begin(params):
             return express
-        self._gate.leave()
+        self._limiter.leave()
         return None
 
     def _again(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
@@ -211,7 +222,7 @@ class Relay:
         timeout = self._timeout(call)
         tries_it = self._breaker.check()
         try:
-            await self._gate.enter(timeout)
+            await self._limiter.enter(timeout)
             try:
                 for _ in range(_MOST_SESSIONS):
                     try:
@@ -224,7 +235,7 @@ class Relay:
                         again = False
                 return await self._try(call, timeout)
             finally:
-                self._gate.leave()
+                self._limiter.leave()
         finally:
             if tries_it:
                 self._breaker.withdrawn()
@@ -235,25 +246,25 @@ class Relay:
         line = await self._lines.begun(call.caller, request.version.modern, task)
         answered = False
         try:
-            leg = await line.leg()
+            upstream_session = await line.upstream_session()
             level = request.meta.log_level
-            if level and not leg.modern and not line.logs(level):
+            if level and not upstream_session.modern and not line.logs(level):
                 with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
                     await line.set_level(level)
             try:
                 failures = self._breaker.failures
-                result = await self._over(leg, call, timeout)
+                result = await self._over(upstream_session, call, timeout)
             except TargetError as error:
                 # Who is in a hurry may be, but that says nothing of the upstream.
                 if error.kind != "timeout" or timeout >= self._call_s:
                     self._breaker.failed_call(error, failures)
                 raise
             answered = True
-            self._note_task(leg, request, result)
+            self._note_task(upstream_session, request, result)
         except McpError as error:
             answered = True
             if task and error.code == INVALID_PARAMS:
-                leg.tasks.forget(task)
+                upstream_session.tasks.forget(task)
             raise
         else:
             return result
@@ -261,48 +272,56 @@ class Relay:
             line.end(answered)
             self._lines.give_back(line)
 
-    def _note_task(self, leg: UpstreamSession, request: Request, result: bytes) -> None:
+    def _note_task(
+        self, upstream_session: UpstreamSession, request: Request, result: bytes
+    ) -> None:
         """Follow what becomes of tasks: as long as one is open, its upstream is not idle."""
         method, params = request.method, request.params
-        if leg.modern != request.version.modern:
+        if upstream_session.modern != request.version.modern:
             return  # none are begun across eras
         if is_about_task(method) or may_create(params, request.meta.client_capabilities):
             task = task_of(method, params, result)
             # A request may name any task; only those that were begun here count.
-            if task is not None and (task.id in leg.tasks or not is_about_task(method)):
-                leg.tasks.note(task)
+            if task is not None and (
+                task.id in upstream_session.tasks or not is_about_task(method)
+            ):
+                upstream_session.tasks.note(task)
 
-    async def _over(self, leg: UpstreamSession, call: Call, timeout: float) -> bytes:
+    async def _over(self, upstream_session: UpstreamSession, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
         try:
-            if leg.modern == modern:
-                id = leg.exchange.next_id()
+            if upstream_session.modern == modern:
+                id = upstream_session.exchange.next_id()
                 params = when_sent(call, lambda: same_era_params(call.request, id))
-                result = await self._send(leg, call, id, params, timeout)
-                if modern and not leg.may_ask and wants_input(result):
-                    raise McpError(refused_question(call.request.method, leg.name))
+                result = await self._send(upstream_session, call, id, params, timeout)
+                if modern and not upstream_session.may_ask and wants_input(result):
+                    raise McpError(refused_question(call.request.method, upstream_session.name))
                 return result
-            if leg.modern:
+            if upstream_session.modern:
                 return await in_rounds(
-                    leg, call, lambda id, params: self._send(leg, call, id, params, timeout)
+                    upstream_session,
+                    call,
+                    lambda id, params: self._send(upstream_session, call, id, params, timeout),
                 )
-            id = leg.exchange.next_id()
+            id = upstream_session.exchange.next_id()
             params = when_sent(call, lambda: legacy_params(call.request.params, id))
-            result = await self._send(leg, call, id, params, timeout)
-            return modern_result(call.request.method, result, encode(leg.server.info))
+            result = await self._send(upstream_session, call, id, params, timeout)
+            return modern_result(call.request.method, result, encode(upstream_session.server.info))
         except ServerError as error:
-            if leg.modern == modern or not error.raw:
+            if upstream_session.modern == modern or not error.raw:
                 raise
             return other_error(call, error)
 
     async def _send(
-        self, leg: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
+        self, upstream_session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
     ) -> bytes:
         request = call.request
-        if not (leg.modern and leg.exchange.wire.mirrors):
-            return await leg.request(request.method, params, timeout=timeout, id=id, call=call)
-        headers = self._headers(leg, call)
-        return await leg.request(
+        if not (upstream_session.modern and upstream_session.exchange.wire.mirrors):
+            return await upstream_session.request(
+                request.method, params, timeout=timeout, id=id, call=call
+            )
+        headers = self._headers(upstream_session, call)
+        return await upstream_session.request(
             request.method, params, timeout=timeout, id=id, call=call, headers=headers
         )
 
@@ -335,10 +354,10 @@ class Relay:
         hints = None if found is None else found.annotations
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
 
-    def _headers(self, leg: UpstreamSession, call: Call) -> dict[str, str]:
+    def _headers(self, upstream_session: UpstreamSession, call: Call) -> dict[str, str]:
         """What HTTP mirrors of a modern request; what the client mirrored itself is passed on."""
         request = call.request
-        meaning = TABLE.get((request.method, leg.server.version))
+        meaning = TABLE.get((request.method, upstream_session.server.version))
         params: dict[str, Any] = {}
         if meaning is not None and meaning.mirrored:
             params[meaning.mirrored] = getattr(request, meaning.mirrored)
@@ -346,11 +365,11 @@ class Relay:
             params[MIRRORED[request.method]] = task_id(request.params)
         given = call.context.headers
         if given is not None and request.version.modern:
-            headers = mirrored_headers(request.method, params, leg.server.version)
+            headers = mirrored_headers(request.method, params, upstream_session.server.version)
             headers |= {k: v for k, v in given.items() if k.startswith(_PARAM_PREFIX)}
             return headers
         tool = self._tool(request.name) if request.method == "tools/call" else None
         declared = tool.header_params if tool is not None else ()
         if declared:
             params["arguments"] = request.decode().get("arguments")
-        return mirrored_headers(request.method, params, leg.server.version, declared)
+        return mirrored_headers(request.method, params, upstream_session.server.version, declared)

@@ -35,11 +35,11 @@ _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "reso
 class Watcher(Protocol):
     """Who hears what concerns all clients of an upstream."""
 
-    def list_changed(self, leg: "UpstreamSession", kind: str) -> None:
+    def list_changed(self, upstream_session: "UpstreamSession", kind: str) -> None:
         """The upstream announces that a list has changed."""
         ...
 
-    def updated(self, leg: "UpstreamSession", uri: str, params: bytes) -> None:
+    def updated(self, upstream_session: "UpstreamSession", uri: str, params: bytes) -> None:
         """A resource has changed."""
         ...
 

@@ -23,31 +23,33 @@ _LONGEST_S = 30.0
 _NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 
 
-async def keep_listening(leg: UpstreamSession, uris: list[str], info: Mapping[str, Any]) -> None:
+async def keep_listening(
+    upstream_session: UpstreamSession, uris: list[str], info: Mapping[str, Any]
+) -> None:
     """Hear of all lists and of these resources, as often as the stream is cut."""
     wanted: dict[str, Any] = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
-        if kind in leg.server.capabilities
+        if kind in upstream_session.server.capabilities
     }
     if uris:
         wanted["resourceSubscriptions"] = uris
-    meta = modern_meta(leg.server.version, info, {})
+    meta = modern_meta(upstream_session.server.version, info, {})
     params = encode({"_meta": meta, "notifications": wanted})
     headers = {}
-    if leg.exchange.wire.mirrors:
-        headers = mirrored_headers(LISTEN, {}, leg.server.version)
+    if upstream_session.exchange.wire.mirrors:
+        headers = mirrored_headers(LISTEN, {}, upstream_session.server.version)
     pause = _RELISTEN_S
-    while not leg.exchange.is_over():
+    while not upstream_session.exchange.is_over():
         try:
-            await leg.request(LISTEN, params, timeout=FOREVER, headers=headers)
+            await upstream_session.request(LISTEN, params, timeout=FOREVER, headers=headers)
             pause = _RELISTEN_S
         except McpError as error:
             if error.code in _NO_SUCH_THING:
                 return
             pause = min(2 * pause, _LONGEST_S)  # it may be too busy just now
         except TargetError:
-            if leg.exchange.is_over():
+            if upstream_session.exchange.is_over():
                 return
             pause = min(2 * pause, _LONGEST_S)
         await asyncio.sleep(pause)

@@ -46,7 +46,7 @@ class Upstream:
     def __init__(
         self,
         address: Address,
-        plan: UpstreamPolicy,
+        policy: UpstreamPolicy,
         *,
         memory: Memory | None = None,
         key: Callable[[str], str] = lambda view: view,
@@ -57,16 +57,16 @@ class Upstream:
         """`key` names a view in the memory; `report` is told what an operator should know;
         `history` has what it offered before."""
         self.name = address.name
-        self.plan = plan
+        self.policy = policy
         self._report = report
         self._history = history
-        self._breaker = CircuitBreaker(self.name, plan.patience, _now)
-        self._callers = Callers(plan.may_ask)
-        self._lines = ConnectionPool(address, plan, self._breaker, self._callers, self, self)
+        self._breaker = CircuitBreaker(self.name, policy.backoff, _now)
+        self._callers = Callers(policy.may_ask)
+        self._lines = ConnectionPool(address, policy, self._breaker, self._callers, self, self)
         self._background = Background()
         self._views = CatalogViews(
             self.name,
-            plan,
+            policy,
             self._lines,
             memory=memory,
             key=key,
@@ -76,7 +76,7 @@ class Upstream:
             told=self._asked_anew,
             history=history,
         )
-        self._relay = Relay(self.name, plan, self._lines, self._breaker, self._views.tool)
+        self._relay = Relay(self.name, policy, self._lines, self._breaker, self._views.tool)
         self._followers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
@@ -150,11 +150,11 @@ class Upstream:
         line = await self._lines.begun(caller, request.version.modern)
         answered = False
         try:
-            leg = await line.leg()
+            upstream_session = await line.upstream_session()
             # Its era may be another than we thought, and with it the view.
             view = self.view(request, context)
             if view.catalog is None:
-                await asyncio.shield(self._views.survey(view, leg))
+                await asyncio.shield(self._views.survey(view, upstream_session))
             answered = view.catalog is not None
         finally:
             line.end(answered)
@@ -186,9 +186,9 @@ class Upstream:
         line.begin()
         answered = False
         try:
-            leg = await line.leg()
+            upstream_session = await line.upstream_session()
             view = self._views.get(line.view)
-            await asyncio.shield(self._views.survey(view, leg))
+            await asyncio.shield(self._views.survey(view, upstream_session))
             answered = True
         finally:
             line.end(answered)
@@ -221,7 +221,7 @@ class Upstream:
         try:
             line = self._lines.take(caller, modern)
             try:
-                await line.leg()
+                await line.upstream_session()
             finally:
                 self._lines.give_back(line)
         except TargetError as error:
@@ -238,7 +238,7 @@ class Upstream:
             return self._unlisted(request, context)
         if meaning.kind is not _CALL:
             return self.relay(request, context)
-        if not self.plan.may_ask:
+        if not self.policy.may_ask:
             request = _unaskable(request)
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
@@ -248,7 +248,7 @@ class Upstream:
     async def _unlisted(self, request: Request, context: Context) -> Response:
         """A list that is not in the catalog, as the upstream itself sends it."""
         response = await self.relay(request, context)
-        if not response.result or not self.plan.reveals:
+        if not response.result or not self.policy.reveals:
             return response
         from portico.catalog.sanitize_offer import reveal_page
 
@@ -257,7 +257,7 @@ class Upstream:
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request, by the long way; raises McpError if there is none."""
-        if not self.plan.may_ask:
+        if not self.policy.may_ask:
             request = _unaskable(request)
         caller = self._callers.of(request, context)
         try:
@@ -325,15 +325,15 @@ class Upstream:
         if self._lines.is_own(caller, modern) and caller.session is None:
             return  # nothing says which of its calls it is about
         try:
-            leg = self._lines.first(caller, modern).open_leg
+            upstream_session = self._lines.first(caller, modern).open_leg
         except TargetError:
             return  # there is no room for one of its own, so there is nobody to tell
-        if leg is not None and leg.modern == modern:
-            self._background.start(self._tell(leg, request))
+        if upstream_session is not None and upstream_session.modern == modern:
+            self._background.start(self._tell(upstream_session, request))
 
-    async def _tell(self, leg: UpstreamSession, notice: Request) -> None:
+    async def _tell(self, upstream_session: UpstreamSession, notice: Request) -> None:
         try:
-            await leg.exchange.tell(notice.method, notice.params)
+            await upstream_session.exchange.tell(notice.method, notice.params)
         except TargetError as error:
             self._report(f"{notice.method} did not reach {self.name}: {error}")
 
@@ -343,19 +343,19 @@ class Upstream:
         """A conversation is about to begin."""
         self.starts += 1
 
-    def opened(self, line: UpstreamConnection, leg: UpstreamSession) -> None:
+    def opened(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None:
         """A conversation has begun."""
-        self._lines.learned(line, leg)
-        self._views.opened(line.view, leg)
+        self._lines.learned(line, upstream_session)
+        self._views.opened(line.view, upstream_session)
 
-    def list_changed(self, leg: UpstreamSession, kind: str) -> None:
+    def list_changed(self, upstream_session: UpstreamSession, kind: str) -> None:
         """The upstream announces that a list has changed: fetch them all, but not all the time."""
-        line = next((line for line in self._lines if line.open_leg is leg), None)
+        line = next((line for line in self._lines if line.open_leg is upstream_session), None)
         if line is None:
             return
-        self._views.changed(line.view, leg, kind)
+        self._views.changed(line.view, upstream_session, kind)
 
-    def updated(self, leg: UpstreamSession, uri: str, params: bytes) -> None:
+    def updated(self, upstream_session: UpstreamSession, uri: str, params: bytes) -> None:
         """A resource has changed."""
         change = Change("resources", uri, params)
         self._views.publish(change)

@@ -57,7 +57,7 @@ class Bridge:
         self._lines = LineReader(max_line)
         self._reader = PipeReader(0, self._received, stop.set)
         self._state = SessionState()
-        self._crossing: OwnerConnection | None = None
+        self._connection: OwnerConnection | None = None
         """To the owner of now; being told what it must know until it is settled."""
         self._is_settled = False
         self._again: list[Asked] = []
@@ -75,18 +75,18 @@ class Bridge:
         self._reader.open()
         self._reader.pause()
 
-    async def settle(self, crossing: OwnerConnection) -> None:
+    async def settle(self, connection: OwnerConnection) -> None:
         """Go this way from now on: tell the owner what the last one knew, then what waits."""
-        self._crossing = crossing
+        self._connection = connection
         self.adrift.clear()
-        crossing.open()
+        connection.open()
         if self._is_slow:
-            crossing.slow()
-        await self._introduce(crossing)
-        if crossing.is_over or crossing.leaves:
+            connection.slow()
+        await self._introduce(connection)
+        if connection.is_over or connection.leaves:
             return
         self._is_settled = True
-        self._catch_up(crossing)
+        self._catch_up(connection)
         self.update_backpressure()
 
     @property
@@ -99,20 +99,20 @@ class Bridge:
         """True if nobody waits for anything."""
         return not self._again and not self._waiting
 
-    def awaits(self, crossing: OwnerConnection) -> bool:
+    def awaits(self, connection: OwnerConnection) -> bool:
         """True if the client waits for something that way, and reads what comes."""
-        return bool(crossing.asked) and not self._is_slow
+        return bool(connection.asked) and not self._is_slow
 
     def ask_again(self) -> None:
         """Have all servers asked again for what they offer."""
-        if self._crossing is not None:
-            self._crossing.ask_again()
+        if self._connection is not None:
+            self._connection.ask_again()
 
     async def part(self, within_s: float) -> None:
         """The client leaves: have what it asked for finished, within the limit."""
-        if self.is_lost or self._crossing is None:
+        if self.is_lost or self._connection is None:
             return
-        self._crossing.finish()
+        self._connection.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self.adrift.wait()
@@ -120,7 +120,7 @@ class Bridge:
     async def close(self) -> None:
         """Leave nothing open, and nobody without an answer."""
         self._reader.close()
-        if self._crossing is not None:
+        if self._connection is not None:
             self.ended()
         for asked in self._again:
             self._reply(_closed(asked.id))
@@ -135,20 +135,20 @@ class Bridge:
     def pause(self) -> None:
         """The client reads slowly."""
         self._is_slow = True
-        if self._crossing is not None:
-            self._crossing.slow()
+        if self._connection is not None:
+            self._connection.slow()
 
     def resume(self) -> None:
         """The client has caught up."""
         self._is_slow = False
-        if self._crossing is not None:
-            self._crossing.quick()
+        if self._connection is not None:
+            self._connection.quick()
 
     # What the owner says.
 
     def update_backpressure(self) -> None:
         """Read from the client if there is room for it, and only then."""
-        is_full = self._crossing is None or self._crossing.full
+        is_full = self._connection is None or self._connection.full
         if is_full or not self._is_settled or len(self._waiting) > _MOST_WAITING:
             self._reader.pause()
         else:
@@ -156,74 +156,74 @@ class Bridge:
 
     def from_owner(self, line: bytes) -> None:
         """Take a line for the client, or for the person at it."""
-        crossing = self._crossing
-        assert crossing is not None
+        connection = self._connection
+        assert connection is not None
         if line.startswith(_OURS):
             if line.startswith(SAY):
                 report(msgspec.json.decode(line[len(SAY) :], type=str))
             elif line == LEAVE:
-                crossing.leaves = True
-                crossing.finish()
+                connection.leaves = True
+                connection.finish()
             return
-        passes = [self._passes(crossing, envelope) for envelope in read(line)]
+        passes = [self._passes(connection, envelope) for envelope in read(line)]
         if all(passes):
             self._say(line)
 
     def ended(self) -> None:
         """Nothing more comes that way: whoever waits for it is told, or waits for the next."""
-        crossing, self._crossing = self._crossing, None
-        if crossing is None:
+        connection, self._connection = self._connection, None
+        if connection is None:
             return
         self._is_settled = False
-        self._take_back(crossing)
-        for asked in crossing.asked.values():
+        self._take_back(connection)
+        for asked in connection.asked.values():
             if asked.line:
                 self._again.append(asked)
             else:
                 self._reply(_closed(asked.id))
-        for id in crossing.questions.values():
+        for id in connection.questions.values():
             self._say(notification(CANCELLED, {"requestId": Raw(id)}))
-        crossing.over()
-        self._closing.start(crossing.close())
+        connection.over()
+        self._closing.start(connection.close())
         self.adrift.set()
         self.update_backpressure()
 
-    def _take_back(self, crossing: OwnerConnection) -> None:
+    def _take_back(self, connection: OwnerConnection) -> None:
         """Keep for the next owner what this one has seen nothing of."""
         unsent = []
-        for line in crossing.unsent():
+        for line in connection.unsent():
             keys = [id_key(bytes(envelope.id)) for envelope in read(line)]
-            if not crossing.hushed.keys() & keys:
+            if not connection.hushed.keys() & keys:
                 unsent.append(line)
                 for key in keys:
-                    crossing.asked.pop(key, None)
+                    connection.asked.pop(key, None)
         self._waiting.extendleft(reversed(unsent))
 
     # The next owner.
 
-    async def _introduce(self, crossing: OwnerConnection) -> None:
+    async def _introduce(self, connection: OwnerConnection) -> None:
         state = self._state
         if not state.handshake:
             return
-        await crossing.tell(INITIALIZE, state.handshake)
+        await connection.tell(INITIALIZE, state.handshake)
         if state.initialized:
-            crossing.send(state.initialized)
+            connection.send(state.initialized)
         if state.level:
-            await crossing.tell(SET_LEVEL, state.level)
+            await connection.tell(SET_LEVEL, state.level)
         for params in tuple(state.subscriptions.values()):
-            crossing.tell(SUBSCRIBE, params)
+            connection.tell(SUBSCRIBE, params)
 
-    def _catch_up(self, crossing: OwnerConnection) -> None:
+    def _catch_up(self, connection: OwnerConnection) -> None:
         again, self._again = self._again, []
         for asked in again:
             key = id_key(asked.id)
-            crossing.asked[key] = asked
+            connection.asked[key] = asked
             if asked.acknowledged:
-                crossing.relisted.add(key)
-            crossing.send(asked.line)
+                connection.relisted.add(key)
+            connection.send(asked.line)
             if asked.method == INITIALIZE and self._state.initialized:
-                crossing.send(self._state.initialized)
-        for change in self._state.changes() if crossing.turn else ():
+                connection.send(self._state.initialized)
+        for change in self._state.changes() if connection.turn else ():
             self._say(change)
         waiting, self._waiting = self._waiting, deque()
         for line in waiting:
@@ -241,85 +241,85 @@ class Bridge:
     def _from_client(self, line: bytes) -> None:
         if line.startswith(_OURS):
             line = b" " + line  # which is no message either, and none of ours
-        crossing = self._crossing
-        if crossing is None or not self._is_settled:
+        connection = self._connection
+        if connection is None or not self._is_settled:
             self._waiting.append(line)
             return
         messages = read(line)
-        if crossing.leaves and not all(_is_under_way(crossing, one) for one in messages):
+        if connection.leaves and not all(_is_under_way(connection, one) for one in messages):
             self._waiting.append(line)
             self.update_backpressure()
             return
         if not messages:
             asked = salvaged(line)
             if asked is not None:
-                crossing.asked[id_key(asked.id)] = asked
+                connection.asked[id_key(asked.id)] = asked
         is_batch = len(messages) > 1
         for envelope in messages:
-            if not self._note(crossing, envelope, line, is_batch):
+            if not self._note(connection, envelope, line, is_batch):
                 return
-        crossing.send(line)
+        connection.send(line)
 
     def _note(
-        self, crossing: OwnerConnection, envelope: Envelope, line: bytes, is_batch: bool
+        self, connection: OwnerConnection, envelope: Envelope, line: bytes, is_batch: bool
     ) -> bool:
         """Note what a client says; False if it is not for the owner."""
         id, method = bytes(envelope.id), envelope.method
         if id and method:
             key = id_key(id)
-            if not is_batch and key in crossing.asked:
+            if not is_batch and key in connection.asked:
                 # The two answers could not be told apart.
                 self._reply(in_flight(id))
                 return False
-            crossing.asked[key] = kept(envelope, b"" if is_batch else line)
+            connection.asked[key] = kept(envelope, b"" if is_batch else line)
         elif not method:
             # Who asked is gone, if it is not this one.
-            return crossing.questions.pop(id_key(id), None) is not None or is_batch
+            return connection.questions.pop(id_key(id), None) is not None or is_batch
         elif method == CANCELLED:
-            crossing.asked.pop(id_key(cancelled_id(envelope.params)), None)
+            connection.asked.pop(id_key(cancelled_id(envelope.params)), None)
         elif method == INITIALIZED:
             self._state.initialized = line
         return True
 
     # To the client.
 
-    def _passes(self, crossing: OwnerConnection, envelope: Envelope) -> bool:
+    def _passes(self, connection: OwnerConnection, envelope: Envelope) -> bool:
         """Note what an owner says; False if it is not for the client."""
         id = bytes(envelope.id)
         if envelope.method:
             if id:
-                crossing.questions[id_key(id)] = id
+                connection.questions[id_key(id)] = id
             elif envelope.method == CANCELLED:
-                crossing.questions.pop(id_key(cancelled_id(envelope.params)), None)
+                connection.questions.pop(id_key(cancelled_id(envelope.params)), None)
             elif envelope.method == ACKNOWLEDGED:
-                return self._acknowledged(crossing, envelope)
+                return self._acknowledged(connection, envelope)
             return True
         key = id_key(id)
-        hushed = crossing.hushed.pop(key, None)
+        hushed = connection.hushed.pop(key, None)
         if hushed is not None:
             if not hushed.done():
                 hushed.set_result(envelope)
             return False
-        asked = crossing.asked.pop(key, None)
-        if asked is not None and asked.method == LISTEN and crossing.leaves:
-            crossing.asked[key] = asked  # it goes on at the next owner
+        asked = connection.asked.pop(key, None)
+        if asked is not None and asked.method == LISTEN and connection.leaves:
+            connection.asked[key] = asked  # it goes on at the next owner
             return False
         if asked is not None:
-            crossing.has_answered = True
+            connection.has_answered = True
             self._state.answered(asked, envelope)
         return True
 
-    def _acknowledged(self, crossing: OwnerConnection, envelope: Envelope) -> bool:
+    def _acknowledged(self, connection: OwnerConnection, envelope: Envelope) -> bool:
         """A listener hears once that it is one; later, that it may have missed something."""
         id, changes = acknowledgement(envelope)
         key = id_key(id)
-        if key in crossing.relisted:
-            crossing.relisted.discard(key)
+        if key in connection.relisted:
+            connection.relisted.discard(key)
             for change in changes:
                 self._say(change)
             return False
-        if key in crossing.asked:
-            crossing.asked[key].acknowledged = True
+        if key in connection.asked:
+            connection.asked[key].acknowledged = True
         return True
 
     def _lost(self) -> None:
@@ -333,10 +333,10 @@ class Bridge:
         self._writer.write((line, b"\n"))
 
 
-def _is_under_way(crossing: OwnerConnection, envelope: Envelope) -> bool:
+def _is_under_way(connection: OwnerConnection, envelope: Envelope) -> bool:
     """True of an answer, and of the cancellation of a request that was sent this way."""
     if envelope.method == CANCELLED:
-        return id_key(cancelled_id(envelope.params)) in crossing.asked
+        return id_key(cancelled_id(envelope.params)) in connection.asked
     return not envelope.method
 
 

@@ -64,14 +64,14 @@ class ConnectedWindows:
     def accept(self, doorway: Doorway) -> None:
         """Serve those who wait, and whoever comes."""
         self._doorway = doorway
-        for guest in tuple(self._here):
-            guest.serve(doorway)
+        for window in tuple(self._here):
+            window.serve(doorway)
 
     def say(self, words: str) -> None:
         """Tell the people at all windows."""
         self._said.append(words)
-        for guest in self._here:
-            guest.say(words)
+        for window in self._here:
+            window.say(words)
 
     async def alone(self, for_s: float) -> None:
         """Wait until there has been no window for so long."""
@@ -90,7 +90,7 @@ class ConnectedWindows:
         """Let nobody in any more, and wait until what runs for those who are here is done."""
         self._leaving = True
         if self._here:
-            await asyncio.wait([asyncio.ensure_future(guest.finish()) for guest in self._here])
+            await asyncio.wait([asyncio.ensure_future(window.finish()) for window in self._here])
 
     async def close(self) -> None:
         """Hang up on whoever is left."""
@@ -119,15 +119,15 @@ class ConnectedWindows:
         keeps = wants if doorway is None else doorway(wants)[1]
         return {"version": self.version, "keeps": keeps}
 
-    def _enter(self, guest: "_ConnectedWindow") -> None:
-        self._here.add(guest)
+    def _enter(self, window: "_ConnectedWindow") -> None:
+        self._here.add(window)
         self._changed.set()
         if self._doorway is not None:
-            guest.serve(self._doorway)
+            window.serve(self._doorway)
 
-    def gone(self, guest: "_ConnectedWindow") -> None:
+    def gone(self, window: "_ConnectedWindow") -> None:
         """This one is not here any more."""
-        self._here.discard(guest)
+        self._here.discard(window)
         self._changed.set()
 
     @property
@@ -142,11 +142,11 @@ class _ConnectedWindow:
     _server: "_WindowServer"
 
     def __init__(
-        self, fd: int, order: Order, guests: ConnectedWindows, *, greets: bool = False
+        self, fd: int, order: Order, windows: ConnectedWindows, *, greets: bool = False
     ) -> None:
         self._fd = fd
         self._order = order
-        self._guests = guests
+        self._windows = windows
         self._greets = greets
         self._last = asyncio.Event()
         self._over = asyncio.Event()
@@ -156,18 +156,18 @@ class _ConnectedWindow:
         """Answer what it asks from now on; until then, it waits in the socket."""
         endpoint, _ = doorway(wants_of(self._order))
         self._writer = PipeWriter(self._fd)
-        max_line = self._guests.max_line
+        max_line = self._windows.max_line
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
-        server.last, server.guests = self._last, self._guests
+        server.last, server.windows = self._last, self._windows
         if turn := _turn(self._order):
             server.connection.asker = f"portico.{turn}"
         self._reader = PipeReader(self._fd, server.received, self._over.set)
         self._writer.open(self, self._over.set)
         if self._greets:
-            answer = {"ok": True, **self._guests.answer(self._order, doorway)}
+            answer = {"ok": True, **self._windows.answer(self._order, doorway)}
             self._writer.write((encode(answer), b"\n"))
         self._work = asyncio.ensure_future(self._stay())
-        for words in self._guests.said:
+        for words in self._windows.said:
             self.say(words)
         self._reader.open()
 
@@ -204,7 +204,7 @@ class _ConnectedWindow:
         """Hang up."""
         if self._work is None:
             os.close(self._fd)
-            self._guests.gone(self)
+            self._windows.gone(self)
             return
         self._over.set()
         await asyncio.wait((self._work,))
@@ -214,28 +214,28 @@ class _ConnectedWindow:
         try:
             await first_of(self._last.wait(), self._over.wait())
             if not self._over.is_set():
-                await first_of(self._server.drain(self._guests.drain_s), self._over.wait())
+                await first_of(self._server.drain(self._windows.drain_s), self._over.wait())
         finally:
             self._reader.close()
             self._server.ended()
             if self._over.is_set():
                 self._writer.drop()
             await self._writer.close()
-            self._guests.gone(self)
+            self._windows.gone(self)
 
 
 class _WindowServer(StdioServer):
     """Serves a window's client, and hears what the window itself has to say."""
 
     last: asyncio.Event
-    guests: ConnectedWindows
+    windows: ConnectedWindows
 
     def take_line(self, line: bytes | None) -> None:
         """Take in one line."""
         if line == LAST:
             self.last.set()
         elif line == AGAIN:
-            self.guests.ask_again()
+            self.windows.ask_again()
         else:
             super().take_line(line)
 

@@ -109,9 +109,9 @@ def keys(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
 @contextlib.asynccontextmanager
 async def hosting(
     shared: SharedGateway[H_co],
-    ownership: OwnerLock | None,
+    lock: OwnerLock | None,
     stop: asyncio.Event,
-    guests: ConnectedWindows,
+    windows: ConnectedWindows,
     *,
     speaks: bool = True,
 ) -> AsyncGenerator[H_co, None]:
@@ -123,61 +123,61 @@ async def hosting(
         return {}
 
     async def status(order: Order) -> dict[str, Any]:
-        tell = house.commands[STATUS]
+        tell = gateway.commands[STATUS]
         assert callable(tell)
-        return {**await tell(order), "windows": len(guests)}
+        return {**await tell(order), "windows": len(windows)}
 
-    commands: dict[str, Command] = {} if ownership is None else {ATTACH: guests.door, STOP: end}
+    commands: dict[str, Command] = {} if lock is None else {ATTACH: windows.door, STOP: end}
     control = Control(shared.folder, commands)
 
     async def leave() -> None:
         await stop.wait()
         await let_go()
-        await guests.leave()
+        await windows.leave()
 
     async def let_go() -> None:
-        if ownership is not None:
-            ownership.release()
+        if lock is not None:
+            lock.release()
         await control.close()
 
     try:
-        await _listen(shared, control, ownership)
-        async with shared.own() as house:
-            commands.update(house.commands)
-            if STATUS in house.commands:
+        await _listen(shared, control, lock)
+        async with shared.own() as gateway:
+            commands.update(gateway.commands)
+            if STATUS in gateway.commands:
                 commands[STATUS] = status
             if speaks:
-                house.when_told(guests.say)
-            guests.ask_again = house.ask_again
-            guests.accept(house.doorway)
+                gateway.when_told(windows.say)
+            windows.ask_again = gateway.ask_again
+            windows.accept(gateway.doorway)
             leaving = asyncio.ensure_future(leave())
             try:
-                yield house
+                yield gateway
                 stop.set()
                 await leaving
             finally:
                 leaving.cancel()
-                await guests.close()
+                await windows.close()
     finally:
         await let_go()
-        await guests.close()
+        await windows.close()
 
 
 async def _listen(
-    shared: SharedGateway[OwnedGateway], control: Control, ownership: OwnerLock | None
+    shared: SharedGateway[OwnedGateway], control: Control, lock: OwnerLock | None
 ) -> None:
     """Be there for operators and, if we own it, for windows."""
     try:
         await control.open()
-        if ownership is not None:
-            ownership.announce(control.name)
+        if lock is not None:
+            lock.announce(control.name)
     except OSError as error:
         shared.report(f"nobody can reach this gateway: {error.strerror or error}")
-        if ownership is not None:
-            ownership.release()
+        if lock is not None:
+            lock.release()
 
 
-def guests_of(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
+def windows_of(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
     """The windows of a gateway, of which there is none yet."""
     return ConnectedWindows(
         shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s
@@ -188,15 +188,13 @@ async def own_here(
     shared: SharedGateway[OwnedGateway], fd: int, order: Order, stop: asyncio.Event
 ) -> None:
     """Have a gateway for one window, in its own process, until `stop` is set."""
-    guests = guests_of(shared)
-    guests.add(fd, order)
-    async with hosting(shared, None, stop, guests, speaks=False):
+    windows = windows_of(shared)
+    windows.add(fd, order)
+    async with hosting(shared, None, stop, windows, speaks=False):
         await stop.wait()
 
 
-def launch(
-    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, order: Order
-) -> socket.socket:
+def launch(shared: SharedGateway[OwnedGateway], lock: OwnerLock, order: Order) -> socket.socket:
     """Start the owner, which has the lock from now on; our connection to it. OSError if no process
     can be started."""
     ours, theirs = socket.socketpair()
@@ -207,28 +205,28 @@ def launch(
         theirs.close()
         raise
     if child == 0:
-        _become(shared, ownership, theirs, order)
+        _become(shared, lock, theirs, order)
     theirs.close()
     failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if failed > 0:
         ours.close()
         raise OSError(failed, os.strerror(failed))
-    ownership.hand_over()
+    lock.hand_over()
     ours.setblocking(False)
     return ours
 
 
 def _become(
-    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, first: socket.socket, order: Order
+    shared: SharedGateway[OwnedGateway], lock: OwnerLock, first: socket.socket, order: Order
 ) -> NoReturn:
     """Be the owner, in a session of its own, and then nothing more."""
     code = 1
     try:
         _disown()
-        _detach(shared.log(), {ownership.fd, first.fileno()})
+        _detach(shared.log(), {lock.fd, first.fileno()})
         asyncio._set_running_loop(None)  # that of the window, which goes on there
         with asyncio.Runner(loop_factory=PipeLoop) as runner:
-            runner.run(_own(shared, ownership, first, order))
+            runner.run(_own(shared, lock, first, order))
         code = 0
     except BaseException:  # noqa: BLE001  (nobody else can tell)
         traceback.print_exc()
@@ -249,17 +247,17 @@ def _disown() -> None:
 
 
 async def _own(
-    shared: SharedGateway[OwnedGateway], ownership: OwnerLock, first: socket.socket, order: Order
+    shared: SharedGateway[OwnedGateway], lock: OwnerLock, first: socket.socket, order: Order
 ) -> None:
     """Serve until there has been no window for a while, or somebody wants us to end."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    guests = guests_of(shared)
-    guests.add(os.dup(first.fileno()), order)
+    windows = windows_of(shared)
+    windows.add(os.dup(first.fileno()), order)
     try:
-        async with hosting(shared, ownership, stop, guests):
+        async with hosting(shared, lock, stop, windows):
             first.close()
-            await first_of(stop.wait(), guests.alone(LINGER_S))
+            await first_of(stop.wait(), windows.alone(LINGER_S))
     except PorticoError as error:
         with contextlib.suppress(OSError):
             first.send(encode({"ok": False, "error": str(error)}) + b"\n")

@@ -22,11 +22,11 @@ from portico.windows.owner import (
     H_co,
     OwnedGateway,
     SharedGateway,
-    guests_of,
     hosting,
     keys,
     launch,
     own_here,
+    windows_of,
 )
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.owner_lock import OwnerLock, owner_of
@@ -82,8 +82,8 @@ async def _serve_alone(
     shared: SharedGateway[OwnedGateway], out: int | None, stop: asyncio.Event
 ) -> bool:
     """Have the gateway here, and nobody between it and the client."""
-    async with hosting(shared, None, stop, guests_of(shared), speaks=False) as house:
-        endpoint, _ = house.doorway(shared.wants)
+    async with hosting(shared, None, stop, windows_of(shared), speaks=False) as gateway:
+        endpoint, _ = gateway.doorway(shared.wants)
         return await serve_stdio(
             endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
         )
@@ -93,14 +93,14 @@ async def _serve_alone(
 async def hosted(shared: SharedGateway[H_co], stop: asyncio.Event) -> AsyncGenerator[H_co, None]:
     """Have a gateway whose own clients come otherwise; windows are let in as well, unless another
     process has it already. When `stop` is set, they are sent away."""
-    ownership = None
+    lock = None
     try:
         for key in keys(shared):
-            ownership = ownership or OwnerLock.taken(shared.folder, key)
+            lock = lock or OwnerLock.taken(shared.folder, key)
     except OSError as error:
         shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
-    async with hosting(shared, ownership, stop, guests_of(shared)) as house:
-        yield house
+    async with hosting(shared, lock, stop, windows_of(shared)) as gateway:
+        yield gateway
 
 
 class _Window:
@@ -136,9 +136,9 @@ class _Window:
         hasty = 0
         while True:
             begun = loop.time()
-            crossing = OwnerConnection(place, bridge, self._turn)
-            if await _settled(bridge, crossing):
-                silent = falls_silent(bridge, crossing, self._shared.silence_s)
+            connection = OwnerConnection(place, bridge, self._turn)
+            if await _settled(bridge, connection):
+                silent = falls_silent(bridge, connection, self._shared.silence_s)
                 await first_of(bridge.adrift.wait(), self._stop.wait(), silent)
             if self._stop.is_set() and not bridge.is_idle:  # something waits for the next owner
                 await bridge.part(self._shared.drain_s + _MARGIN_S)
@@ -146,7 +146,7 @@ class _Window:
                 return
             self._turn += 1
             # An owner may be so ill that it lets us in and no further.
-            is_hasty = loop.time() - begun < _HASTE_S and not crossing.has_answered
+            is_hasty = loop.time() - begun < _HASTE_S and not connection.has_answered
             hasty = hasty + 1 if is_hasty else 0
             await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
             if hasty > _MOST_HASTY and self._here is None:
@@ -203,11 +203,11 @@ class _Window:
         deadline = loop.time() + _SEEK_S
         while True:
             try:
-                ownership = OwnerLock.taken(shared.folder, key)
+                lock = OwnerLock.taken(shared.folder, key)
             except OSError as error:
                 return Incompatible(f"{shared.folder} cannot be used: {error.strerror or error}")
-            if ownership is not None:
-                found = await self._launched(ownership)
+            if lock is not None:
+                found = await self._launched(lock)
             else:
                 found = await self._joined(key)
             if found is not None:
@@ -216,12 +216,12 @@ class _Window:
                 return Incompatible(f"no response within {_SEEK_S:g} s")
             await asyncio.sleep(_PAUSE_S)
 
-    async def _launched(self, ownership: OwnerLock) -> Place | None:
+    async def _launched(self, lock: OwnerLock) -> Place | None:
         """Start the owner; None if it ended before it could answer."""
         try:
-            door = launch(self._shared, ownership, self._order)
+            door = launch(self._shared, lock, self._order)
         except OSError as error:
-            ownership.release()
+            lock.release()
             return Incompatible(f"no process can be started: {error.strerror or error}")
         found = await greeted(door, self._shared.version, _START_S)
         if isinstance(found, Incompatible) and found.error:
@@ -241,23 +241,23 @@ class _Window:
         return found
 
 
-async def falls_silent(bridge: Bridge, crossing: OwnerConnection, after_s: float) -> None:
+async def falls_silent(bridge: Bridge, connection: OwnerConnection, after_s: float) -> None:
     """Hang up on an owner that lives and answers nothing, as one that somebody has stopped."""
-    while not crossing.is_over:
+    while not connection.is_over:
         await asyncio.sleep(after_s)
-        if not bridge.awaits(crossing):
+        if not bridge.awaits(connection):
             continue
-        pong = crossing.tell(PING, b"")
+        pong = connection.tell(PING, b"")
         await asyncio.wait((pong,), timeout=after_s)
-        if not pong.done() and bridge.awaits(crossing):
+        if not pong.done() and bridge.awaits(connection):
             bridge.ended()
 
 
-async def _settled(bridge: Bridge, crossing: OwnerConnection) -> bool:
+async def _settled(bridge: Bridge, connection: OwnerConnection) -> bool:
     """Go to this owner; False if it does not get so far."""
     try:
         async with asyncio.timeout(_SETTLE_S):
-            await bridge.settle(crossing)
+            await bridge.settle(connection)
     except TimeoutError:
         bridge.ended()
         return False

@@ -151,7 +151,7 @@ def config(*names: str, gateway: Gateway | None = None, **more: Any) -> Config:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def registry(
     world: World, config: Config, *, memory: Shelf | None = None, **more: Any
 ) -> AsyncGenerator[Registry, None]:
     """A gateway over these servers, which were not asked yet."""
