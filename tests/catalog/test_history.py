@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.history import MOST_CHANGES, History, line, told
+from portico.catalog.history import MAX_CHANGES, History, line, told
 from portico.catalog.history_store import HistoryStore
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
@@ -152,7 +152,7 @@ def test_what_keeps_changing_stays_bounded(folder: Path) -> None:
     assert len(history.recent()) == 10
     kept = HistoryStore(str(folder), "key").load()
     assert kept is not None
-    assert len(kept.changes) == MOST_CHANGES
+    assert len(kept.changes) == MAX_CHANGES
     assert [one.name for one in kept.changes[-2:]] == ["t401", "same"]
     assert max(kept.changes, key=lambda one: one.times).name == "same"
 

@@ -16,9 +16,9 @@ from portico.observe.prometheus import STATES, Figures
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
-from portico.transport.stdio import MAX_LINE, MOST_RUNNING
+from portico.transport.stdio import MAX_LINE, MAX_RUNNING
 from portico.upstream.policy import UpstreamPolicy
-from portico.windows.connected_windows import MOST_GUESTS
+from portico.windows.connected_windows import MAX_GUESTS
 from portico.wires.http_requests import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
@@ -125,9 +125,9 @@ def test_every_limit_is_documented_with_its_default() -> None:
     [
         ("README.md", f"From {SEARCH_FROM} tools on, "),
         ("docs/serve.md", f"`search` from {SEARCH_FROM} tools on"),
-        ("docs/serve.md", f"takes up to {MOST_GUESTS} windows"),
+        ("docs/serve.md", f"takes up to {MAX_GUESTS} windows"),
         ("docs/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
-        ("docs/transports.md", f"| calls at once | {MOST_RUNNING:,};"),
+        ("docs/transports.md", f"| calls at once | {MAX_RUNNING:,};"),
     ],
 )
 def test_a_number_in_the_text_is_that_of_the_code(page: str, said: str) -> None:

@@ -167,7 +167,7 @@ def test_names_from_outside_are_escaped_and_cannot_make_a_series_twice() -> None
 
 
 def test_more_tools_than_are_told_apart_count_as_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOOLS", 5)
+    monkeypatch.setattr(module, "MAX_TOOLS", 5)
     metrics = Metrics()
     for number in range(12):
         metrics.called(call(CALL, "maths", f"tool{number}", "ok", 0.1))

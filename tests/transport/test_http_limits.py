@@ -11,7 +11,7 @@ from portico import Context, Server
 from portico.model.message import Request, Response
 from portico.model.types import Handler
 from portico.transport.http_limits import HttpLimits
-from portico.transport.sessions import MOST_WAITING, HttpSession, Notices, Sessions, ask_on
+from portico.transport.sessions import MAX_WAITING, HttpSession, Notices, Sessions, ask_on
 from tests.support.clock import Clock
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import staged
@@ -305,7 +305,7 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
 async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
     told: asyncio.Queue[bytes] = asyncio.Queue()
     notices = Notices(100, told.put)
-    half = b"." * (MOST_WAITING // 2)
+    half = b"." * (MAX_WAITING // 2)
     for name in (b"a", b"b", b"c"):
         notices.add(name + half)
     assert len(notices) == 1

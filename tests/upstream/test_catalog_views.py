@@ -15,7 +15,7 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import Version
 from portico.upstream import catalog_views
-from portico.upstream.catalog_views import MOST_VIEWS, CatalogView
+from portico.upstream.catalog_views import MAX_VIEWS, CatalogView
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from tests.support.backoff import until
@@ -46,13 +46,13 @@ async def test_sorts_of_clients_without_end_are_not_all_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog_views, "REFRESH_S", 0)
-    wires = [FakeWire(listing) for _ in range(2 * MOST_VIEWS)]
+    wires = [FakeWire(listing) for _ in range(2 * MAX_VIEWS)]
     upstream = Upstream(Fake([*wires]), UpstreamPolicy(max_children=2))
     endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
     hears = Session(lambda _: None)
     seen: list[ref[CatalogView]] = []
     try:
-        for number in range(MOST_VIEWS + 20):
+        for number in range(MAX_VIEWS + 20):
             response = await endpoint.handle(asked(number), Context())
             assert b'"it"' in response.result
             seen.append(ref(upstream.view(asked(number), Context())))
@@ -60,7 +60,7 @@ async def test_sorts_of_clients_without_end_are_not_all_kept(
                 upstream.view(asked(number), Context()).hub.attach(hears)
         gc.collect()
         kept = [view() is not None for view in seen]
-        assert sum(kept) <= MOST_VIEWS
+        assert sum(kept) <= MAX_VIEWS
         assert kept[:5] == [False, False, False, True, False]
         assert all(kept[-50:])
     finally:

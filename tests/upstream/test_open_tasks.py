@@ -1,7 +1,7 @@
 """Open tasks are followed until they are over, for a bounded time and up to a bounded number."""
 
 from portico.protocol.tasks import Task
-from portico.upstream.open_tasks import LONGEST_S, MOST_TASKS, OpenTasks
+from portico.upstream.open_tasks import MAX_S, MAX_TASKS, OpenTasks
 
 
 def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:
@@ -17,13 +17,13 @@ def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:
     assert "short" not in tasks
     tasks.note(Task("endless", True))
     assert tasks
-    now = LONGEST_S
+    now = MAX_S
     assert not tasks
 
 
 def test_tasks_without_end_are_not_all_kept() -> None:
     tasks = OpenTasks(lambda: 0.0)
-    for number in range(MOST_TASKS + 5):
+    for number in range(MAX_TASKS + 5):
         tasks.note(Task(str(number), False, 60))
     assert "4" not in tasks
     assert "5" in tasks

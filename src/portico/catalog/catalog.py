@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from portico.catalog.sanitize_offer import Hidden
 
 _OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -207,7 +207,7 @@ class Catalog:
                     return None
                 start = found
             ready = self._build(kind, listed, version, start, ttl)
-            if len(self.pages) > _MOST_PAGES:  # remainders of the past
+            if len(self.pages) > _MAX_PAGES:  # remainders of the past
                 self.pages.clear()
             # Cursors of an older catalog are good too, but only ours are kept: they are few.
             if not cursor or _is_cursor_of(kind, listed, start, cursor):

@@ -9,9 +9,9 @@ from portico.catalog.uris import canonical, canonical_template
 
 MOST = 20
 """Clashes that are told of each server."""
-_MOST_TRIED = 10_000
+_MAX_TRIED = 10_000
 """Matches tried in all: a server with thousands of templates must not make others wait."""
-_MOST_LISTED = 2_000
+_MAX_LISTED = 2_000
 _LONGEST = 80
 
 
@@ -65,7 +65,7 @@ def _overlapping(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
             if other == server or one.template.text == text or pair in known:
                 continue
             tried += 1
-            if tried > _MOST_TRIED:
+            if tried > _MAX_TRIED:
                 return
             if not one.resembles(same) or not one.matches(same):
                 continue
@@ -83,7 +83,7 @@ def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
         if one.has_scheme:
             yield server, one.sample, f"URIs of template {_short(one.text)}", one.template.text
     for server, owned in routing.servers.items():
-        for uri in owned.uris[:_MOST_LISTED]:
+        for uri in owned.uris[:_MAX_LISTED]:
             yield server, uri, "resources", ""
 
 

@@ -21,15 +21,15 @@ from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode
 from portico.protocol.eras import members
 
-MOST_CHANGES = 100
+MAX_CHANGES = 100
 """The newest are kept, one for each definition."""
 SHOWN = 10
 SHOWN_S = 30 * 86_400
 """`status` shows so many of each server, and for so long."""
-_MOST_KEYS = 20_000
-_MOST_VIEWS = 8
-_LONGEST_KEY = 200
-_MOST_LINES = 60
+_MAX_KEYS = 20_000
+_MAX_VIEWS = 8
+_MAX_KEY = 200
+_MAX_LINES = 60
 _PER_S = 3600.0
 """The log gets at most so many lines from a server in this time."""
 _DUE_S = 3600.0
@@ -128,10 +128,10 @@ class History:
         now = self._clock()
         self._told = [told for told in self._told if now - told < _PER_S]
         for change in filter(self._is_shown, changes):
-            if len(self._told) > _MOST_LINES:
+            if len(self._told) > _MAX_LINES:
                 return
             self._told.append(now)
-            if len(self._told) > _MOST_LINES:
+            if len(self._told) > _MAX_LINES:
                 yield f"{server}: definitions keep changing; see `portico status` for the latest"
             else:
                 yield line(server, told(change))
@@ -157,7 +157,7 @@ class History:
                 continue
             listed = offer.lists[kind]
             digests = found[kind] = {}
-            for key, item in zip(listed.keys[:_MOST_KEYS], listed.items, strict=False):
+            for key, item in zip(listed.keys[:_MAX_KEYS], listed.items, strict=False):
                 digest = known.get(item) or digest_of(kind, item)
                 digests[short_key(key)] = self._digests[item] = digest
         said = members(offer.introduction).get("instructions", b'""')
@@ -195,11 +195,11 @@ def compared(
                 changes.append(
                     DefinitionChange(now, "tool", key, "appeared", known.since, known.last, digest)
                 )
-        for gone in list(sights)[: max(0, len(sights) - _MOST_KEYS)]:
+        for gone in list(sights)[: max(0, len(sights) - _MAX_KEYS)]:
             del sights[gone]  # those seen longest ago stand first
     known.last = now
     record.views[view] = known
-    for oldest in list(record.views)[:-_MOST_VIEWS]:
+    for oldest in list(record.views)[:-_MAX_VIEWS]:
         del record.views[oldest]
     _keep(record, changes)
     return changes
@@ -222,7 +222,7 @@ def _keep(record: Record, changes: Sequence[DefinitionChange]) -> None:
         before = by_name.pop((change.kind, change.name), None)
         times = 1 if before is None else before.times + 1
         by_name[change.kind, change.name] = replace(change, times=times)
-    record.changes = list(by_name.values())[-MOST_CHANGES:]
+    record.changes = list(by_name.values())[-MAX_CHANGES:]
 
 
 def digest_of(kind: str, item: bytes) -> str:
@@ -238,10 +238,10 @@ def digest_of(kind: str, item: bytes) -> str:
 
 def short_key(key: str) -> str:
     """A key that a file may hold ten thousand of."""
-    if len(key) <= _LONGEST_KEY:
+    if len(key) <= _MAX_KEY:
         return key
     mark = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{key[:_LONGEST_KEY]}…{mark}"
+    return f"{key[:_MAX_KEY]}…{mark}"
 
 
 def told(change: DefinitionChange) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def told(change: DefinitionChange) -> dict[str, Any]:
     return {
         "time": _stamp(change.time),
         "kind": change.kind,
-        "name": " ".join(revealed(change.name).split())[:_LONGEST_KEY],
+        "name": " ".join(revealed(change.name).split())[:_MAX_KEY],
         "change": change.change,
         "first_seen": _stamp(change.first_seen),
         "last_seen": _stamp(change.last_seen),

@@ -19,7 +19,7 @@ from portico.state.report import report as to_operator
 
 FORMAT = 2
 _OLDER: checksummed.Older = {1: lambda rest: blake2b(rest, person=b"history 1").hexdigest()}
-_MOST_FILES = 500
+_MAX_FILES = 500
 """Those that were written longest ago go first: a history is written whenever its server runs."""
 _SUFFIX = ".history"
 _record = msgspec.json.Decoder(Record).decode
@@ -59,7 +59,7 @@ class HistoryStore:
         try:
             if not os.path.exists(self._path):
                 make_private(self._folder)
-                keep_newest(_MOST_FILES - 1, self._folder)
+                keep_newest(_MAX_FILES - 1, self._folder)
             checksummed.write(self._path, "history", FORMAT, msgspec.json.encode(record))
         except (OSError, ValueError) as error:
             self._say(f"{self._path} cannot be written: {getattr(error, 'strerror', '') or error}")

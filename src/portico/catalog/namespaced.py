@@ -18,7 +18,7 @@ from portico.protocol.tasks import without_task_support
 if TYPE_CHECKING:
     from portico.definitions.schema import Schema
 
-_MOST_UI = 50
+_MAX_UI = 50
 """Of a server: a model reads them in every conversation. The others are found by search."""
 
 
@@ -66,7 +66,7 @@ class NamespacedOffer:
         listed = self.listed("tools")
         pairs = zip(listed.keys, listed.items, strict=True)
         found = (self.tools[key] for key, raw in pairs if b"_meta" in raw and _has_ui(raw))
-        return tuple(islice(found, _MOST_UI))
+        return tuple(islice(found, _MAX_UI))
 
     @cached_property
     def version(self) -> bytes:

@@ -5,16 +5,16 @@ from typing import Any
 
 from portico.catalog.sanitize import revealed_json
 
-_MOST_PARAMETERS = 30
-_MOST_FIELDS = 12
-_MOST_OPTIONS = 6
-_LONGEST_CHOICES = 60
+_MAX_PARAMETERS = 30
+_MAX_FIELDS = 12
+_MAX_OPTIONS = 6
+_MAX_CHOICES = 60
 _DEEPEST = 6
 """Types within types."""
 _DEEPEST_FIELDS = 3
 """Objects within objects whose fields are named."""
-_MOST_SCHEMAS = 300
-_LONGEST_NAME = 60
+_MAX_SCHEMAS = 300
+_MAX_NAME = 60
 
 
 def parameters(schema: Any, *, nulls: bool = False) -> str:
@@ -25,14 +25,14 @@ def parameters(schema: Any, *, nulls: bool = False) -> str:
     """
     if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
         return ""
-    return _Compact(schema, nulls).fields(schema, _MOST_PARAMETERS, 0)
+    return _Compact(schema, nulls).fields(schema, _MAX_PARAMETERS, 0)
 
 
 class _Compact:
     def __init__(self, root: Mapping[str, Any], nulls: bool) -> None:
         self._root = root
         self._nulls = nulls
-        self._left = _MOST_SCHEMAS
+        self._left = _MAX_SCHEMAS
         self._open: list[str] = []
 
     def fields(self, schema: Mapping[str, Any], most: int, deep: int) -> str:
@@ -68,7 +68,7 @@ class _Compact:
             options = schema.get(several)
             if isinstance(options, list) and options:
                 # Of several that all apply, the first one with a shape says the most.
-                some = options[:_MOST_OPTIONS]
+                some = options[:_MAX_OPTIONS]
                 found = [self._kind(one, deep + 1) for one in some]
                 known = [kind for kind in found if kind != "any"]
                 if several == "allOf":
@@ -83,13 +83,13 @@ class _Compact:
             return f"({inner})[]" if "|" in inner and inner[0] != "{" else f"{inner}[]"
         has_fields = isinstance(schema.get("properties"), Mapping) and schema["properties"]
         if kind == "object" and has_fields and deep < _DEEPEST_FIELDS:
-            return f"{{{self.fields(schema, _MOST_FIELDS, deep + 1)}}}"
-        return str(kind)[:_LONGEST_NAME]
+            return f"{{{self.fields(schema, _MAX_FIELDS, deep + 1)}}}"
+        return str(kind)[:_MAX_NAME]
 
     def _one_of(self, kinds: list[str]) -> str:
         distinct = list(dict.fromkeys(kinds))
         shown = [kind for kind in distinct if self._nulls or kind != "null"]
-        return "|".join(shown[:_MOST_OPTIONS]) or "null"
+        return "|".join(shown[:_MAX_OPTIONS]) or "null"
 
     def _referred(self, reference: str, deep: int) -> str:
         """The type behind a reference; one within itself is only called an object."""
@@ -114,8 +114,8 @@ class _Compact:
 
 
 def _name(name: Any) -> str:
-    words = " ".join(str(name)[: _LONGEST_NAME * 4].split())
-    return revealed_json(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…")
+    words = " ".join(str(name)[: _MAX_NAME * 4].split())
+    return revealed_json(words if len(words) <= _MAX_NAME else f"{words[: _MAX_NAME - 1]}…")
 
 
 def _choices(schema: Mapping[str, Any]) -> str:
@@ -123,5 +123,5 @@ def _choices(schema: Mapping[str, Any]) -> str:
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(choices, list) or not all(isinstance(one, str) and one for one in choices):
         return ""
-    words = revealed_json("|".join(choices[: _LONGEST_CHOICES + 1]))
-    return words if len(words) <= _LONGEST_CHOICES else ""
+    words = revealed_json("|".join(choices[: _MAX_CHOICES + 1]))
+    return words if len(words) <= _MAX_CHOICES else ""

@@ -23,11 +23,11 @@ from msgspec import Struct
 from portico.catalog.uris import Pattern, Rank, canonical, canonical_template, pattern
 
 SCHEME = "portico://"
-_MOST_TEMPLATES = 100
-_MOST_TRIED = 8
+_MAX_TEMPLATES = 100
+_MAX_TRIED = 8
 """So many of a server are looked at for a URI, and so many of those matched in full: others'
 results must not wait for a server that has thousands."""
-_MOST_KNOWN = 5_000
+_MAX_KNOWN = 5_000
 
 
 class Owned(Struct, frozen=True):
@@ -82,7 +82,7 @@ class ResourceRouting:
     def _found(self, uri: str) -> tuple[str | None, str | None]:
         found = self._matched.get(uri)
         if found is None:
-            if len(self._matched) >= _MOST_KNOWN:
+            if len(self._matched) >= _MAX_KNOWN:
                 self._matched.clear()
             found = self._matched[uri] = self._find(uri)
         return found
@@ -99,7 +99,7 @@ class ResourceRouting:
         same = canonical(uri)
         tried: dict[str, int] = {}
         for _, server, one in self.near(same):
-            if not one.resembles(same) or tried.get(server, 0) >= _MOST_TRIED:
+            if not one.resembles(same) or tried.get(server, 0) >= _MAX_TRIED:
                 continue
             if one.matches(same):
                 return server, None
@@ -137,7 +137,7 @@ class ResourceRouting:
         found = [
             (owned.server, pattern(text))
             for owned in self.servers.values()
-            for text in owned.templates[:_MOST_TEMPLATES]
+            for text in owned.templates[:_MAX_TEMPLATES]
             if not _is_ours(text)
         ]
         return [(server, one) for server, one in found if one is not None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self
 
 _EVERY_S = 0.2
-_MOST_LINE = 1_000_000
+_MAX_LINE = 1_000_000
 
 
 class LogTail:
@@ -39,7 +39,7 @@ class LogTail:
                 time.sleep(_EVERY_S)
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MOST_LINE:
+        if len(self._rest) > _MAX_LINE:
             self._rest = b""
         yield from whole
 

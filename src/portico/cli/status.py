@@ -13,8 +13,8 @@ from portico.cli.usage import Parser
 
 _EVERY_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
-_MOST_ERROR = 100
-_MOST_NEWS = 5
+_MAX_ERROR = 100
+_MAX_NEWS = 5
 
 
 def main(argv: list[str]) -> int:
@@ -106,7 +106,7 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         tools,
         span(server.get("age_s")),
         "-" if starts is None else str(starts),
-        error if len(error) <= _MOST_ERROR else f"{error[: _MOST_ERROR - 1]}…",
+        error if len(error) <= _MAX_ERROR else f"{error[: _MAX_ERROR - 1]}…",
     )
 
 
@@ -116,9 +116,9 @@ def _news(servers: list[dict[str, Any]]) -> Iterator[str]:
 
     for server in servers:
         warnings, changes = server.get("warnings"), server.get("changes")
-        for warning in warnings[:_MOST_NEWS] if isinstance(warnings, list) else ():
+        for warning in warnings[:_MAX_NEWS] if isinstance(warnings, list) else ():
             yield f"  warning: {_in_line(str(warning))}"
-        for change in changes[:_MOST_NEWS] if isinstance(changes, list) else ():
+        for change in changes[:_MAX_NEWS] if isinstance(changes, list) else ():
             words = line(str(server.get("server", "?")), change)
             yield f"  {change.get('time')}  {_in_line(words)}"
 

@@ -15,7 +15,7 @@ from portico.model.errors import PorticoError
 
 FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"
 _OF_SHELL = (FILES, FOLDERS, PROGRAMS)
-_MOST_HELP = 70
+_MAX_HELP = 70
 
 Source = Callable[[str], Iterable[str]]
 """Suggestions, with the path of the config at hand."""
@@ -102,7 +102,7 @@ def _options(parser: Parser, typed: Sequence[str]) -> Iterator[str]:
     for name, action in parser.options.items():
         if name.startswith("--") and (id(action) not in used or action.default == []):
             help = " ".join((action.help or "").replace("%%", "%").split())
-            yield f"{name}\t{help[:_MOST_HELP]}"
+            yield f"{name}\t{help[:_MAX_HELP]}"
 
 
 def _values(action: argparse.Action, config: str) -> Iterable[str]:

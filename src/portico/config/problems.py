@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 MOST = 20
 _ENOUGH = 200
 _LONGEST = 60
-_MOST_NEAR = 500
+_MAX_NEAR = 500
 _WORD = str.maketrans("_-", "aa")
 
 
@@ -83,7 +83,7 @@ def word(text: str) -> str:
 
 def nearest(text: str, options: Iterable[str]) -> str:
     """`did you mean command?`, or what there is to choose from."""
-    known = list(islice(options, _MOST_NEAR))
+    known = list(islice(options, _MAX_NEAR))
     if meant := did_you_mean(map(word, alike(text[:_LONGEST], known))):
         return meant
     return f"choose from {', '.join(map(word, known[:MOST]))}" if known else ""

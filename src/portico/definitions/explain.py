@@ -27,8 +27,8 @@ from portico.definitions.violations import (
 from portico.definitions.wording import dotted, nearest, shown
 from portico.model.wording import counted
 
-MOST_PROBLEMS = 10
-_MOST_BRANCHES = 20
+MAX_PROBLEMS = 10
+_MAX_BRANCHES = 20
 _DEEPEST = 60
 """Schemas within schemas to walk into; beyond that, where it goes wrong is all that is said."""
 
@@ -53,7 +53,7 @@ def explain(root: Any, instance: Any, started: float | None = None) -> list[Sche
     """
     found = _Explainer(root, started).walk((), instance, ())
     different = {(problem.path, problem.message): problem for problem in found}
-    return list(different.values())[:MOST_PROBLEMS]
+    return list(different.values())[:MAX_PROBLEMS]
 
 
 class _Explainer:
@@ -96,7 +96,7 @@ class _Explainer:
         broken = (keyword for keyword in asserted if self._ask.breaks(schema, keyword, value))
         found = [_asserted(place, keyword) for keyword in broken]
         for keyword, step in _STEPS.items():
-            if len(found) >= MOST_PROBLEMS:
+            if len(found) >= MAX_PROBLEMS:
                 break
             # What was not evaluated is only worth telling if everything else is well.
             if keyword in schema and not (found and keyword.startswith("unevaluated")):
@@ -161,7 +161,7 @@ class _Explainer:
         }
         extra = [name for name in place.value if name not in known and name not in patterned]
         if place.schema[keyword] is False:
-            return [_unknown(place, name, known, keyword) for name in extra[:MOST_PROBLEMS]]
+            return [_unknown(place, name, known, keyword) for name in extra[:MAX_PROBLEMS]]
         found = []
         for name in self._timely(extra):
             found += self.into(place, (keyword,), place.value[name], name)
@@ -174,7 +174,7 @@ class _Explainer:
         known = self._named_fields(place.location, 0)
         extra = [name for name in place.value if name not in known]
         if extra and place.schema[keyword] is False:
-            return [_unknown(place, name, known, keyword) for name in extra[:MOST_PROBLEMS]]
+            return [_unknown(place, name, known, keyword) for name in extra[:MAX_PROBLEMS]]
         return [
             place.problem("has fields that are not allowed in this combination", keyword=keyword)
         ]
@@ -215,7 +215,7 @@ class _Explainer:
         found: list[SchemaViolation] = []
         for index in self._timely(range(skipped, len(place.value))):
             found += self.into(place, (keyword,), place.value[index], index)
-            if len(found) >= MOST_PROBLEMS:
+            if len(found) >= MAX_PROBLEMS:
                 break
         return found
 
@@ -254,7 +254,7 @@ class _Explainer:
             return [place.problem(why, keyword=keyword)]
         tried = [
             self.walk(branch, place.value, place.path)
-            for branch in self._timely(branches[:_MOST_BRANCHES])
+            for branch in self._timely(branches[:_MAX_BRANCHES])
         ]
         return [] if self._ask.exhausted() else best_of(dotted(place.path), place.value, tried)
 

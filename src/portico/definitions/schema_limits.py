@@ -22,7 +22,7 @@ _NARROWEST = 8
 """Units that measuring a value takes itself."""
 _CHARACTERS = 512
 """Characters of text that are as much work as a number."""
-_MOST_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000
 """More than a request body may hold by default."""
 
 
@@ -58,7 +58,7 @@ class SchemaLimits:
             self.small = min(self.small, isqrt(most) * 2)
         if self._recursive:
             self.small = min(self.small, 2 * MAX_DEPTH)
-        self.needed = self._recursive or self.small < _MOST_BYTES
+        self.needed = self._recursive or self.small < _MAX_BYTES
         """False if a value whose size is not known need not be measured."""
 
     def excess(self, instance: Any) -> str:
@@ -93,7 +93,7 @@ class SchemaLimits:
 
     def _too_long(self, instance: Any) -> str:
         """The same for the text that meets patterns."""
-        if self._text >= _MOST_BYTES:
+        if self._text >= _MAX_BYTES:
             return ""
         text = 0
         level = [(instance, self._fields is None)]

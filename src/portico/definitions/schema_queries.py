@@ -14,8 +14,8 @@ from portico.definitions.schema import compiled
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-_MOST_PARTS = 1000
-_MOST_SECONDS = 0.015
+_MAX_PARTS = 1000
+_MAX_SECONDS = 0.015
 """A last question may take about as long again."""
 T = TypeVar("T")
 _ADDRESS = "http://portico.invalid/schema"
@@ -31,16 +31,16 @@ class SchemaQueries:
         self._registry = Registry([(self._address, root)])
         self._validators: dict[tuple[Any, ...], Validator | None] = {}
         # CPU time, so that a busy machine does not change the answer.
-        self._until = (thread_time() if started is None else started) + _MOST_SECONDS
+        self._until = (thread_time() if started is None else started) + _MAX_SECONDS
 
     def exhausted(self) -> bool:
         """True when there is no time for another question."""
-        return thread_time() > self._until or len(self._validators) > _MOST_PARTS
+        return thread_time() > self._until or len(self._validators) > _MAX_PARTS
 
     def while_there_is_time(self, things: Iterable[T]) -> Iterator[T]:
         """These things, as long as there is time for another question."""
         for thing in things:
-            if thread_time() > self._until or len(self._validators) > _MOST_PARTS:
+            if thread_time() > self._until or len(self._validators) > _MAX_PARTS:
                 return
             yield thing
 

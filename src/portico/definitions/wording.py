@@ -7,11 +7,11 @@ from typing import Any
 from portico.model.wording import alike, did_you_mean, printable
 
 LONGEST = 80
-_MOST_OPTIONS = 10
+_MAX_OPTIONS = 10
 _DEEPEST = 3
-_MOST_CANDIDATES = 500
-_LONGEST_CANDIDATE = 64
-_LONGEST_PATH = 300
+_MAX_CANDIDATES = 500
+_MAX_CANDIDATE = 64
+_MAX_PATH = 300
 _WORD_MARKS = str.maketrans("_-$", "aaa")
 
 
@@ -82,8 +82,8 @@ def _joined(parts: Iterable[str], limit: int) -> str:
 
 def listed(options: Sequence[Any]) -> str:
     """Alternatives as text, the first few of them."""
-    text = ", ".join(shown(option, 40) for option in options[:_MOST_OPTIONS])
-    more = len(options) - _MOST_OPTIONS
+    text = ", ".join(shown(option, 40) for option in options[:_MAX_OPTIONS])
+    more = len(options) - _MAX_OPTIONS
     return f"{text} and {more} more" if more > 0 else text
 
 
@@ -97,14 +97,14 @@ def dotted(path: Iterable[str | int]) -> str:
             text += f".{part}" if text else part
         else:
             text += f"[{shown(part)}]"
-    return text if len(text) <= _LONGEST_PATH else "…" + text[-_LONGEST_PATH:]
+    return text if len(text) <= _MAX_PATH else "…" + text[-_MAX_PATH:]
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
-    if len(word) > _LONGEST_CANDIDATE:
+    if len(word) > _MAX_CANDIDATE:
         return ""
     # Comparing is slow, so neither many nor long candidates are looked at.
-    few = islice(candidates, _MOST_CANDIDATES)
-    found = alike(word, (c for c in few if len(c) <= _LONGEST_CANDIDATE), least=0.7)
+    few = islice(candidates, _MAX_CANDIDATES)
+    found = alike(word, (c for c in few if len(c) <= _MAX_CANDIDATE), least=0.7)
     return f" ({did_you_mean(map(shown, found))})" if found else ""

@@ -30,7 +30,7 @@ from portico.state.watchdog import Watchdog
 if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
-_MOST_TOLD = 20
+_MAX_TOLD = 20
 """Words that those are told who come later."""
 _DEEPEST = 8
 """So many gateways may be behind one another."""
@@ -61,7 +61,7 @@ class GatewayApp:
             )
         self._serving = serving
         self._hearers: list[Callable[[str], None]] = []
-        self._told: deque[str] = deque(maxlen=_MOST_TOLD)
+        self._told: deque[str] = deque(maxlen=_MAX_TOLD)
         self.url = ""
         """Where clients find it, if it serves HTTP."""
         self.metrics = Metrics()

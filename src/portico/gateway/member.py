@@ -27,8 +27,8 @@ GATEWAY = "portico/gateway"
 """The capability by which a gateway says which one it is."""
 _KINDS = ("tools", "resources", "prompts")
 _WORDS = ("title", "description", "tags")
-_MOST_WARNINGS = 20
-_MOST_NAME = 100
+_MAX_WARNINGS = 20
+_MAX_NAME = 100
 
 Entry = ServerEntry | LocalEntry
 
@@ -208,7 +208,7 @@ class Member:
         catalog, namespaced = self._offered(), self.namespaced
         found = () if catalog is None else catalog.hidden
         hidden = [one for one in found if namespaced is not None and _lists(namespaced, one)]
-        lines = [_warning(self.name, one) for one in hidden[:_MOST_WARNINGS]]
+        lines = [_warning(self.name, one) for one in hidden[:_MAX_WARNINGS]]
         more = len(hidden) - len(lines)
         return [*lines, f"{self.name}: {more} more have hidden characters"] if more else lines
 
@@ -251,7 +251,7 @@ def _lists(namespaced: NamespacedOffer, hidden: Hidden) -> bool:
 
 def _warning(server: str, hidden: Hidden) -> str:
     kind = hidden.kind.removesuffix("s") if hidden.key else hidden.kind
-    name = " ".join(revealed(hidden.key).split())[:_MOST_NAME]
+    name = " ".join(revealed(hidden.key).split())[:_MAX_NAME]
     words = f"{server}: hidden characters in {kind} {name}".rstrip()
     if not hidden.in_values:
         return f"{words}; they are shown escaped"

@@ -27,11 +27,11 @@ from portico.protocol.codec import encode, error_response
 if TYPE_CHECKING:
     from portico.search.index import Hit
 
-_MOST_QUERIES = 10
-_MOST_NAMES = 20
-_MOST_NEAR = 3
-_MOST_HIT = 1_000
-_MOST_SERVERS = 50
+_MAX_QUERIES = 10
+_MAX_NAMES = 20
+_MAX_NEAR = 3
+_MAX_HIT = 1_000
+_MAX_SERVERS = 50
 """That are named at once: a model reads it all."""
 
 
@@ -211,8 +211,8 @@ class MetaTools:
         queries = [*([asked.query] if asked.query else []), *asked.queries]
         if not any(query.strip() for query in queries):
             raise Mistake("search_tools: `query` is missing: say in plain words what you need")
-        if len(queries) > _MOST_QUERIES:
-            raise Mistake(f"search_tools: at most {_MOST_QUERIES} queries at once")
+        if len(queries) > _MAX_QUERIES:
+            raise Mistake(f"search_tools: at most {_MAX_QUERIES} queries at once")
         if asked.detail not in ("brief", "full"):
             raise Mistake("search_tools: `detail` is brief or full")
         servers = self._servers()
@@ -223,7 +223,7 @@ class MetaTools:
             metatool_definitions.MAX_LIMIT,
         )
         scope = frozenset(servers)
-        wanted = _MOST_HIT if self._exposure.is_seen_through else limit  # what is hidden goes out
+        wanted = _MAX_HIT if self._exposure.is_seen_through else limit  # what is hidden goes out
         try:
             hits = await asyncio.gather(
                 *(self._registry.search(query, wanted, asked.server, scope) for query in queries)
@@ -251,8 +251,8 @@ class MetaTools:
         names = [*([asked.name] if asked.name else []), *asked.names]
         if not names:
             raise Mistake("describe_tool: `name` is missing")
-        if len(names) > _MOST_NAMES:
-            raise Mistake(f"describe_tool: at most {_MOST_NAMES} names at once")
+        if len(names) > _MAX_NAMES:
+            raise Mistake(f"describe_tool: at most {_MAX_NAMES} names at once")
         await asyncio.gather(*map(self.knows, names))
         merged = self._exposure.merged
         tools, missing = [], []
@@ -305,9 +305,9 @@ class MetaTools:
         return f"nothing found for {query[:200]!r}{self._instead(query)}"
 
     def _instead(self, name: str) -> str:
-        found = self._registry.near(name, _MOST_NEAR * 3)
+        found = self._registry.near(name, _MAX_NEAR * 3)
         near = [one for one in found if self._exposure.merged.tool(one) is not None]
-        meant = did_you_mean(near[:_MOST_NEAR])
+        meant = did_you_mean(near[:_MAX_NEAR])
         return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
 
     def _all_servers(self) -> str:
@@ -319,7 +319,7 @@ class MetaTools:
             names.append(name if tools is None else f"{name} ({counted(len(tools), 'tool')})")
         if not names:
             return "there are no servers yet"
-        more = ", which gateway_status lists" if len(names) > _MOST_SERVERS else ""
+        more = ", which gateway_status lists" if len(names) > _MAX_SERVERS else ""
         return f"the servers are {_first(names)}{more}"
 
     def _waiting(self) -> list[str]:
@@ -368,8 +368,8 @@ def _status_line(server: dict[str, Any]) -> str:
 
 def _first(names: list[str]) -> str:
     """As many as a model may be told of."""
-    more = len(names) - _MOST_SERVERS
-    return ", ".join([*names[:_MOST_SERVERS], *([f"{more} more"] if more > 0 else [])])
+    more = len(names) - _MAX_SERVERS
+    return ", ".join([*names[:_MAX_SERVERS], *([f"{more} more"] if more > 0 else [])])
 
 
 def _age(seconds: float) -> str:

@@ -40,7 +40,7 @@ _MANY = 1_000
 """So many tools, and asking for them all needs tens of megabytes for a moment."""
 _GREETING_S = 0.5
 """Where all is known, clients are greeted first: many servers that start take all the cores."""
-_MOST_WARNINGS = 1_000
+_MAX_WARNINGS = 1_000
 """That are reported in all: a server that keeps changing must not fill the log."""
 LEARN_S = 30.0
 """A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
@@ -270,7 +270,7 @@ class Registry:
     def _warn(self) -> None:
         """Report what misleads people or models about servers, each thing once."""
         now = {words for name in self.members for words in self._warnings(name)}
-        for words in sorted(now - self._warned)[: max(0, _MOST_WARNINGS - len(self._warned))]:
+        for words in sorted(now - self._warned)[: max(0, _MAX_WARNINGS - len(self._warned))]:
             self._warned.add(words)
             self._report(words)
 

@@ -15,11 +15,11 @@ from portico.model.session import Session
 
 _MOST = 1000
 """URIs looked at in one result, the first, and kept for each client and server, the newest."""
-_MOST_MARKS = 10 * _MOST
+_MAX_MARKS = 10 * _MOST
 """Marks looked at in one result: a text may be full of them."""
 _LONGEST = 8 * 1024
 """A longer URI is passed on as it is."""
-_MOST_PRINCIPALS = 100
+_MAX_PRINCIPALS = 100
 MARK = b'ri"'
 """How each key ends in JSON that has a URI: a result without it mentions nothing."""
 _KEYS = (b'"uri"', b'"resourceUri"', b'"ui/resourceUri"')
@@ -89,7 +89,7 @@ class ResourceOrigins:
                 found = self._sessions[context.session] = _Known()
             return found
         found = self._principals.setdefault(context.principal, _Known())
-        if len(self._principals) > _MOST_PRINCIPALS:
+        if len(self._principals) > _MAX_PRINCIPALS:
             self._principals.popitem(last=False)
         return found
 
@@ -101,7 +101,7 @@ def _uris(result: bytes) -> Iterator[tuple[int, int, str]]:
     within texts are escaped, so a key in its quotes followed by a colon is a key.
     """
     at = found = 0
-    for _ in range(_MOST_MARKS):
+    for _ in range(_MAX_MARKS):
         at = result.find(MARK, at)
         if at < 0 or found == _MOST:
             return

@@ -15,10 +15,10 @@ from portico.catalog.namespaced import NamespacedOffer
 MAX_COST = 1000
 """For all servers together, about four to a token: a model reads it in every conversation."""
 _MAX_ABOUT = 70
-_MOST_READ = 60
+_MAX_READ = 60
 """Tool names looked at, of a server that has thousands."""
-_MOST_TOPICS = 4
-_LONGEST_TOPIC = 20
+_MAX_TOPICS = 4
+_MAX_TOPIC = 20
 """Letters of a word; a longer one may be a sentence without spaces."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """The names that the specification allows; others are not read."""
@@ -86,17 +86,17 @@ def topics(server: str, namespaced: NamespacedOffer) -> list[str]:
     that the server cannot make a sentence of them."""
     seen: Counter[str] = Counter()
     own = {word.lower() for word in _WORDS.findall(server)}
-    for name in namespaced.listed("tools").keys[:_MOST_READ]:
+    for name in namespaced.listed("tools").keys[:_MAX_READ]:
         if _PLAIN.fullmatch(name):
             seen.update(_things(name, own))
     for plural in [word for word in seen if word.endswith("s") and word[:-1] in seen]:
         seen[plural[:-1]] += seen.pop(plural)
-    return sorted(word for word, _ in seen.most_common(_MOST_TOPICS))
+    return sorted(word for word, _ in seen.most_common(_MAX_TOPICS))
 
 
 def _things(name: str, own: set[str]) -> Iterable[str]:
     words = {word.lower() for word in _WORDS.findall(name)}
-    return sorted(word for word in words - _VERBS - own if 2 < len(word) <= _LONGEST_TOPIC)
+    return sorted(word for word in words - _VERBS - own if 2 < len(word) <= _MAX_TOPIC)
 
 
 def _short(about: str) -> str:

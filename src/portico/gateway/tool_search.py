@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIRST = 500
 """Tools that are indexed before all others: that takes a tenth of a second."""
-_MOST_NAMES = 20_000
+_MAX_NAMES = 20_000
 """Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
 
 
@@ -88,7 +88,7 @@ class ToolSearch:
             from portico.search.near_names import NearNames
 
             names = (tool for namespaced in _smallest(merged) for tool in namespaced.tools)
-            known = self._names = (merged, NearNames(islice(names, _MOST_NAMES)))
+            known = self._names = (merged, NearNames(islice(names, _MAX_NAMES)))
         return known[1]
 
 

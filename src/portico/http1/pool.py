@@ -20,7 +20,7 @@ MAX_IDLE = 20
 IDLE_S = 4.0
 """Servers commonly close a connection after 5 s: what is sent at that moment would be lost."""
 LOOK_S = 1.0
-_MOST_HEADS = 64
+_MAX_HEADS = 64
 _CLOSED = "all connections are closed"
 _DEFAULTS = {
     "accept": "*/*",
@@ -177,7 +177,7 @@ class Pool:
         head = self._heads.get(key)
         if head is None:
             head = self._new_head(method, url, headers)
-            if len(self._heads) >= _MOST_HEADS:
+            if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
             self._heads[key] = head
         return head

@@ -11,11 +11,11 @@ from msgspec import Struct
 from portico.model.message import Meta
 from portico.model.session import Session
 
-MOST_WORD = 200
-_MOST_URI = 10 * MOST_WORD
-_MOST_KEYS = 20
-_MOST_KEY = 40
-_MOST_DEPTH = 3
+MAX_WORD = 200
+_MAX_URI = 10 * MAX_WORD
+_MAX_KEYS = 20
+_MAX_KEY = 40
+_MAX_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
 # As they are, and escaped: so one URI stands in another, as those of ours do.
 _USER = re.compile(r"(?i)(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)")
@@ -54,16 +54,16 @@ def client(meta: Meta, session: Session | None) -> str:
     """What the client calls itself, in a modern request or when it began."""
     if meta.client_info:
         try:
-            return _read_info(meta.client_info).name[:MOST_WORD]
+            return _read_info(meta.client_info).name[:MAX_WORD]
         except msgspec.DecodeError:
             return ""
     info = session.client_info if session is not None else {}
-    return str(info.get("name", ""))[:MOST_WORD]
+    return str(info.get("name", ""))[:MAX_WORD]
 
 
 def plain(uri: str) -> str:
     """A URI without what may be secret in it."""
-    return _REST.sub(r"\1...", _USER.sub("***", uri[:_MOST_URI]))
+    return _REST.sub(r"\1...", _USER.sub("***", uri[:_MAX_URI]))
 
 
 def arguments(params: bytes) -> str:
@@ -78,17 +78,17 @@ def arguments(params: bytes) -> str:
 def shape(value: Any, depth: int = 0) -> str:
     """What a value is made of, such as `{a:str,b:int[3]}`, and nothing of what it is."""
     if isinstance(value, dict):
-        if depth >= _MOST_DEPTH:
+        if depth >= _MAX_DEPTH:
             return f"object[{len(value)}]"
-        few = len(value) <= _MOST_KEYS
+        few = len(value) <= _MAX_KEYS
         fields = [
-            f"{_key(key) if len(key) <= _MOST_KEY else '?'}:"
+            f"{_key(key) if len(key) <= _MAX_KEY else '?'}:"
             f"{_TYPES.get(type(of)) or shape(of, depth + 1)}"
-            for key, of in (value.items() if few else list(value.items())[:_MOST_KEYS])
+            for key, of in (value.items() if few else list(value.items())[:_MAX_KEYS])
         ]
         return f"{{{','.join(fields)}}}" if few else f"{{{','.join(fields)},...}}"
     if isinstance(value, list):
-        kinds = {shape(of, depth + 1) for of in value[:_MOST_KEYS]}
+        kinds = {shape(of, depth + 1) for of in value[:_MAX_KEYS]}
         kind = kinds.pop() if len(kinds) == 1 else "any"
         return f"{kind}[{len(value)}]"
     return _TYPES.get(type(value), "any")

@@ -35,9 +35,9 @@ _BATCH = 250
 """Notes made into lines at once: a few milliseconds for which calls wait."""
 _MORE_S = 0.02
 MAX_NOTES = 5_000
-_MOST_PARAMS = 16 * 1024
-_MOST_BYTES = 8 * 1024 * 1024
-_MOST_TEXT = 2_000
+_MAX_PARAMS = 16 * 1024
+_MAX_BYTES = 8 * 1024 * 1024
+_MAX_TEXT = 2_000
 _CLOSE_S = 0.5
 
 
@@ -129,7 +129,7 @@ class Journal:
         call = CallNote(
             time.time(),
             request.method,
-            params if size <= _MOST_PARAMS else b"",
+            params if size <= _MAX_PARAMS else b"",
             size,
             request.meta,
             context.session,
@@ -165,12 +165,12 @@ class Journal:
     def heard(self, server: str, line: str) -> None:
         """A server wrote to stderr; any thread may say so."""
         if self._path is not None:
-            self._add(_Stderr(call_redaction.stamp(time.time()), server, line[:_MOST_TEXT]))
+            self._add(_Stderr(call_redaction.stamp(time.time()), server, line[:_MAX_TEXT]))
 
     def event(self, words: str) -> None:
         """Something happened to the gateway; any thread may say so."""
         if self._path is not None:
-            self._add(_Event(call_redaction.stamp(time.time()), words[:_MOST_TEXT]))
+            self._add(_Event(call_redaction.stamp(time.time()), words[:_MAX_TEXT]))
 
     def close(self) -> None:
         """Write what is left."""
@@ -199,7 +199,7 @@ class Journal:
 
     def _note(self, note: CallNote | _Stderr | _Event, size: int = 0) -> None:
         notes = self._notes
-        if len(notes) >= MAX_NOTES or self._bytes > _MOST_BYTES:
+        if len(notes) >= MAX_NOTES or self._bytes > _MAX_BYTES:
             self._lost += 1
             return
         notes.append(note)
@@ -282,7 +282,7 @@ def _told(call: CallNote, line: type[_CallLine]) -> _CallLine:
         client=call_redaction.client(call.meta, call.session),
         server=call.server,
         method=call.method,
-        name=call_redaction.plain(call.name)[: call_redaction.MOST_WORD],
+        name=call_redaction.plain(call.name)[: call_redaction.MAX_WORD],
         outcome=call.outcome,
         ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,

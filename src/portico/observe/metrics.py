@@ -8,10 +8,10 @@ from portico.observe.observing import CANCELLED, ERROR, OK, TOOL_ERROR
 CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 OUTCOMES = (OK, TOOL_ERROR, ERROR, CANCELLED)
-MOST_TOOLS = 2_000
+MAX_TOOLS = 2_000
 OTHER = "other"
 """Stands for all tools beyond the most that are told apart: their names come from outside."""
-_MOST_NAME = 200
+_MAX_NAME = 200
 
 
 class Times:
@@ -65,9 +65,9 @@ class Metrics:
         times.sum += took_s
 
     def _begin(self, server: str, tool: str) -> Series:
-        if len(self._known) >= MOST_TOOLS:
+        if len(self._known) >= MAX_TOOLS:
             return self._series(server, OTHER)
-        shown = tool[:_MOST_NAME].encode(errors="replace").decode()
+        shown = tool[:_MAX_NAME].encode(errors="replace").decode()
         series = self._known[server, tool] = self._series(server, shown)
         return series
 

@@ -23,7 +23,7 @@ _GRACE_S = 0.5
 _START_S = 5.0
 _LIVED_S = 1.0
 """A guardian that dies sooner than this is started again after a pause."""
-_PAUSE_S, _MOST_PAUSE_S = 0.05, 5.0
+_PAUSE_S, _MAX_PAUSE_S = 0.05, 5.0
 _MODULES = ("portico.process.process_tree", "portico.process.guardian_process")
 # To compile its modules would cost the guardian a megabyte, so that it gets them compiled.
 _BOOT = """
@@ -143,7 +143,7 @@ class Guardian:
                     self._runs = False
                 failures = 0 if time.monotonic() - began > _LIVED_S else failures + 1
                 if failures > 1:
-                    self._state.wait(min(_MOST_PAUSE_S, _PAUSE_S * 2**failures))
+                    self._state.wait(min(_MAX_PAUSE_S, _PAUSE_S * 2**failures))
                 self._wanted = self._wanted or bool(self.groups)
 
     def _wait_for(self, popen: "subprocess.Popen[bytes]") -> None:

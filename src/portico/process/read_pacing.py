@@ -15,7 +15,7 @@ BUSY = 40
 """Slices that may be used up, one after the other, before the server has to rest between them."""
 _REST_S = 0.002
 """The shortest rest. Event loops round to milliseconds, down to none at all."""
-_LONGEST_S = 0.05
+_MAX_S = 0.05
 """The longest: the last words of a process that has ended are not waited for much longer."""
 
 Handle = Callable[[bytes], object]
@@ -36,7 +36,7 @@ class Turns:
             self._used_up = max(0, self._used_up - 1)
             return 0.0
         self._used_up = min(BUSY, self._used_up + 1)
-        return 0.0 if is_wanted or self._used_up < BUSY else min(max(took_s, _REST_S), _LONGEST_S)
+        return 0.0 if is_wanted or self._used_up < BUSY else min(max(took_s, _REST_S), _MAX_S)
 
 
 class ReadPacing:

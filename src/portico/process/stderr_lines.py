@@ -6,7 +6,7 @@ from time import monotonic
 from portico.process.stderr_tail import StderrTail
 from portico.protocol.line_reader import LineReader
 
-MOST_A_SECOND = 64 * 1024
+MAX_A_SECOND = 64 * 1024
 """So many bytes a second are passed on; a flood is cut short, and said to be."""
 _LONGEST = 8 * 1024
 
@@ -38,7 +38,7 @@ class StderrLines:
                 self._tell(f"... {self._untold} more lines")
             self._second, self._told, self._untold = second, 0, 0
         self._told += len(line)
-        if self._told > MOST_A_SECOND:
+        if self._told > MAX_A_SECOND:
             self._untold += 1
         else:
             self._tell(self._ring.hide(line.decode(errors="replace")))

@@ -8,7 +8,7 @@ from portico.model.context import Context
 from portico.providers.invoke import Invocation, parameters_of
 from portico.providers.results import WrongReturn
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -36,6 +36,6 @@ def completion_result(values: Any) -> dict[str, Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise WrongReturn("a completer returns a list of strings")
     found = [str(value) for value in values]
-    completion: dict[str, Any] = {"values": found[:MOST_VALUES], "total": len(found)}
-    completion["hasMore"] = len(found) > MOST_VALUES
+    completion: dict[str, Any] = {"values": found[:MAX_VALUES], "total": len(found)}
+    completion["hasMore"] = len(found) > MAX_VALUES
     return {"completion": completion}

@@ -15,7 +15,7 @@ from typing import Any
 from portico.model.errors import ToolError
 from portico.providers.handler_exceptions import NotAnException
 
-MOST_THREADS = 512
+MAX_THREADS = 512
 IDLE_S = 10.0
 
 _Job = tuple["asyncio.Future[Any]", Variables, Callable[[], Any]]
@@ -28,7 +28,7 @@ class ThreadsExhausted(ToolError):
 class Threads:
     """Runs plain functions, each in a thread of its own, reusing those that are idle."""
 
-    def __init__(self, most: int = MOST_THREADS) -> None:
+    def __init__(self, most: int = MAX_THREADS) -> None:
         self._most = most
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._idle = 0

@@ -24,7 +24,7 @@ TURN, TURNS = 0.95, 10
 the first five should not all serve one step of a task, and no step should bury another."""
 FRONT = 100
 """How many tools take turns: more than anyone looks at. The others step back as far as the last."""
-LONGEST_QUERY = 4_000
+MAX_QUERY = 4_000
 """Characters of a query that are read, so that its clauses stay few."""
 
 # Where people begin another wish. A full stop inside a word, as in "report.pdf", ends nothing.
@@ -57,7 +57,7 @@ def rank(tables: Tables, query: str) -> dict[int, float]:
 
 def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]:
     """By tool: its score, and the clause that fits it best, where there are several."""
-    query = query[:LONGEST_QUERY]
+    query = query[:MAX_QUERY]
     wide = widen(terms(query), SYNONYM, tables.tools.rarity)
     scores = tables.tools.add_up(wide)
     parts = clauses(query)
@@ -110,7 +110,7 @@ def in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int,
 
 def clauses(query: str) -> list[str]:
     """The parts of a query that say enough to be searched for: two terms or more."""
-    parts = (part.strip() for part in _BREAK.split(query[:LONGEST_QUERY]))
+    parts = (part.strip() for part in _BREAK.split(query[:MAX_QUERY]))
     return [part for part in parts if len(set(terms(part))) > 1]
 
 

@@ -13,7 +13,7 @@ ORDER = (
     "JSON array of the names of the tools that serve the query, the best first, as many as `limit` "
     "at most, each name exactly as given."
 )
-_LONGEST_QUERY = 2_000
+_MAX_QUERY = 2_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RerankEndpoint:
 
 def question(query: str, tools: Sequence[Mapping[str, Any]], limit: int) -> str:
     """The query and the tools as JSON, so that no text among them can end early."""
-    asked = {"query": query[:_LONGEST_QUERY], "limit": limit, "tools": tools}
+    asked = {"query": query[:_MAX_QUERY], "limit": limit, "tools": tools}
     return msgspec.json.encode(asked).decode()
 
 

@@ -16,7 +16,7 @@ from portico.model.errors import PorticoError
 from portico.search.index import Hit, ToolIndex
 from portico.search.index_builder import Tools, build
 from portico.search.index_store import IndexStore
-from portico.search.ranking import LONGEST_QUERY
+from portico.search.ranking import MAX_QUERY
 from portico.state.report import report as to_operator
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Searcher:
     ) -> list[Hit]:
         """The best tools of one server or of some; the first search waits for an index."""
         started = perf_counter()
-        query = query[:LONGEST_QUERY]  # more is not read, and must not fill the cache
+        query = query[:MAX_QUERY]  # more is not read, and must not fill the cache
         catalog = self._catalog
         if catalog is None or not catalog.whole:
             catalog = await self._opened()

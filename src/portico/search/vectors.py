@@ -14,7 +14,7 @@ from portico.search.embedding_model import EmbeddingModel, load
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
 from portico.search.index_builder import Tools
-from portico.search.ranking import LONGEST_QUERY, clauses, in_turn
+from portico.search.ranking import MAX_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
 from portico.state.memory import give_back_memory
 
@@ -27,7 +27,7 @@ _SAVE_EVERY = 1_024
 """Vectors made, and then kept: what a killed process has to make again."""
 _CLAUSES = 12
 """Of a query that are embedded, so that the longest takes a fraction of a second."""
-_LONGEST_TEXT = 2_000
+_MAX_TEXT = 2_000
 """Characters of a definition: more than the model reads of it."""
 _ALL_SEEN = 800
 """Characters that fill what the model reads."""
@@ -66,7 +66,7 @@ class Space:
 
     def meaning(self, query: str) -> QueryVector:
         """Takes some milliseconds for each clause."""
-        query = query[:LONGEST_QUERY]
+        query = query[:MAX_QUERY]
         parts = clauses(query)[:_CLAUSES]
         whole = self._matrix @ self._model.embed([query])[0]
         if len(parts) < 2:
@@ -235,9 +235,9 @@ def _views(text: str, schema: object) -> Views:
     """What a tool says it does, and that with what it takes, unless the model would not see it."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not properties or len(text) > _ALL_SEEN:
-        return (text[:_LONGEST_TEXT],)
+        return (text[:_MAX_TEXT],)
     taken = ", ".join(_spaced(str(name)) for name in properties)
-    return text, f"{text} Parameters: {taken}"[:_LONGEST_TEXT]
+    return text, f"{text} Parameters: {taken}"[:_MAX_TEXT]
 
 
 def _spaced(name: str) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from time import monotonic
 
-_MOST_WAITING = 1000
+_MAX_WAITING = 1000
 _AT_ONCE = 4096
 """A pipe that has room at all takes so many bytes without waiting."""
 _LAST_WORDS_S = 1.0
@@ -19,7 +19,7 @@ class Stderr:
 
     def __init__(self, fd: int = 2) -> None:
         self._fd = fd
-        self._waiting: deque[bytes] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_busy = False

@@ -20,7 +20,7 @@ _NO_END_S = 10.0
 """A stall this long is reported before it ends."""
 _QUIET_S = 10.0
 """At most one line about the same server in this time; further stalls are counted."""
-_MOST_TOLD = 1000
+_MAX_TOLD = 1000
 
 
 class Watchdog:
@@ -70,7 +70,7 @@ class Watchdog:
         now = monotonic()
         if now - self._told_at.get(whose, -_QUIET_S) < _QUIET_S:
             return False
-        if len(self._told_at) >= _MOST_TOLD:
+        if len(self._told_at) >= _MAX_TOLD:
             self._told_at.clear()
         self._told_at[whose] = now
         return True

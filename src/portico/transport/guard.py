@@ -22,7 +22,7 @@ _OAUTH_PATHS = ("/register", "/authorize", "/token")
 _TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_MOST_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
+_MAX_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
 
 
 class Head(dict[str, str]):
@@ -185,7 +185,7 @@ class Guard:
             origins |= {f"{scheme}://{text}" for scheme in _SCHEMES for text in spellings}
         origins.update(self._origins or ())
         allowed = (_encoded(hosts), _encoded(origins))
-        if len(self._allowed) < _MOST_PORTS:
+        if len(self._allowed) < _MAX_PORTS:
             self._allowed[port] = allowed
         return allowed
 

@@ -15,8 +15,8 @@ from portico.transport.posts import Entry
 from portico.transport.response_writer import App, Underway
 
 _HEAD_ENDS = b"\r\n\r\n"
-_MOST_HEADS = 8
-_LONGEST_HEAD = 4096
+_MAX_HEADS = 8
+_MAX_HEAD = 4096
 _JOINED = 64 * 1024
 """Up to this size, one copy costs less than many pieces."""
 _STREAM = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
@@ -223,9 +223,9 @@ class HttpConnection(TimedHttpConnection):
         end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
         if entry is None or len(data) - end != entry.length:
             return
-        if end > _LONGEST_HEAD or data[:5] != b"POST ":
+        if end > _MAX_HEAD or data[:5] != b"POST ":
             return
-        if len(self._heads) >= _MOST_HEADS:
+        if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
         self._heads[data[:end]] = entry
 

@@ -18,7 +18,7 @@ from portico.transport.stdio import MAX_LINE, StdioServer
 
 DRAIN_S = 30.0
 HIGH_WATER = 1024 * 1024
-MOST_UNREAD = 64 * 1024 * 1024
+MAX_UNREAD = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _LAST_WORDS_S = 5.0
 _PIPE_SIZE = 1024 * 1024
@@ -240,7 +240,7 @@ class PipeWriter:
             self._loop.add_writer(self._fd, self._go_on)
             self._empty.clear()
         self._waiting.append(memoryview(b"".join(parts))[-left:])
-        if self.unwritten > MOST_UNREAD:
+        if self.unwritten > MAX_UNREAD:
             report("the client has stopped reading; giving up on it")
             self._lose()
         elif self.unwritten > HIGH_WATER:

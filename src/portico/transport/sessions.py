@@ -12,7 +12,7 @@ from portico.transport.client_connection import ClientConnection
 from portico.transport.http_limits import HttpLimits
 from portico.transport.resumable_stream import ResumableStream
 
-MOST_WAITING = 16 * 1024 * 1024
+MAX_WAITING = 16 * 1024 * 1024
 """How many bytes of notifications may wait for one session's reader."""
 _LISTEN_S = 30.0
 """How long a question waits for a client to open its stream."""
@@ -36,7 +36,7 @@ class Notices:
             self._waiting[message] = None
             self._size += len(message)
         while len(self._waiting) > self._limit or (
-            self._size > MOST_WAITING and len(self._waiting) > 1
+            self._size > MAX_WAITING and len(self._waiting) > 1
         ):
             self._next()
         self.wake()

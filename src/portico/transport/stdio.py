@@ -19,11 +19,11 @@ from portico.transport.client_connection import ClientConnection, Endpoint, stop
 
 _OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
 _SHORT = 4096
-_MOST_PARTS = 64
+_MAX_PARTS = 64
 """So many are written at once; the system takes 1,024, and few of them may be large."""
 MAX_LINE = 4 * 1024 * 1024
-MOST_RUNNING = 1000
-_TOO_MANY = f"{MOST_RUNNING} calls are running already: try again when some are done"
+MAX_RUNNING = 1000
+_TOO_MANY = f"{MAX_RUNNING} calls are running already: try again when some are done"
 
 
 class StdioServer:
@@ -77,7 +77,7 @@ class StdioServer:
             self._out(parts)
             return
         unwritten += parts
-        if len(unwritten) >= _MOST_PARTS:
+        if len(unwritten) >= _MAX_PARTS:
             self._unwritten = []
             self._out(tuple(unwritten))
 
@@ -190,14 +190,14 @@ class StdioServer:
 
     def _refusal(self, request: Request) -> Response | None:
         """Why a request cannot be served beside those that are running, if it cannot."""
-        if len(self.connection.running) >= MOST_RUNNING and not _is_light(request):
+        if len(self.connection.running) >= MAX_RUNNING and not _is_light(request):
             return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else NOTHING
         return self.connection.clash(request)
 
     def _may_wait(self, early: list[bytes], inbound: Inbound) -> bool:
         """True for what came before `initialize` was answered, as all of a shell's pipe does."""
         is_refused = isinstance(inbound, RefusedMessage)
-        return is_refused and not self._draining and len(early) < MOST_RUNNING
+        return is_refused and not self._draining and len(early) < MAX_RUNNING
 
     def _catch_up(self) -> None:
         early, self._early = self._early or [], None

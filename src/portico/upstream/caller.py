@@ -22,7 +22,7 @@ from portico.protocol.tasks import without_tasks
 
 _TALKS_BACK = frozenset({"roots", "sampling", "elicitation"})
 _SHORT = 1024
-MOST_WAITING = 16 * 1024 * 1024
+MAX_WAITING = 16 * 1024 * 1024
 """How many bytes may wait for one slow asker; past that, what has waited longest is forgotten."""
 
 
@@ -151,7 +151,7 @@ class Outbox:
             return
         self._waiting.append(message)
         self._size += len(message)
-        while self._size > MOST_WAITING and len(self._waiting) > 1:
+        while self._size > MAX_WAITING and len(self._waiting) > 1:
             # To have the upstream wait would stop everybody else who shares it.
             self._size -= len(self._waiting.popleft())
         if self._sending is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
-MOST_VIEWS = 100
+MAX_VIEWS = 100
 """So many sorts of clients are told apart: what they may say of themselves has no end."""
 _MANY = 500
 _KEEP_S = 2.0
@@ -141,7 +141,7 @@ class CatalogViews:
         """A view, from memory if that has it."""
         view = self._views.get(name)
         if view is None:
-            if len(self._views) >= MOST_VIEWS:
+            if len(self._views) >= MAX_VIEWS:
                 self._make_room()
             view = self._views[name] = CatalogView(name)
             offer = self._memory.load(self._key(name)) if self._memory is not None else None

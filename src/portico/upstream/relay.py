@@ -49,7 +49,7 @@ from portico.wires.wire import Data
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
 _TIMEOUT = TIMEOUT_KEY.encode()
-_MOST_SESSIONS = 4
+_MAX_SESSIONS = 4
 """So many in a row may be lost to one call."""
 _GONE = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
@@ -224,7 +224,7 @@ class Relay:
         try:
             await self._limiter.enter(timeout)
             try:
-                for _ in range(_MOST_SESSIONS):
+                for _ in range(_MAX_SESSIONS):
                     try:
                         return await self._try(call, timeout)
                     except TargetError as error:

@@ -11,7 +11,7 @@ from portico.wires.wire import Failure
 _CLOSED_DOORS = (401, 403)
 """Statuses that speak for themselves, whatever the body adds."""
 
-_MOST_TOLD = 500
+_MAX_TOLD = 500
 
 
 class ServerError(McpError):
@@ -46,7 +46,7 @@ def error_of(raw: bytes) -> ServerError:
 def told(error: McpError) -> str:
     """What an error says, as a part of a line of ours."""
     words = " ".join(error.message.split())
-    return printable(words if len(words) <= _MOST_TOLD else f"{words[:_MOST_TOLD]}...")
+    return printable(words if len(words) <= _MAX_TOLD else f"{words[:_MAX_TOLD]}...")
 
 
 def error_in(failure: Failure) -> HttpError | None:

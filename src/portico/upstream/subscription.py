@@ -19,7 +19,7 @@ from portico.upstream.request_headers import mirrored_headers
 from portico.upstream.session import UpstreamSession
 
 _RELISTEN_S = 1.0
-_LONGEST_S = 30.0
+_MAX_S = 30.0
 _NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 
 
@@ -47,9 +47,9 @@ async def keep_listening(
         except McpError as error:
             if error.code in _NO_SUCH_THING:
                 return
-            pause = min(2 * pause, _LONGEST_S)  # it may be too busy just now
+            pause = min(2 * pause, _MAX_S)  # it may be too busy just now
         except TargetError:
             if upstream_session.exchange.is_over():
                 return
-            pause = min(2 * pause, _LONGEST_S)
+            pause = min(2 * pause, _MAX_S)
         await asyncio.sleep(pause)

@@ -43,7 +43,7 @@ _CLOSED = (
 )
 _OURS = b"#"
 """How a line begins that is between us and the owner."""
-_MOST_WAITING = 1000
+_MAX_WAITING = 1000
 """Lines that are read from the client for the next owner while this one finishes."""
 
 
@@ -149,7 +149,7 @@ class Bridge:
     def update_backpressure(self) -> None:
         """Read from the client if there is room for it, and only then."""
         is_full = self._connection is None or self._connection.full
-        if is_full or not self._is_settled or len(self._waiting) > _MOST_WAITING:
+        if is_full or not self._is_settled or len(self._waiting) > _MAX_WAITING:
             self._reader.pause()
         else:
             self._reader.resume()

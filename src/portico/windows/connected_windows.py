@@ -22,10 +22,10 @@ from portico.windows.control import Door, Order
 
 ATTACH = "attach"
 LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
-MOST_GUESTS = 256
+MAX_GUESTS = 256
 _LAST_S = 5.0
 """How long a window may take to answer `#leave`."""
-_MOST_SAID = 20
+_MAX_SAID = 20
 """Of what was said before a window came."""
 
 Wants = Mapping[str, Any]
@@ -47,7 +47,7 @@ class ConnectedWindows:
         self.max_line = max_line
         self.drain_s = drain_s
         self._here: set[_ConnectedWindow] = set()
-        self._said: deque[str] = deque(maxlen=_MOST_SAID)
+        self._said: deque[str] = deque(maxlen=_MAX_SAID)
         self._leaving = False
         self._changed = asyncio.Event()
         self.ask_again: Callable[[], None] = lambda: None
@@ -99,8 +99,8 @@ class ConnectedWindows:
             await self._here.pop().end()
 
     def _open(self, order: Order) -> tuple[dict[str, Any], Any]:
-        if len(self._here) >= MOST_GUESTS:
-            raise PorticoError(f"it has {MOST_GUESTS} clients already")
+        if len(self._here) >= MAX_GUESTS:
+            raise PorticoError(f"it has {MAX_GUESTS} clients already")
         # Who does not say whose it is takes what is there: a command, never a window.
         if "account" in order and order["account"] != self._account():
             return {"other": True}, os.close

@@ -27,7 +27,7 @@ Order = Mapping[str, Any]
 
 MAX_LINE = 64 * 1024
 _MAX_ANSWER = 16 * 1024 * 1024
-_MOST_TALKS = 16
+_MAX_TALKS = 16
 _IDLE_S = 30.0
 _SPAN = 10_000_000
 """Added to the number of a process in a sandbox when one in another sandbox has the same."""
@@ -91,7 +91,7 @@ class Control:
         self._talks.add(talk)
         try:
             peer = writer.get_extra_info("socket")
-            if len(self._talks) <= _MOST_TALKS and self._server is not None and is_ours(peer):
+            if len(self._talks) <= _MAX_TALKS and self._server is not None and is_ours(peer):
                 await self._answer_all(reader, writer)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass  # the asker is gone, or has nothing to say, or we end

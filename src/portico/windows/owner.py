@@ -33,7 +33,7 @@ STOP, STATUS = "stop", "status"
 LINGER_S = 0.5
 """How long an owner stays after its last window, in case that comes back."""
 SILENCE_S = 15.0
-_MOST_LOG = 1_000_000
+_MAX_LOG = 1_000_000
 
 
 class OwnedGateway(Protocol):
@@ -272,7 +272,7 @@ def _detach(log: str, keep: set[int]) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         errors = os.open(log, flags, 0o600)
-        if os.fstat(errors).st_size > _MOST_LOG:
+        if os.fstat(errors).st_size > _MAX_LOG:
             os.ftruncate(errors, 0)
     except OSError:
         errors = null

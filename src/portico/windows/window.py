@@ -42,7 +42,7 @@ _SETTLE_S = 30.0
 _PAUSE_S = 0.01
 _MARGIN_S = 2.0
 _HASTE_S = 0.5
-_MOST_HASTY = 5
+_MAX_HASTY = 5
 
 Place = Attached | Incompatible
 
@@ -148,8 +148,8 @@ class _Window:
             # An owner may be so ill that it lets us in and no further.
             is_hasty = loop.time() - begun < _HASTE_S and not connection.has_answered
             hasty = hasty + 1 if is_hasty else 0
-            await asyncio.sleep(_HASTE_S * hasty / _MOST_HASTY)
-            if hasty > _MOST_HASTY and self._here is None:
+            await asyncio.sleep(_HASTE_S * hasty / _MAX_HASTY)
+            if hasty > _MAX_HASTY and self._here is None:
                 self._shared.report(
                     "the running gateway hangs up again and again; "
                     "starting separate servers for this client"
