@@ -344,7 +344,7 @@ from portico.model.offer import Offer, Listed
 from portico.model.version import Version
 
 folder, name, times, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-store = Store(folder)
+store = CatalogStore(folder)
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 print("ready", flush=True)

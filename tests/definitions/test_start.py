@@ -8,7 +8,7 @@ import pytest
 HEAVY = ("jsonschema_rs", "difflib", "dataclasses", "pydantic", "urllib.parse", "pathlib")
 
 
-@pytest.mark.parametrize("module", ["load", "schema", "headers", "templates", "derive"])
+@pytest.mark.parametrize("module", ["load", "schema", "header_params", "templates", "derive"])
 def test_importing_brings_nothing_heavy(module: str) -> None:
     code = (
         "import sys, asyncio, msgspec\n"

@@ -105,7 +105,7 @@ def test_explaining_ends_when_its_time_is_up_and_still_says_something(
 ) -> None:
     source, value = EXPLAINED[case]
     looked = count()  # each look at the clock finds a millisecond gone
-    for module in ("schema", "questions"):
+    for module in ("schema", "schema_queries"):
         path = f"portico.definitions.{module}.thread_time"
         monkeypatch.setattr(path, lambda: next(looked) / 1000)
 

@@ -24,7 +24,7 @@ before = resident()
 parts = [bytes(2000) for n in range(50_000)]
 last = parts.pop()  # as long as it is there, nothing before it is given back by itself
 del parts
-kept = Store(sys.argv[1]).save("k", facts)
+kept = CatalogStore(sys.argv[1]).save("k", facts)
 print(kept, resident() - before)
 """
 
