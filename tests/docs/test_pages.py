@@ -172,7 +172,7 @@ def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
         "`--queue`": plan.max_queue,
         "`--instances`": plan.instances,
         "clients with a process of their own": plan.max_children,
-        "held calls": plan.max_held,
+        "suspended calls": plan.max_held,
     }
     rows = [(name, f"| {name} | {value:,.0f}") for name, value in defaults.items()]
     assert [name for name, row in rows if row not in text] == []
@@ -190,42 +190,74 @@ def test_every_method_is_in_the_table_of_versions() -> None:
     assert [method for method in KNOWN if f"`{method}`" not in text] == []
 
 
-def test_every_room_and_make_target_is_explained() -> None:
+def test_every_package_and_make_target_is_explained() -> None:
     text = text_of("CONTRIBUTING.md")
-    rooms = [f"{path.parent.name}/" for path in (ROOT / "src" / "portico").glob("*/__init__.py")]
+    packages = [f"{path.parent.name}/" for path in (ROOT / "src" / "portico").glob("*/__init__.py")]
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    wanted = [*rooms, *(f"make {target}" for target in targets)]
+    wanted = [*packages, *(f"make {target}" for target in targets)]
     assert [name for name in wanted if f"| `{name}` |" not in text] == []
 
 
-def test_no_room_is_too_large_to_know() -> None:
+def test_no_package_is_too_large_to_know() -> None:
     source = ROOT / "src" / "portico"
     sizes = {
-        room.name: sum(len(file.read_text().splitlines()) for file in room.rglob("*.py"))
-        for room in source.iterdir()
-        if room.is_dir()
+        package.name: sum(len(file.read_text().splitlines()) for file in package.rglob("*.py"))
+        for package in source.iterdir()
+        if package.is_dir()
     }
     assert {name: size for name, size in sizes.items() if size > 5_500} == {}
 
 
-def test_the_rooms_stand_in_the_order_in_which_they_may_import() -> None:
+def test_packages_are_listed_in_the_order_in_which_they_may_import() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
     order = re.findall(r"\w+", " ".join(layers))
-    table = section("CONTRIBUTING.md", "The house")
+    table = section("CONTRIBUTING.md", "Packages")
     shown = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
-    assert shown == [room for room in order if room in shown]
+    assert shown == [package for package in order if package in shown]
     assert len(shown) > 10
 
 
-@pytest.mark.parametrize("room", ["gateway", "upstream"])
-def test_every_file_of_a_room_with_a_table_is_in_it(room: str) -> None:
-    table = section("CONTRIBUTING.md", f"The {room} room")
-    files = {path.name for path in (ROOT / "src" / "portico" / room).glob("*.py")}
+@pytest.mark.parametrize(
+    "package", re.findall(r"^## The (\w+) package$", text_of("CONTRIBUTING.md"), re.MULTILINE)
+)
+def test_every_file_of_a_package_with_a_table_is_in_it(package: str) -> None:
+    table = section("CONTRIBUTING.md", f"The {package} package")
+    files = {path.name for path in (ROOT / "src" / "portico" / package).glob("*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", table)) - files <= {"wrap_app.py"}
     assert [name for name in files - {"__init__.py"} if f"`{name}`" not in table] == []
 
 
-def test_every_folder_of_tests_is_explained_or_mirrors_a_room() -> None:
+CHANGES = (
+    "a meta-tool",
+    "a wire",
+    "a link",
+    "a config key",
+    "a command",
+    "a protocol version",
+    "a provider",
+    "a stored file",
+    "a metric",
+    "a message",
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_files_of_a_likely_change_exist(change: str) -> None:
+    rows = dict(
+        re.findall(
+            r"^\| ([^|]+) \| (.+) \|$",
+            section("CONTRIBUTING.md", "Where to change what"),
+            re.MULTILINE,
+        )
+    )
+    named = re.findall(r"`([\w./]+(?:\.py|\.md|/)|tests/\w+)`", rows[change])
+    places = (ROOT, ROOT / "src" / "portico")
+    assert named
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_every_folder_of_tests_is_explained_or_mirrors_a_package() -> None:
     text = section("CONTRIBUTING.md", "Tests")
     source = {path.stem for path in (ROOT / "src" / "portico").iterdir()}
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
