@@ -51,7 +51,7 @@ LEFT_OUT = {
     **dict.fromkeys(("_BASH", "_ZSH", "_FISH"), "programs for a shell"),
     "_BOOT": "a program for the guardian",
     "Numbers": "a type",
-    **dict.fromkeys(("STATIC", "CORE", "CALL", "NOTICE"), "members of an enum, never printed"),
+    **dict.fromkeys(("STATIC", "CORE", "CALL", "NOTIFICATION"), "members of an enum"),
 }
 """Variables and functions whose strings nobody reads, and what those are."""
 NOT_TEXTS = {

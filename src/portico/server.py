@@ -166,7 +166,7 @@ class Server(Registration):
                 return error_response(b"", PARSE_ERROR, f"the message has no JSON form: {error}")
             inbound = read(raw, _assumed(context), context.headers)
             if isinstance(inbound, RefusedMessage):
-                return NOTHING if inbound.is_notice else inbound.response
+                return NOTHING if inbound.is_notification else inbound.response
             if not isinstance(inbound, Request):
                 return (
                     error_response(b"", INVALID_REQUEST, "batches are a transport's business")

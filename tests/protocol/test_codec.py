@@ -11,7 +11,7 @@ from portico.model.message import Request, Response
 from portico.model.version import Version
 from portico.protocol.codec import error_response
 from portico.protocol.depth import MAX_NESTING
-from portico.protocol.inbound import Answer, Malformed, RefusedMessage, read, read_message
+from portico.protocol.inbound import ClientAnswer, Malformed, RefusedMessage, read, read_message
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -50,7 +50,7 @@ def test_a_response_is_its_parts_joined(id: int | str, result: dict[str, Any]) -
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_raise_anything_but_malformed(data: bytes) -> None:
     inbound = read(data, Version.V2025_03_26)
-    assert isinstance(inbound, Request | Answer | RefusedMessage | list)
+    assert isinstance(inbound, Request | ClientAnswer | RefusedMessage | list)
 
 
 @given(JSON_VALUES)
@@ -160,7 +160,7 @@ def test_a_batch_is_read_member_by_member_in_2025_03_26_only() -> None:
 
 def test_a_clients_answer_is_told_from_a_request() -> None:
     answer = read(b'{"jsonrpc":"2.0","id":"portico-1","result":{"roots":[]}}', None)
-    assert answer == Answer(b'"portico-1"', b'{"roots":[]}', b"")
+    assert answer == ClientAnswer(b'"portico-1"', b'{"roots":[]}', b"")
 
 
 def test_a_batch_has_its_limit() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portico.model.errors import InvalidParams
 from portico.protocol.codec import encode
-from portico.protocol.exact import exact, once
+from portico.protocol.exact import exact, without_duplicates
 
 
 def read(params: bytes) -> Any:
@@ -52,7 +52,7 @@ SPELLED = [
 
 @pytest.mark.parametrize("params", SPELLED)
 def test_params_without_a_key_twice_are_left_as_they_were_written(params: bytes) -> None:
-    assert once(params, exact(params)) is params
+    assert without_duplicates(params, exact(params)) is params
 
 
 def test_params_without_spaces_are_compared_and_not_looked_through(
@@ -61,7 +61,7 @@ def test_params_without_spaces_are_compared_and_not_looked_through(
     monkeypatch.delattr("portico.protocol.exact.starts_of")
     params = b'{"name":"a","arguments":{"x": 1},"_meta":{}}'
 
-    assert once(params, exact(params)) is params
+    assert without_duplicates(params, exact(params)) is params
 
 
 TWICE = [
@@ -77,7 +77,7 @@ TWICE = [
 
 @pytest.mark.parametrize(("params", "kept"), TWICE)
 def test_params_with_a_key_twice_are_written_anew(params: bytes, kept: bytes) -> None:
-    assert once(params, exact(params)) == kept
+    assert without_duplicates(params, exact(params)) == kept
 
 
 JSON = st.recursive(
@@ -92,7 +92,7 @@ def test_what_is_left_as_it_was_has_every_key_once(pairs: list[tuple[str, Any]])
     fields = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in pairs)
     params = f"{{{' , '.join(fields)} }}".encode()
 
-    left = once(params, exact(params))
+    left = without_duplicates(params, exact(params))
 
     assert json.loads(left) == dict(pairs)
     if pairs:

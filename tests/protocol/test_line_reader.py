@@ -33,4 +33,4 @@ def test_an_endless_line_is_not_kept() -> None:
     reader = LineReader(limit=1000)
     for _ in range(1000):
         assert reader.feed(b"x" * 1000) == []
-    assert len(reader.begun) <= 1000
+    assert len(reader.partial) <= 1000

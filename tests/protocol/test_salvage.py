@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.protocol.salvage import id_at_an_end
+from portico.protocol.salvage import id_at_edge
 
 LONG = "y" * 2000
 ids = st.integers() | st.text(max_size=20)
@@ -22,7 +22,7 @@ params = st.dictionaries(st.sampled_from(["id", "a", "method", "_meta"]), values
 def test_what_is_found_is_the_id(id: int | str, given: object, order: list[str]) -> None:
     fields = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": given}
     whole = json.dumps({key: fields[key] for key in order}).encode()
-    found = id_at_an_end(whole)
+    found = id_at_edge(whole)
     assert found == b"" or json.loads(found) == id
     if len(whole) < 256:
         assert found or "\\" in whole.decode()
@@ -31,7 +31,7 @@ def test_what_is_found_is_the_id(id: int | str, given: object, order: list[str])
 @given(params, st.permutations(["jsonrpc", "method", "params"]))
 def test_a_notification_has_none(given: object, order: list[str]) -> None:
     fields = {"jsonrpc": "2.0", "method": "notifications/x", "params": given}
-    assert id_at_an_end(json.dumps({key: fields[key] for key in order}).encode()) == b""
+    assert id_at_edge(json.dumps({key: fields[key] for key in order}).encode()) == b""
 
 
 @pytest.mark.parametrize("key", ["result", "error"])
@@ -39,7 +39,7 @@ def test_a_notification_has_none(given: object, order: list[str]) -> None:
 def test_an_answer_is_not_answered(key: str, first: bool) -> None:
     body, rest = {key: {"x": LONG}}, {"jsonrpc": "2.0", "id": 1}
     whole = json.dumps({**body, **rest} if first else {**rest, **body})
-    assert id_at_an_end(whole.encode()) == b""
+    assert id_at_edge(whole.encode()) == b""
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_an_answer_is_not_answered(key: str, first: bool) -> None:
     ],
 )
 def test_what_is_not_certain_is_left(message: bytes) -> None:
-    assert id_at_an_end(message) == b""
+    assert id_at_edge(message) == b""

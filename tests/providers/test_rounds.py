@@ -207,11 +207,11 @@ def test_a_state_expires() -> None:
     rounds = Rounds(b"k" * 32, clock=lambda: now[0], ttl_s=60)
     from portico.model.errors import InvalidParams
     from portico.model.message import Request
-    from portico.providers.rounds import Replay, Suspended
+    from portico.providers.rounds import ReplayAsker, Suspended
 
     asked = Request(method="tools/call", id=b"1", params=b'{"name":"x"}', version=list(Version)[-1])
     context, replay = rounds.begin(asked, Context())
-    assert isinstance(replay, Replay)
+    assert isinstance(replay, ReplayAsker)
     state = rounds.suspend(asked, context, replay, Suspended({}))["requestState"]
     params = json.dumps({"name": "x", "requestState": state}).encode()
     retry = Request(method="tools/call", id=b"2", params=params, version=list(Version)[-1])

@@ -295,7 +295,7 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
     try:
         with pytest.raises(McpError, match="of their own already"):
             await server.set_level(call("pid"), other)
-        server.notice(Request(method="notifications/roots/list_changed"), other)
+        server.on_notification(Request(method="notifications/roots/list_changed"), other)
         server.warms = True
         server.greeted(call("pid"), other)
         await until(lambda: bool(said))

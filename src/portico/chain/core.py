@@ -19,18 +19,18 @@ from portico.model.errors import (
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, MethodKind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Handler, Leveled, Notified, Provider, Report
+from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
-from portico.protocol.listen import Wanted, acknowledged, ended, wanted_of
+from portico.protocol.listen import ListenFilter, acknowledgement, listen_filter, subscription_end
 from portico.protocol.result_fields import EMPTY_RESULT
 from portico.providers.handler_exceptions import ends_call
 from portico.state.pending import Pending
 
 # Members of an enum are slow to look up.
-_STATIC, _CORE, _NOTICE = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTICE
+_STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION
 
 
 _OURS = ("notifications/initialized", "notifications/cancelled")
@@ -44,7 +44,7 @@ class Hub(Protocol):
         """Send a legacy session its notifications until it is detached."""
         ...
 
-    async def follow(self, wanted: Wanted, context: Context, first: bytes) -> None:
+    async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
         """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
         ...
 
@@ -120,8 +120,8 @@ class Core:
         self._source = source
         self._catalog = source.catalog
         self._beyond = first_owner(providers)
-        self._notices = [one.notice for one in providers if isinstance(one, Notified)]
-        self._levels = [one.set_level for one in providers if isinstance(one, Leveled)]
+        self._notices = [one.on_notification for one in providers if isinstance(one, Notified)]
+        self._levels = [one.set_level for one in providers if isinstance(one, LogLevelAware)]
         self.door: Handler = self.answer
         """The way in, links and all, for questions that the core itself asks in a client's name."""
 
@@ -133,7 +133,7 @@ class Core:
         if meaning is None:
             return self._unlisted(request, context)
         kind, capability = meaning.kind, meaning.capability
-        if kind is _NOTICE:
+        if kind is _NOTIFICATION:
             return _not_found(request)
         if kind is _CORE and not capability:
             return _OWN[request.method](self, request, context)
@@ -280,10 +280,10 @@ class Core:
             catalog = self._catalog(request, context)
             assert catalog is not None
         context.server_info = catalog.identity
-        asked = wanted_of(request, catalog.kinds)
+        asked = listen_filter(request, catalog.kinds)
         listener = Session(_hear_nothing)
         if context.session is not None:
-            listener.stands_for = context.session
+            listener.parent = context.session
             listener.notes = context.session.notes  # the same client, to whoever knows it
         asker = Context(
             principal=context.principal,
@@ -294,10 +294,10 @@ class Core:
         try:
             wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
             hub = self._source.hub(request, context)
-            await hub.follow(wanted, context, acknowledged(wanted))
+            await hub.follow(wanted, context, acknowledgement(wanted))
         finally:
             listener.end()  # whoever subscribed on its behalf no longer needs to
-        return Response(id=request.id, result=ended(request.id))
+        return Response(id=request.id, result=subscription_end(request.id))
 
     async def _may_follow(self, uri: str, asker: Context) -> bool:
         """Ask for one resource as a legacy client would: links guard, and providers know, that."""

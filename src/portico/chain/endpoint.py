@@ -12,7 +12,7 @@ from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler, Link, Provider, Report
 from portico.protocol.codec import encode
-from portico.protocol.exact import replaced
+from portico.protocol.exact import with_field
 
 
 class ChainEndpoint:
@@ -54,7 +54,7 @@ class ChainEndpoint:
             request.uri = catalog.uri_of(request.name, foreign=True)
             if not request.uri:
                 return terminus(request)
-            request.params = replaced(request.params, "uri", encode(request.uri))
+            request.params = with_field(request.params, "uri", encode(request.uri))
             return next(request, context)
 
         async def later(request: Request, context: Context) -> Response:

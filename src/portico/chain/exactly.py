@@ -3,7 +3,7 @@
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.types import Answer, Handler
-from portico.protocol.exact import exact, once
+from portico.protocol.exact import exact, without_duplicates
 
 _ABOUT_ONE = frozenset(
     {
@@ -19,7 +19,7 @@ def exactly(next: Handler) -> Handler:
 
     def handle(request: Request, context: Context) -> Answer:
         if request.method in _ABOUT_ONE and request.params:
-            request.params = once(request.params, exact(request.params))
+            request.params = without_duplicates(request.params, exact(request.params))
         return next(request, context)
 
     return handle

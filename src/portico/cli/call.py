@@ -19,7 +19,7 @@ from portico.cli.usage import URLS, Parser
 from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
-from portico.model.wording import alike, did_you_mean
+from portico.model.wording import close_matches, did_you_mean
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -165,7 +165,7 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
 def _unknown(server: str, tool: str, names: list[str]) -> str:
     if not names:
         return f"{server} has no tool {tool!r}; it has none at all"
-    near = alike(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
+    near = close_matches(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
     if near:
         return f"{server} has no tool {tool!r}; {did_you_mean(near[:3])}"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""

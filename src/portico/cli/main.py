@@ -154,9 +154,9 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    from portico.model.wording import alike, did_you_mean
+    from portico.model.wording import close_matches, did_you_mean
 
     kind = "option" if name.startswith("-") else "command"
-    near = alike(name, ("--help", "--version", *COMMANDS))
+    near = close_matches(name, ("--help", "--version", *COMMANDS))
     hint = did_you_mean(map(repr, near)) or f"choose from {', '.join(COMMANDS)}"
     return f"there is no {kind} {name[:40]!r}; {hint}"

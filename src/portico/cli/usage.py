@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
             self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
-        from portico.model.wording import alike, did_you_mean
+        from portico.model.wording import close_matches, did_you_mean
 
-        near = alike(given, (name for name in self.options if name.startswith("--")))
+        near = close_matches(given, (name for name in self.options if name.startswith("--")))
         return did_you_mean(near) or f"`{self.prog} --help` lists all"

@@ -6,7 +6,7 @@ from itertools import islice
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
-from portico.model.wording import alike, did_you_mean
+from portico.model.wording import close_matches, did_you_mean
 
 Path = tuple[str | int, ...]
 """The keys that lead to something in a file, from the outside."""
@@ -84,6 +84,6 @@ def word(text: str) -> str:
 def nearest(text: str, options: Iterable[str]) -> str:
     """`did you mean command?`, or what there is to choose from."""
     known = list(islice(options, _MAX_NEAR))
-    if meant := did_you_mean(map(word, alike(text[:_LONGEST], known))):
+    if meant := did_you_mean(map(word, close_matches(text[:_LONGEST], known))):
         return meant
     return f"choose from {', '.join(map(word, known[:MOST]))}" if known else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from portico.model.wording import alike, did_you_mean, printable
+from portico.model.wording import close_matches, did_you_mean, printable
 
 LONGEST = 80
 _MAX_OPTIONS = 10
@@ -106,5 +106,5 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
         return ""
     # Comparing is slow, so neither many nor long candidates are looked at.
     few = islice(candidates, _MAX_CANDIDATES)
-    found = alike(word, (c for c in few if len(c) <= _MAX_CANDIDATE), least=0.7)
+    found = close_matches(word, (c for c in few if len(c) <= _MAX_CANDIDATE), cutoff=0.7)
     return f" ({did_you_mean(map(shown, found))})" if found else ""

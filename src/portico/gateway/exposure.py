@@ -151,7 +151,7 @@ class Exposure:
         session = context.session
         assert session is not None
         session.capabilities = without_tasks(session.capabilities)
-        session.names_askers = True
+        session.names_servers = True
 
     def now(self) -> Catalog:
         """The snapshot of now."""

@@ -54,10 +54,10 @@ class LocalServer:
 
     def provide(self, request: Request, context: Context) -> Answer:
         """Call the function that answers."""
-        within = context.inward()
+        within = context.derived()
         within.server_info = self.now().identity
         session, peer = context.session, context.peer
-        if peer is not None and session is not None and session.names_askers:
+        if peer is not None and session is not None and session.names_servers:
             within.peer = _NamedPeer(peer, session, self.name)
         return self._owner(request, within)
 

@@ -20,7 +20,7 @@ from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request
 from portico.model.offer import Offer
-from portico.model.types import Answer, Leveled, Notified, Provider
+from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 
 GATEWAY = "portico/gateway"
@@ -99,14 +99,14 @@ class Member:
         self._namespaced: NamespacedOffer | None = None
         self._seen: Catalog | None = None
 
-    def notice(self, request: Request, context: Context) -> None:
+    def on_notification(self, request: Request, context: Context) -> None:
         """Pass on what a client says without waiting for an answer."""
         if isinstance(self.provider, Notified):
-            self.provider.notice(request, context)
+            self.provider.on_notification(request, context)
 
     async def set_level(self, request: Request, context: Context) -> None:
         """A client wants log messages from the level on that its session has now."""
-        if isinstance(self.provider, Leveled):
+        if isinstance(self.provider, LogLevelAware):
             await self.provider.set_level(request, context)
 
     def takes(self, entry: Entry) -> bool:

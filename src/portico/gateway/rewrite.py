@@ -17,8 +17,8 @@ from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler
 from portico.protocol.codec import NO_RAW, encode
-from portico.protocol.eras import declaring, members
-from portico.protocol.exact import exact, replaced
+from portico.protocol.eras import members, with_capabilities
+from portico.protocol.exact import exact, with_field
 from portico.protocol.result_fields import error_result
 from portico.protocol.tasks import without_tasks_raw
 
@@ -101,7 +101,7 @@ def withheld(request: Request) -> Request:
     if not declared:
         return request
     kept = without_tasks_raw(declared)
-    return request if kept is declared else declaring(request, kept)
+    return request if kept is declared else with_capabilities(request, kept)
 
 
 def at(request: Request, uri: str) -> Request:
@@ -132,9 +132,9 @@ def about(request: Request, key: str, value: str) -> Request:
     new = encode(value)
     if request.method == "completion/complete":
         reference = bytes(members(request.params).get("ref", b""))
-        made.params = replaced(request.params, "ref", replaced(reference, key, new))
+        made.params = with_field(request.params, "ref", with_field(reference, key, new))
         return made
-    made.params = replaced(request.params, key, new)
+    made.params = with_field(request.params, key, new)
     if key == "name":
         made.name = value
     else:

@@ -108,10 +108,10 @@ class Router:
 
         return handle
 
-    def notice(self, request: Request, context: Context) -> None:
+    def on_notification(self, request: Request, context: Context) -> None:
         """Tell all members what a client says."""
         for name in self._exposure.servers():
-            self._registry.members[name].notice(request, context)
+            self._registry.members[name].on_notification(request, context)
 
     async def set_level(self, request: Request, context: Context) -> None:
         """Tell all members, without waiting for one that does not answer."""

@@ -166,7 +166,7 @@ class Context:
         freed at once, not when Python next looks for cycles."""
         self.peer = self._asker = None
 
-    def inward(self) -> "Context":
+    def derived(self) -> "Context":
         """The same for a request made of this one: the headers were those of the first."""
         return Context(
             principal=self.principal,

@@ -53,7 +53,7 @@ class Request(Struct, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         self.meaning = TABLE.get((self.method, self.version))
 
-    def at(self, version: Version) -> None:
+    def set_version(self, version: Version) -> None:
         """Take this for a request of another version."""
         if version is not self.version:
             self.version = version

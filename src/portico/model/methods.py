@@ -13,7 +13,7 @@ class MethodKind(Enum):
     STATIC = "from the catalog's ready bytes"
     CORE = "by the core itself"
     CALL = "by the first provider that owns the name"
-    NOTICE = "not at all: a notification"
+    NOTIFICATION = "not at all: a notification"
 
 
 class MethodMeaning(Struct, frozen=True):
@@ -54,10 +54,10 @@ _ROWS: tuple[tuple[str, tuple[Version, ...], MethodMeaning], ...] = (
     ),
     ("prompts/get", _ALL, MethodMeaning(MethodKind.CALL, "prompts", mirrored="name", rounds=True)),
     ("completion/complete", _ALL, MethodMeaning(MethodKind.CALL, "completions")),
-    (INITIALIZED, LEGACY, MethodMeaning(MethodKind.NOTICE)),
-    ("notifications/cancelled", _ALL, MethodMeaning(MethodKind.NOTICE)),
-    ("notifications/progress", LEGACY, MethodMeaning(MethodKind.NOTICE)),
-    ("notifications/roots/list_changed", LEGACY, MethodMeaning(MethodKind.NOTICE)),
+    (INITIALIZED, LEGACY, MethodMeaning(MethodKind.NOTIFICATION)),
+    ("notifications/cancelled", _ALL, MethodMeaning(MethodKind.NOTIFICATION)),
+    ("notifications/progress", LEGACY, MethodMeaning(MethodKind.NOTIFICATION)),
+    ("notifications/roots/list_changed", LEGACY, MethodMeaning(MethodKind.NOTIFICATION)),
 )
 
 TABLE: dict[tuple[str, Version], MethodMeaning] = {

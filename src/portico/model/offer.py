@@ -39,7 +39,7 @@ class Listed(Struct, frozen=True):
     omitted: int = 0
     """How many more a server has, at least, that are beyond the limit."""
 
-    def kept(self, allows: Callable[[str], bool]) -> "Listed":
+    def filtered(self, allows: Callable[[str], bool]) -> "Listed":
         """The items whose keys are allowed; the very same list if all are."""
         if all(map(allows, self.keys)):
             return self
@@ -90,7 +90,7 @@ class Offer(Struct, frozen=True):
         lists = dict(self.lists)
         for kind, allowed in allows.items():
             if kind in lists:
-                lists[kind] = lists[kind].kept(allowed)
+                lists[kind] = lists[kind].filtered(allowed)
         same = all(lists[kind] is listed for kind, listed in self.lists.items())
         return self if same else replace(self, lists=lists)
 

@@ -22,11 +22,11 @@ class Session:
         "client_info",
         "id",
         "log_level",
-        "names_askers",
+        "names_servers",
         "notes",
+        "parent",
         "principal",
         "send",
-        "stands_for",
         "subscriptions",
         "version",
     )
@@ -45,22 +45,22 @@ class Session:
         self.subscriptions: set[str] = set()
         self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
         """Puts a question that belongs to no call, where the transport can carry one."""
-        self.names_askers = False
+        self.names_servers = False
         """True if its client reaches many servers, and is told which of them asks something."""
         self.notes: dict[object, Any] = {}
         """What those who serve it know of it, each under a key of its own."""
-        self.stands_for: Session | None = None
+        self.parent: Session | None = None
         """Whose client it is, if it only lasts as long as one of that client's streams."""
         self._parting: dict[object, Callable[[], None]] | None = {}
 
-    def when_over(self, who: object, act: Callable[[], None]) -> None:
+    def on_end(self, who: object, act: Callable[[], None]) -> None:
         """Have this done for someone when the session ends; at once if it has ended."""
         if self._parting is None:
             act()
         else:
             self._parting[who] = act
 
-    def let_go(self, who: object) -> None:
+    def cancel_on_end(self, who: object) -> None:
         """Whoever wanted something done when the session ends wants it no longer."""
         if self._parting is not None:
             self._parting.pop(who, None)

@@ -36,13 +36,13 @@ class Change:
 class Notified(Protocol):
     """A provider that hears the notifications of clients."""
 
-    def notice(self, request: Request, context: Context) -> None:
+    def on_notification(self, request: Request, context: Context) -> None:
         """Take in what a client says without waiting for an answer."""
         ...
 
 
 @runtime_checkable
-class Leveled(Protocol):
+class LogLevelAware(Protocol):
     """A provider that hears which log messages a client wants."""
 
     async def set_level(self, request: Request, context: Context) -> None:

@@ -15,11 +15,13 @@ def counted(number: object, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
-def alike(text: str, options: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+def close_matches(
+    text: str, options: Iterable[str], limit: int = 1, cutoff: float = 0.6
+) -> list[str]:
     """The options that somebody who misspelled one may have meant, the likest first."""
     from difflib import get_close_matches
 
-    return get_close_matches(text, list(options), most, least)
+    return get_close_matches(text, list(options), limit, cutoff)
 
 
 def did_you_mean(names: Iterable[str]) -> str:

@@ -91,7 +91,7 @@ def error_response(
     """An error answer; without a readable id it says so as the version has it."""
     if not id and version < Version.V2025_11_25:
         id = b"null"
-    return Response(id=id, error=encode_whole(ErrorBody(code, message, data)), code=code)
+    return Response(id=id, error=encode_escaped(ErrorBody(code, message, data)), code=code)
 
 
 def mcp_error_response(id: bytes, error: McpError) -> Response:
@@ -100,7 +100,7 @@ def mcp_error_response(id: bytes, error: McpError) -> Response:
     return error_response(id, error.code, error.message, data)
 
 
-def encode_whole(value: Any) -> bytes:
+def encode_escaped(value: Any) -> bytes:
     """The same of what may hold half a character, as a file's name can: that is spelled out."""
     try:
         return encode(value)

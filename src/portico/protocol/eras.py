@@ -81,7 +81,7 @@ def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
     return encode(fields)
 
 
-def declaring(request: Request, capabilities: bytes) -> Request:
+def with_capabilities(request: Request, capabilities: bytes) -> Request:
     """The same modern request from a client with these capabilities."""
     fields = members(request.params)
     meta = members(fields.get("_meta", b""))
@@ -177,7 +177,7 @@ class _Peek(Struct):
     resultType: str = ""  # noqa: N815  (a field of the wire)
 
 
-def wants_input(result: bytes) -> bool:
+def is_input_required(result: bytes) -> bool:
     """True if a modern server's result is a question; what cannot be read is none."""
     peek = decoded(result, _Peek)
     return peek is not None and peek.resultType == "input_required"
@@ -191,7 +191,7 @@ class _UrlError(Struct):
     data: _UrlData
 
 
-def pages_to_visit(error: bytes) -> dict[str, dict[str, Any]]:
+def url_questions(error: bytes) -> dict[str, dict[str, Any]]:
     """The questions of an error that says pages must be visited first, as a modern client gets
     them; empty if they cannot be read."""
     found = decoded(error, _UrlError)
@@ -242,7 +242,7 @@ def declares(capabilities: Mapping[str, Any], capability: str, part: str) -> boo
     return not part or part in declared or (part == "form" and not declared)
 
 
-def loud_enough(level: str, threshold: str) -> bool:
+def is_level_enabled(level: str, threshold: str) -> bool:
     """True if a log message of this level passes the threshold; unknown levels always do."""
     if level not in LOG_LEVELS or threshold not in LOG_LEVELS:
         return True

@@ -45,18 +45,18 @@ def exact(params: bytes) -> Members:
     if reference is not None and bytes(reference)[:1] == b"{":
         inner = members(bytes(reference))
         _check(inner, _REFERENCE, "params.ref")
-        fields["ref"] = Raw(once(bytes(reference), inner))
+        fields["ref"] = Raw(without_duplicates(bytes(reference), inner))
     return fields
 
 
-def once(raw: bytes, fields: Members) -> bytes:
+def without_duplicates(raw: bytes, fields: Members) -> bytes:
     """The JSON object with these fields; as it was written, if no key stands there twice."""
     written = encode(fields)
     # Most clients write no spaces: then this is all there is to compare.
     return raw if raw == written or starts_of(raw, fields) else written
 
 
-def replaced(raw: bytes, key: str, value: bytes) -> bytes:
+def with_field(raw: bytes, key: str, value: bytes) -> bytes:
     """The JSON object with another value in one of its fields, and all else as it was written."""
     fields = members(raw)
     start = starts_of(raw, fields).get(key)

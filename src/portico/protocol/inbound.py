@@ -15,7 +15,7 @@ from portico.protocol.ladder import Rejection, admit
 MAX_BATCH = 100
 
 
-class Answer(Struct, frozen=True):
+class ClientAnswer(Struct, frozen=True):
     """A client's answer to a question of ours."""
 
     id: bytes
@@ -30,11 +30,11 @@ class RefusedMessage(Struct, frozen=True):
     version: Version
     bare: bool = False
     """True if HTTP says it by a status without a body."""
-    is_notice: bool = False
+    is_notification: bool = False
     """True for a notification: only HTTP, where every message is answered, says what was wrong."""
 
 
-Inbound = Request | Answer | RefusedMessage | list["Request | Answer | RefusedMessage"]
+Inbound = Request | ClientAnswer | RefusedMessage | list["Request | ClientAnswer | RefusedMessage"]
 
 
 _envelope = msgspec.json.Decoder(Envelope).decode
@@ -61,7 +61,7 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
     if not isinstance(message, Envelope):
         return _batch(message, assumed, headers)
     if not message.method and (message.result or message.error) and message.id:
-        return Answer(bytes(message.id), bytes(message.result), bytes(message.error))
+        return ClientAnswer(bytes(message.id), bytes(message.result), bytes(message.error))
     admitted = admit(message, assumed, headers)
     if isinstance(admitted, Rejection):
         return refuse(bytes(message.id), admitted, assumed, bool(message.method))
@@ -70,7 +70,7 @@ def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None
 
 def _batch(
     message: list[bytes], assumed: Version | None, headers: Mapping[str, str] | None
-) -> RefusedMessage | list[Request | Answer | RefusedMessage]:
+) -> RefusedMessage | list[Request | ClientAnswer | RefusedMessage]:
     if assumed is not Version.V2025_03_26:
         refusal = "a batch is only allowed in protocol version 2025-03-26"
     elif not message:
@@ -85,7 +85,7 @@ def _batch(
 
 def _member(
     raw: bytes, assumed: Version, headers: Mapping[str, str] | None
-) -> Request | Answer | RefusedMessage:
+) -> Request | ClientAnswer | RefusedMessage:
     inbound = read(raw, assumed, headers)
     if isinstance(inbound, list):
         id, refusal = b"", "a batch inside a batch"

@@ -121,7 +121,7 @@ def _legacy(
                 INVALID_REQUEST, f"unsupported {VERSION_HEADER}: {header[:40]!r}", bare=True
             )
         if assumed is None:
-            request.at(version)
+            request.set_version(version)
     elif assumed is None and request.method != "ping" and request.id:
         return Rejection(
             INVALID_REQUEST,
@@ -161,7 +161,7 @@ def _modern(
             version=_NEWEST,
         )
     if version is not _NEWEST:
-        request.at(version)
+        request.set_version(version)
 
     # 6M. The other required metadata.
     if request.id and not meta.client_capabilities:

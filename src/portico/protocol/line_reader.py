@@ -24,7 +24,7 @@ class LineReader:
         """How long the line is that has not ended yet."""
         self.ends = b""
         """The first and last bytes of the latest line passed over: its id may be among them."""
-        self.begun = bytearray()
+        self.partial = bytearray()
 
     def feed(self, data: bytes) -> Sequence[bytes | None]:
         """The lines that these bytes complete."""
@@ -40,10 +40,10 @@ class LineReader:
     def _put_together(self, lines: list[bytes], tail: bytes) -> Sequence[bytes | None]:
         """The same lines, the first with what came of it before; None for those too long."""
         first, *rest = lines
-        self.begun += first
-        bounded = [self._bounded(bytes(self.begun), self.pending + len(first))]
+        self.partial += first
+        bounded = [self._bounded(bytes(self.partial), self.pending + len(first))]
         bounded += [self._bounded(line, len(line)) for line in rest]
-        self.begun.clear()
+        self.partial.clear()
         self.pending = 0
         if tail:
             self._keep(tail)
@@ -51,10 +51,10 @@ class LineReader:
 
     def _keep(self, data: bytes) -> None:
         self.pending += len(data)
-        self.begun += data
+        self.partial += data
         if self.pending > self.limit:
-            self._bounded(bytes(self.begun), self.pending)
-            self.begun = bytearray(self.ends)
+            self._bounded(bytes(self.partial), self.pending)
+            self.partial = bytearray(self.ends)
 
     def _bounded(self, line: bytes, length: int) -> bytes | None:
         if length <= self.limit:

@@ -25,31 +25,31 @@ class _ListenParams(Struct):
     notifications: _Filter
 
 
-class Wanted(Struct, frozen=True):
+class ListenFilter(Struct, frozen=True):
     """The changes one listener wants, known by its request's id."""
 
     id: bytes
     lists: frozenset[str]
     uris: frozenset[str] = frozenset()
 
-    def only(self, uris: Sequence[str]) -> "Wanted":
+    def only(self, uris: Sequence[str]) -> "ListenFilter":
         """The same with just these resources."""
-        return Wanted(self.id, self.lists, frozenset(uris))
+        return ListenFilter(self.id, self.lists, frozenset(uris))
 
     def covers(self, change: Change) -> bool:
         """True if this change is one of those asked for."""
         return change.uri in self.uris if change.uri else change.kind in self.lists
 
 
-def wanted_of(request: Request, kinds: frozenset[str]) -> Wanted:
+def listen_filter(request: Request, kinds: frozenset[str]) -> ListenFilter:
     """What a listen request asks for, less what this server has not got."""
     asked = request.decode_as(_ListenParams).notifications
     lists = {kind for kind in LIST_KINDS if getattr(asked, f"{kind}ListChanged")}
     uris = asked.resourceSubscriptions if "resources" in kinds else []
-    return Wanted(request.id, frozenset(lists & kinds), frozenset(uris))
+    return ListenFilter(request.id, frozenset(lists & kinds), frozenset(uris))
 
 
-def acknowledged(wanted: Wanted) -> bytes:
+def acknowledgement(wanted: ListenFilter) -> bytes:
     """The first message of the stream: the subset that will be honoured."""
     accepted: dict[str, Any] = {
         f"{kind}ListChanged": True for kind in LIST_KINDS if kind in wanted.lists
@@ -76,7 +76,7 @@ def change_message(change: Change, subscription: bytes = b"") -> bytes:
     return _message(f"notifications/{change.kind}/list_changed", {}, subscription)
 
 
-def ended(subscription: bytes) -> bytes:
+def subscription_end(subscription: bytes) -> bytes:
     """The result that ends a subscription gracefully."""
     return encode({"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: Raw(subscription)}})
 

@@ -30,7 +30,7 @@ def recovered_id(data: bytes) -> bytes:
     except msgspec.DecodeError:
         id = _id_despite_surrogates(data)
     except RecursionError:
-        id = id_at_an_end(data)
+        id = id_at_edge(data)
     return id if is_id(id) else b""
 
 
@@ -40,7 +40,7 @@ def _id_despite_surrogates(data: bytes) -> bytes:
     if b"\\ud" not in data.lower():
         return b""
     if len(data) > _SHORT:
-        return id_at_an_end(data)
+        return id_at_edge(data)
     try:
         return encode(json.loads(data, parse_constant=_refuse).get("id"))
     except (AttributeError, ValueError, TypeError, RecursionError):
@@ -51,7 +51,7 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def id_at_an_end(message: bytes) -> bytes:
+def id_at_edge(message: bytes) -> bytes:
     """The id in the first or last few bytes of a request; empty if none is there for certain."""
     if _ANSWER.match(message[:_NEAR]):
         return b""  # nobody waits for an answer to an answer

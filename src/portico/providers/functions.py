@@ -33,7 +33,7 @@ from portico.providers.results import (
     resource_result,
     tool_result,
 )
-from portico.providers.rounds import Direct, Replay, Rounds, Suspended
+from portico.providers.rounds import DirectAsker, ReplayAsker, Rounds, Suspended
 
 _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the URI that was asked for, and the template's variables in it."""
@@ -295,18 +295,18 @@ class FunctionProvider:
         run: Callable[[Context], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         """One round: run to the end, or to the first question the client has not answered."""
-        asker: Replay | Direct
+        asker: ReplayAsker | DirectAsker
         if request.version.modern:
             bound, asker = self._rounds.begin(request, context)
         else:
             bound = context.bound(request, None, {})
-            bound._asker = asker = Direct(bound, request.version)
+            bound._asker = asker = DirectAsker(bound, request.version)
         try:
             if context.deadline is None and self.call_timeout_s is None:
                 return await run(bound)
             return await self._in_time(run(bound), context)
         except Suspended as suspended:
-            assert isinstance(asker, Replay)
+            assert isinstance(asker, ReplayAsker)
             return self._rounds.suspend(request, bound, asker, suspended)
         finally:
             bound.release()

@@ -35,7 +35,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield from leaves(inner)
 
 
-def meant_in(group: BaseExceptionGroup) -> PorticoError | None:
+def intended_error(group: BaseExceptionGroup) -> PorticoError | None:
     """What a handler said through a task group: the first, if all in it is meant for the asker."""
     said = [error for error in leaves(group) if isinstance(error, PorticoError)]
     return said[0] if len(said) == sum(1 for _ in leaves(group)) else None

@@ -9,7 +9,7 @@ from typing import Any
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext
-from portico.providers.handler_exceptions import NotAnException, ends_call, meant_in
+from portico.providers.handler_exceptions import NotAnException, ends_call, intended_error
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
 
@@ -38,7 +38,7 @@ class Invocation:
             args, kwargs = self._bind(arguments, context)
             return await self.function(*args, **kwargs)
         except ExceptionGroup as group:
-            raise meant_in(group) or group from None
+            raise intended_error(group) or group from None
         except (Exception, Suspended):
             raise
         except BaseException as error:

@@ -93,7 +93,7 @@ class _Asking(Struct):
         return ClassForm(kind)
 
 
-class Direct(_Asking):
+class DirectAsker(_Asking):
     """Asks a legacy client by requests of our own."""
 
     _context: Context
@@ -125,7 +125,7 @@ class Direct(_Asking):
         }
 
 
-class Replay(_Asking):
+class ReplayAsker(_Asking):
     """Answers a modern handler from what the client has sent so far."""
 
     _context: Context
@@ -168,18 +168,18 @@ class Rounds:
 
         return Seal(self._key)
 
-    def begin(self, request: Request, context: Context) -> tuple[Context, Replay]:
+    def begin(self, request: Request, context: Context) -> tuple[Context, ReplayAsker]:
         """The context for this run of a modern handler, with what earlier rounds brought."""
         if request.meaning is None or not request.meaning.rounds:
-            return context.bound(request, None, {}), Replay(context, {}, {})
+            return context.bound(request, None, {}), ReplayAsker(context, {}, {})
         given, kept = self._opened(request, context)
         bound = context.bound(request, None, kept["state"])
-        replay = Replay(bound, kept["answers"], given)
+        replay = ReplayAsker(bound, kept["answers"], given)
         bound._asker = replay
         return bound, replay
 
     def suspend(
-        self, request: Request, context: Context, replay: Replay, suspended: Suspended
+        self, request: Request, context: Context, replay: ReplayAsker, suspended: Suspended
     ) -> dict[str, Any]:
         """The `input_required` result that asks what is open and seals what is known."""
         from portico.protocol.seal import NONCE_SIZE, binding

@@ -6,13 +6,13 @@ from weakref import WeakSet
 from portico.model.context import Context
 from portico.model.session import Session
 from portico.model.types import Change
-from portico.protocol.listen import Wanted, change_message
+from portico.protocol.listen import ListenFilter, change_message
 
 
 class _Listener:
     """What one modern listener has not been told yet; a change twice is told once."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ListenFilter) -> None:
         self.wanted = wanted
         self.pending: dict[tuple[str, str], Change] = {}
         self.woken = asyncio.Event()
@@ -55,7 +55,7 @@ class ChangeHub:
         else:
             loop.call_soon_threadsafe(self._tell, change)
 
-    async def follow(self, wanted: Wanted, context: Context, first: bytes) -> None:
+    async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
         """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
         peer = context.peer
         assert peer is not None

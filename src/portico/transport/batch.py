@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.protocol.inbound import Answer, RefusedMessage
+from portico.protocol.inbound import ClientAnswer, RefusedMessage
 from portico.transport.client_connection import ClientConnection, Endpoint
 
 
@@ -20,17 +20,17 @@ class Batch:
 
     def serve(
         self,
-        members: list[Request | Answer | RefusedMessage],
+        members: list[Request | ClientAnswer | RefusedMessage],
         endpoint: Endpoint,
         connection: ClientConnection,
         context: Context,
     ) -> None:
         """Start every member; each is answered in its own time."""
         for member in members:
-            if isinstance(member, Answer):
+            if isinstance(member, ClientAnswer):
                 connection.settle(member)
             elif isinstance(member, RefusedMessage):
-                if not member.is_notice:
+                if not member.is_notification:
                     self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:
                 connection.cancel(member)

@@ -23,7 +23,7 @@ from portico.protocol.codec import (
     read_error,
     request_message,
 )
-from portico.protocol.inbound import Answer as ClientAnswer
+from portico.protocol.inbound import ClientAnswer
 from portico.state.pending import CancellableWork, Pending, Reply
 
 _BACKSLASH = ord("\\")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.methods import INITIALIZED
-from portico.protocol.inbound import Answer as ClientAnswer
-from portico.protocol.inbound import RefusedMessage
+from portico.protocol.inbound import ClientAnswer, RefusedMessage
 from portico.transport.asgi import (
     ClientPresence,
     Receive,

@@ -14,8 +14,7 @@ from portico.model.message import Request, Response
 from portico.model.methods import LISTEN, MethodKind
 from portico.model.types import Answer
 from portico.model.version import BY_TEXT
-from portico.protocol.inbound import Answer as ClientAnswer
-from portico.protocol.inbound import Inbound, RefusedMessage, read
+from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down

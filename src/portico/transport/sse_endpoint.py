@@ -8,7 +8,7 @@ from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
-from portico.protocol.inbound import Answer, RefusedMessage, read
+from portico.protocol.inbound import ClientAnswer, RefusedMessage, read
 from portico.state.background import Background
 from portico.transport.asgi import (
     ClientPresence,
@@ -147,7 +147,7 @@ class OldSse:
         context.session, context.peer = peer.session, peer
         if isinstance(inbound, RefusedMessage):
             await peer.notify(inbound.response.encode())
-        elif isinstance(inbound, Answer):
+        elif isinstance(inbound, ClientAnswer):
             peer.connection.settle(inbound)
         elif isinstance(inbound, list):
             self._batch(peer, inbound, context)
@@ -166,7 +166,10 @@ class OldSse:
             peer.connection.close()
 
     def _batch(
-        self, peer: SsePeer, members: list[Request | Answer | RefusedMessage], context: Context
+        self,
+        peer: SsePeer,
+        members: list[Request | ClientAnswer | RefusedMessage],
+        context: Context,
     ) -> None:
         """Answer an array with an array, as one call (2025-03-26)."""
         if self._load.draining or not self._load.begin_call():

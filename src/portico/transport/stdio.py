@@ -10,7 +10,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
 from portico.protocol.codec import error_response
-from portico.protocol.inbound import Answer, Inbound, RefusedMessage, read
+from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.memory import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
@@ -155,9 +155,9 @@ class StdioServer:
 
     def _take(self, inbound: Inbound) -> None:
         if isinstance(inbound, RefusedMessage):
-            if not inbound.is_notice:
+            if not inbound.is_notification:
                 self._reply(inbound.response)
-        elif isinstance(inbound, Answer):
+        elif isinstance(inbound, ClientAnswer):
             self.connection.settle(inbound)
         elif isinstance(inbound, list):
             batch = Batch(lambda answers: self._send(answers) if answers else None, now=True)
@@ -238,8 +238,8 @@ def _is_light(request: Request) -> bool:
 
 def too_long(lines: LineReader, version: Version | None) -> Response:
     """The answer to a line that nobody has kept."""
-    from portico.protocol.salvage import id_at_an_end  # seldom needed, slow to load
+    from portico.protocol.salvage import id_at_edge  # seldom needed, slow to load
 
     words = f"a line longer than {lines.limit} bytes"
-    id = id_at_an_end(lines.ends)
+    id = id_at_edge(lines.ends)
     return error_response(id, INVALID_REQUEST, words, version=version or LATEST_LEGACY)

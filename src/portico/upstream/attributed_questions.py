@@ -25,7 +25,7 @@ def refused_question(method: str, server: str) -> str:
 
 def for_session(session: Session | None, method: str, params: bytes, server: str) -> bytes:
     """The params of a question as this client gets them."""
-    if session is None or not session.names_askers:
+    if session is None or not session.names_servers:
         return params
     return encode(named(method, members(params), server))
 

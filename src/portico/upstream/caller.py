@@ -88,7 +88,7 @@ class Callers:
                 return Caller(None, {}, {})
             caller: Caller | None = session.notes.get(self)
             if caller is None:
-                whose = session.stands_for or session  # a client outlasts its streams
+                whose = session.parent or session  # a client outlasts its streams
                 caller = session.notes[self] = Caller(whose, {}, {})
                 self.sessions.add(whose)
             # Only a handshake tells: a modern client says it with each request.

@@ -10,7 +10,7 @@ from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
 from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
-from portico.protocol.eras import LEVEL_KEY, wants_input
+from portico.protocol.eras import LEVEL_KEY, is_input_required
 from portico.upstream.client_answers import NO_ANSWERS, ClientAnswers
 from portico.upstream.exchange import Exchange
 from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
@@ -90,7 +90,7 @@ class Client:
         asked = given
         for _ in range(MAX_ROUNDS):
             raw = await self.ask(method, asked, **how)
-            if not self.modern or not wants_input(raw):
+            if not self.modern or not is_input_required(raw):
                 return raw
             asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")

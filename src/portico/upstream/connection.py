@@ -7,7 +7,7 @@ from typing import Protocol
 from portico.model.errors import McpError, TargetError
 from portico.model.session import Session
 from portico.protocol.codec import encode
-from portico.protocol.eras import loud_enough
+from portico.protocol.eras import is_level_enabled
 from portico.state.background import Background
 from portico.upstream.backoff import Backoff, CircuitBreaker
 from portico.upstream.caller import Caller
@@ -170,7 +170,7 @@ class UpstreamConnection:
 
     def logs(self, level: str) -> bool:
         """True if the upstream was told to log this much."""
-        return bool(self.level) and loud_enough(level, self.level)
+        return bool(self.level) and is_level_enabled(level, self.level)
 
     async def follow(self, uri: str, who: Session) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""

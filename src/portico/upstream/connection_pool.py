@@ -108,7 +108,7 @@ class ConnectionPool:
             if line is None:
                 self._check_room()
                 line = self._own[caller.session] = self._new(LEGACY, caller, view)
-                caller.session.when_over(line, lambda: self._drop(line))
+                caller.session.on_end(line, lambda: self._drop(line))
             return line
         found = next((free for free in self._free if free.view == view), None)
         if found is not None:
@@ -220,7 +220,7 @@ class ConnectionPool:
         self._closed = True
         lines = tuple(self)
         for session, line in self._own.items():
-            session.let_go(line)
+            session.cancel_on_end(line)
         if lines:
             await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
         await self._closing.wait()
@@ -267,7 +267,7 @@ class ConnectionPool:
         for session, own in tuple(self._own.items()):
             if own is line:
                 del self._own[session]
-                session.let_go(line)
+                session.cancel_on_end(line)
         self._lent.discard(line)
         self._surplus.discard(line)
         if line in self._free:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import error_response, mcp_error_response
-from portico.protocol.eras import legacy_result, modern_result, wants_input
+from portico.protocol.eras import is_input_required, legacy_result, modern_result
 from portico.state.pending import Pending
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call
@@ -189,7 +189,7 @@ def from_modern(
     try:
         if not isinstance(outcome, bytes):
             outcome = other_error(call, outcome)
-        elif wants_input(outcome):
+        elif is_input_required(outcome):
             why = f"{upstream_session.name} asks for input, which its client cannot give"
             data = {"kind": "protocol", "server": upstream_session.name}
             return mcp_error_response(call.request.id, McpError(why, data=data))

@@ -15,12 +15,12 @@ from portico.protocol.eras import (
     Sender,
     declares,
     error_code,
+    is_input_required,
     legacy_question,
     legacy_result,
     members,
     modern_params,
-    pages_to_visit,
-    wants_input,
+    url_questions,
     with_code,
 )
 from portico.state.memory import LARGE
@@ -49,7 +49,7 @@ async def in_rounds(upstream_session: UpstreamSession, call: Call, send: Send) -
         id = upstream_session.exchange.next_id()
         params = partial(_round, call, added, sender, id)
         result = await send(id, when_sent(call, params))
-        if not wants_input(result):
+        if not is_input_required(result):
             return legacy_result(result)
         added = await _ask_all(upstream_session, call, result)
     raise _misspoke(
@@ -129,7 +129,7 @@ def other_error(call: Call, error: ServerError) -> bytes:
     if modern and error.code == URL_REQUIRED:
         if not declares(call.caller.capabilities, "elicitation", "url"):
             raise MissingCapability("elicitation", {"url": {}})
-        asked = pages_to_visit(error.raw)
+        asked = url_questions(error.raw)
         if asked:
             return encode({"resultType": "input_required", "inputRequests": asked})
     code = error_code(call.request.method, error.code, modern)

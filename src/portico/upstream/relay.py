@@ -15,11 +15,11 @@ from portico.model.message import Request, Response
 from portico.model.methods import TABLE
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import (
+    is_input_required,
     legacy_params,
     members,
     modern_result,
     same_era_params,
-    wants_input,
 )
 from portico.protocol.tasks import (
     MIRRORED,
@@ -294,7 +294,7 @@ class Relay:
                 id = upstream_session.exchange.next_id()
                 params = when_sent(call, lambda: same_era_params(call.request, id))
                 result = await self._send(upstream_session, call, id, params, timeout)
-                if modern and not upstream_session.may_ask and wants_input(result):
+                if modern and not upstream_session.may_ask and is_input_required(result):
                     raise McpError(refused_question(call.request.method, upstream_session.name))
                 return result
             if upstream_session.modern:

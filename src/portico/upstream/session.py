@@ -20,7 +20,7 @@ from portico.model.errors import (
     McpError,
 )
 from portico.protocol.codec import encode
-from portico.protocol.eras import declares, loud_enough, members, needed_capability
+from portico.protocol.eras import declares, is_level_enabled, members, needed_capability
 from portico.protocol.tasks import task_in
 from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller, ask_session
@@ -210,7 +210,7 @@ class UpstreamSession:
             level = msgspec.json.decode(params, type=_Log).level
         except msgspec.DecodeError:
             return
-        if loud_enough(level, threshold):
+        if is_level_enabled(level, threshold):
             self._deliver(call, caller, notification(method, params))
 
     def _pass_on(self, method: str, params: bytes, about: bytes) -> None:

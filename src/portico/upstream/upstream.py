@@ -19,7 +19,7 @@ from portico.model.session import Session
 from portico.model.types import Answer, Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.eras import declaring, members
+from portico.protocol.eras import members, with_capabilities
 from portico.state.background import Background
 from portico.state.hub import ChangeHub
 from portico.upstream.backoff import CircuitBreaker
@@ -278,7 +278,7 @@ class Upstream:
             else:
                 await line.follow(request.uri, session)
                 self._followers.add(session)
-                session.when_over(self, lambda: self._leave(session))
+                session.on_end(self, lambda: self._leave(session))
         except ServerError as error:
             return Response(id=request.id, error=error.raw, code=error.code)
         return Response(id=request.id, result=b"{}")
@@ -318,7 +318,7 @@ class Upstream:
             with suppress(McpError):  # the upstream before may have had what this one has not
                 await self.relay(request, Context(session=session))
 
-    def notice(self, request: Request, context: Context) -> None:
+    def on_notification(self, request: Request, context: Context) -> None:
         """Pass on what a client says without waiting for an answer."""
         caller = self._callers.of(request, context)
         modern = request.version.modern
@@ -367,7 +367,7 @@ class Upstream:
         """End all conversations, and whatever was started for them."""
         self._relay.close()
         for session in tuple(self._followers):
-            session.let_go(self)
+            session.cancel_on_end(self)
         await self._background.close()
         await self._lines.close()
         # It and its lines hold each other, and may be there for long: nothing large with them.
@@ -412,7 +412,7 @@ def _unaskable(request: Request) -> Request:
     declared = request.meta.client_capabilities
     if not declared:
         return request
-    return declaring(request, encode(without_questions(members(declared))))
+    return with_capabilities(request, encode(without_questions(members(declared))))
 
 
 def _now() -> float:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
-from portico.protocol.codec import encode_whole
+from portico.protocol.codec import encode_escaped
 from portico.state.background import Background
 from portico.state.files import make_private
 from portico.windows.control_sockets import SUFFIX, clear_away, connected, is_ours, listening, names
@@ -148,7 +148,7 @@ def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[s
 
 
 async def _say(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
-    writer.write(encode_whole(answer) + b"\n")
+    writer.write(encode_escaped(answer) + b"\n")
     async with asyncio.timeout(_IDLE_S):
         await writer.drain()
 
