@@ -163,6 +163,6 @@ def _history(key: str | None) -> "History":
 
     if key is None:
         return History()
-    from portico.catalog.history_store import archive
+    from portico.catalog.history_store import default_history_store
 
-    return History(archive(key, report))
+    return History(default_history_store(key, report))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.history import MAX_CHANGES, History, line, told
+from portico.catalog.history import MAX_CHANGES, History, change_fields, change_line
 from portico.catalog.history_store import HistoryStore
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
@@ -131,11 +131,11 @@ def test_each_change_has_when_the_one_before_was_first_and_last_seen() -> None:
         changes = history.compare("legacy", _facts(tools))
     changed, appeared = changes
     assert (changed.first_seen, changed.last_seen, changed.time) == (1001.0, 1002.0, 1003.0)
-    assert line("x", told(changed)) == (
+    assert change_line("x", change_fields(changed)) == (
         "x: tool a changed (previous version first seen 1970-01-01T00:16:41Z, "
         "last seen 1970-01-01T00:16:42Z)"
     )
-    assert line("x", told(appeared)) == (
+    assert change_line("x", change_fields(appeared)) == (
         "x: tool b appeared (server first seen 1970-01-01T00:16:41Z, "
         "last seen without it 1970-01-01T00:16:42Z)"
     )
@@ -161,7 +161,7 @@ def test_names_are_safe_for_a_terminal() -> None:
     history = History()
     history.compare("legacy", _facts({}))
     change = history.compare("legacy", _facts({"a\x1b[2J\nportico: fine\u202e": "one"}))[0]
-    assert line("x", told(change)).isprintable()
+    assert change_line("x", change_fields(change)).isprintable()
 
 
 def test_a_damaged_file_begins_a_new_history_and_a_newer_one_is_left_alone(folder: Path) -> None:

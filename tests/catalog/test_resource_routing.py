@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.clashes import clashes
-from portico.catalog.resource_routing import Owned, ResourceRouting
+from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.catalog.uris import canonical, canonical_template, pattern
 
 _OURS = ["portico://a/file%3A%2F%2F%2Fa", "portico://b/data:,{}", "portico://elsewhere/x"]
@@ -18,15 +18,19 @@ _LISTS = st.lists(_URIS, unique=True, max_size=4)
 
 
 def test_the_first_to_list_a_uri_owns_it_and_the_second_is_shown_under_its_name() -> None:
-    both = ResourceRouting([Owned("a", ["file:///x"], []), Owned("b", ["file:///x"], [])])
-    assert both.shown("a", "file:///x") == "file:///x"
-    assert both.shown("b", "file:///x") == "portico://b/file%3A%2F%2F%2Fx"
-    assert both.read("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
-    assert both.read("file:///x") == ("a", "file:///x")
+    both = ResourceRouting(
+        [ServerResources("a", ["file:///x"], []), ServerResources("b", ["file:///x"], [])]
+    )
+    assert both.exposed_uri("a", "file:///x") == "file:///x"
+    assert both.exposed_uri("b", "file:///x") == "portico://b/file%3A%2F%2F%2Fx"
+    assert both.resolve("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    assert both.resolve("file:///x") == ("a", "file:///x")
 
 
 def test_a_listed_uri_is_its_listers_even_if_a_template_of_another_matches() -> None:
-    owners = ResourceRouting([Owned("a", [], ["file:///{name}"]), Owned("b", ["file:///x"], [])])
+    owners = ResourceRouting(
+        [ServerResources("a", [], ["file:///{name}"]), ServerResources("b", ["file:///x"], [])]
+    )
     assert owners.owner("file:///x") == "b"
     assert owners.owner("file:///y") == "a"
     assert owners.owner("http://nobody") is None
@@ -35,8 +39,8 @@ def test_a_listed_uri_is_its_listers_even_if_a_template_of_another_matches() -> 
 def test_of_several_templates_that_match_the_most_literal_counts_and_not_the_first() -> None:
     owners = ResourceRouting(
         [
-            Owned("a", [], ["memo://{+rest}", "git://{repo}/{path}", "x://{a}/z"]),
-            Owned("b", [], ["memo://notes/{name}", "git://{repo}", "x://{a}/{b}"]),
+            ServerResources("a", [], ["memo://{+rest}", "git://{repo}/{path}", "x://{a}/z"]),
+            ServerResources("b", [], ["memo://notes/{name}", "git://{repo}", "x://{a}/{b}"]),
         ]
     )
     assert owners.owner("memo://notes/x") == "b"
@@ -47,14 +51,16 @@ def test_of_several_templates_that_match_the_most_literal_counts_and_not_the_fir
 
 
 def test_a_template_without_a_scheme_owns_nothing_that_another_server_has() -> None:
-    greedy = Owned("greedy", [], ["{+anything}", "m{+rest}", "{scheme}://{+rest}", "mem{+o}/x"])
-    owners = ResourceRouting([greedy, Owned("b", ["file:///x"], ["memo://{name}"])])
+    greedy = ServerResources(
+        "greedy", [], ["{+anything}", "m{+rest}", "{scheme}://{+rest}", "mem{+o}/x"]
+    )
+    owners = ResourceRouting([greedy, ServerResources("b", ["file:///x"], ["memo://{name}"])])
     assert owners.owner("file:///x") == "b"
     assert owners.owner("memo://x") == "b"
     assert owners.owner("else://x") is None
     assert owners.fallback("else://x") == "greedy"
-    assert owners.shown("b", "else://x") == "else://x"
-    two = ResourceRouting([greedy, Owned("c", [], ["{+all}"])])
+    assert owners.exposed_uri("b", "else://x") == "else://x"
+    two = ResourceRouting([greedy, ServerResources("c", [], ["{+all}"])])
     assert two.fallback("else://x") is None
 
 
@@ -69,43 +75,51 @@ def test_a_template_without_a_scheme_owns_nothing_that_another_server_has() -> N
     ],
 )
 def test_another_spelling_of_a_uri_is_the_same_resource(spelling: str) -> None:
-    listed = Owned("b", ["memo://notes/x"], [])
-    family = Owned("b", [], ["memo://Notes/{name}"])
-    thief = Owned("thief", ["memo://notes/other"], ["MEMO://{+rest}", "{+anything}", "memo:{+x}"])
+    listed = ServerResources("b", ["memo://notes/x"], [])
+    family = ServerResources("b", [], ["memo://Notes/{name}"])
+    thief = ServerResources(
+        "thief", ["memo://notes/other"], ["MEMO://{+rest}", "{+anything}", "memo:{+x}"]
+    )
     for honest in (listed, family):
         owners = ResourceRouting([thief, honest])
-        assert owners.read(spelling) == ("b", spelling)
-        assert owners.shown("thief", spelling).startswith("portico://thief/")
+        assert owners.resolve(spelling) == ("b", spelling)
+        assert owners.exposed_uri("thief", spelling).startswith("portico://thief/")
 
 
 def test_nobody_else_can_have_what_begins_like_a_uri_of_ours() -> None:
-    thief = Owned(
+    thief = ServerResources(
         "thief", ["portico://b/x", "portico://gone/x"], ["portico://{+x}", "PORTICO://{x}"]
     )
-    owners = ResourceRouting([thief, Owned("b", ["file:///x"], [])])
-    assert owners.read("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
-    assert owners.read("PORTICO://B/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    owners = ResourceRouting([thief, ServerResources("b", ["file:///x"], [])])
+    assert owners.resolve("portico://b/file%3A%2F%2F%2Fx") == ("b", "file:///x")
+    assert owners.resolve("PORTICO://B/file%3A%2F%2F%2Fx") == ("b", "file:///x")
     for gone in ("portico://gone/x", "Portico://gone/x", "portico://gone/y"):
-        assert owners.read(gone)[0] is None
+        assert owners.resolve(gone)[0] is None
         assert owners.fallback(gone) is None
     for uri in thief.uris:
-        assert owners.read(owners.shown("thief", uri)) == ("thief", uri)
+        assert owners.resolve(owners.exposed_uri("thief", uri)) == ("thief", uri)
 
 
 def test_the_text_of_a_template_is_its_own_servers_also_if_another_lists_it_as_a_resource() -> None:
     text = "memo://notes/{name}"
-    owners = ResourceRouting([Owned("thief", [text], []), Owned("b", [], [text])])
+    owners = ResourceRouting(
+        [ServerResources("thief", [text], []), ServerResources("b", [], [text])]
+    )
     assert owners.owner(text) == "b"
-    assert owners.read(owners.shown("thief", text)) == ("thief", text)
+    assert owners.resolve(owners.exposed_uri("thief", text)) == ("thief", text)
 
 
 def test_clashes_are_told_of_who_came_second_or_took_something() -> None:
     found = clashes(
         ResourceRouting(
             [
-                Owned("a", ["file:///x", "file:///y"], ["memo://{+rest}", "git://{repo}"]),
-                Owned("b", ["FILE:///x", "file:///z"], ["memo://notes/{name}", "git://{repo}/{x}"]),
-                Owned("c", ["memo://notes/1"], ["{+any}", "memo://{+rest}"]),
+                ServerResources(
+                    "a", ["file:///x", "file:///y"], ["memo://{+rest}", "git://{repo}"]
+                ),
+                ServerResources(
+                    "b", ["FILE:///x", "file:///z"], ["memo://notes/{name}", "git://{repo}/{x}"]
+                ),
+                ServerResources("c", ["memo://notes/1"], ["{+any}", "memo://{+rest}"]),
             ]
         )
     )
@@ -125,18 +139,20 @@ def test_clashes_are_told_of_who_came_second_or_took_something() -> None:
             "matches or mentions",
         ],
     }
-    assert clashes(ResourceRouting([Owned("a", ["x:y", "x:y"], ["x:{y}"])])) == {}
+    assert clashes(ResourceRouting([ServerResources("a", ["x:y", "x:y"], ["x:{y}"])])) == {}
 
 
 def test_two_servers_with_hundreds_of_templates_are_told_of_in_few_words() -> None:
-    many = [Owned(name, [], [f"x:{n}{{+a}}" for n in range(500)]) for name in ("a", "b")]
+    many = [ServerResources(name, [], [f"x:{n}{{+a}}" for n in range(500)]) for name in ("a", "b")]
     found = clashes(ResourceRouting(many))
     assert len(found["b"]) <= 20
 
 
 def test_templates_without_number_are_listed_but_not_all_matched() -> None:
     many = [f"x{number}://{{id}}" for number in range(10_000)]
-    owners = ResourceRouting([Owned("a", [], many), Owned("b", [], ["y://{id}"])])
+    owners = ResourceRouting(
+        [ServerResources("a", [], many), ServerResources("b", [], ["y://{id}"])]
+    )
     assert owners.owner("x7://1") == "a"
     assert owners.owner("x9999://1") is None
     assert owners.owner("x9999://{id}") == "a"
@@ -145,36 +161,42 @@ def test_templates_without_number_are_listed_but_not_all_matched() -> None:
 
 def test_a_second_template_can_still_be_filled_in() -> None:
     owners = ResourceRouting(
-        [Owned("a", [], ["file:///{name}"]), Owned("b", [], ["file:///{name}"])]
+        [ServerResources("a", [], ["file:///{name}"]), ServerResources("b", [], ["file:///{name}"])]
     )
-    shown = owners.shown("b", "file:///{name}")
+    shown = owners.exposed_uri("b", "file:///{name}")
     assert shown == "portico://b/file:///{name}"
-    assert owners.read(shown.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
+    assert owners.resolve(shown.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
 
 
 def test_what_another_portico_shows_under_a_name_that_is_here_too_stays_its_own() -> None:
     theirs = "portico://git/repo%3A%2F%2Fx"
     owners = ResourceRouting(
-        [Owned("git", ["repo://x"], []), Owned("portico", ["repo://x", theirs], [])]
+        [
+            ServerResources("git", ["repo://x"], []),
+            ServerResources("portico", ["repo://x", theirs], []),
+        ]
     )
-    shown = owners.shown("portico", theirs)
-    assert owners.shown("portico", "portico://far/x") == "portico://portico/portico%3A%2F%2Ffar%2Fx"
-    assert owners.read(shown) == ("portico", theirs)
-    assert owners.read(theirs) == ("git", "repo://x")
+    shown = owners.exposed_uri("portico", theirs)
+    assert (
+        owners.exposed_uri("portico", "portico://far/x")
+        == "portico://portico/portico%3A%2F%2Ffar%2Fx"
+    )
+    assert owners.resolve(shown) == ("portico", theirs)
+    assert owners.resolve(theirs) == ("git", "repo://x")
 
 
 def test_a_portico_uri_of_no_server_is_nobodys() -> None:
-    owners = ResourceRouting([Owned("a", ["file:///x"], [])])
-    assert owners.read("portico://gone/file%3A%2F%2F%2Fx")[0] is None
-    assert owners.read("portico://")[0] is None
+    owners = ResourceRouting([ServerResources("a", ["file:///x"], [])])
+    assert owners.resolve("portico://gone/file%3A%2F%2F%2Fx")[0] is None
+    assert owners.resolve("portico://")[0] is None
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), _LISTS))
 def test_what_is_shown_leads_back_to_its_own_server(servers: dict[str, list[str]]) -> None:
-    owners = ResourceRouting(Owned(name, uris, ()) for name, uris in servers.items())
-    shown = [owners.shown(name, uri) for name, uris in servers.items() for uri in uris]
+    owners = ResourceRouting(ServerResources(name, uris, ()) for name, uris in servers.items())
+    shown = [owners.exposed_uri(name, uri) for name, uris in servers.items() for uri in uris]
     assert len(set(shown)) == len(shown)
-    back = [owners.read(uri) for uri in shown]
+    back = [owners.resolve(uri) for uri in shown]
     assert back == [(name, uri) for name, uris in servers.items() for uri in uris]
 
 
@@ -192,7 +214,7 @@ _ASKED = st.lists(st.sampled_from(["m:", "M:", "//", "n/", "x", "y", "%78", "?q=
 def test_the_order_of_servers_counts_only_between_equals(
     servers: list[tuple[list[str], list[str]]], uri: str, random: Random
 ) -> None:
-    owned = [Owned(f"s{n}", uris, texts) for n, (uris, texts) in enumerate(servers)]
+    owned = [ServerResources(f"s{n}", uris, texts) for n, (uris, texts) in enumerate(servers)]
     other = random.sample(owned, len(owned))
     first, second = ResourceRouting(owned), ResourceRouting(other)
     a, b = first.owner(uri), second.owner(uri)
@@ -208,7 +230,7 @@ def test_the_order_of_servers_counts_only_between_equals(
     assert list(second.servers).index(b) < list(second.servers).index(a)
 
 
-def _claim(owned: Owned, uri: str) -> object:
+def _claim(owned: ServerResources, uri: str) -> object:
     """How strong a server's claim on a URI is."""
     same = canonical(uri)
     if same in map(canonical, owned.uris):

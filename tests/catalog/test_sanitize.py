@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.sanitize import is_hidden, may_hide, revealed, revealed_json
+from portico.catalog.sanitize import has_invisible, may_have_invisible, sanitize_json, sanitize_text
 
 _CATEGORIES = ("Cf", "Co", "Cs", "Zl", "Zp", "Cc")
 _TAGS = range(0xE0000, 0xE0080)
@@ -41,15 +41,15 @@ def test_every_character_of_a_hidden_category_is_written_out() -> None:
         if char in "\n\t" or not (unicodedata.category(char) in _CATEGORIES or code in _TAGS):
             continue
         for text in (char, f"a{char}b", f" {char} ", char * 2):
-            assert revealed(text) == text.replace(char, f"\\u{{{code:x}}}"), hex(code)
-            assert is_hidden(text)
+            assert sanitize_text(text) == text.replace(char, f"\\u{{{code:x}}}"), hex(code)
+            assert has_invisible(text)
 
 
 @pytest.mark.parametrize("text", _NEEDED)
 def test_what_a_script_or_an_emoji_needs_stays(text: str) -> None:
-    assert revealed(text) == text
-    assert revealed_json(text) == text
-    assert not is_hidden(text)
+    assert sanitize_text(text) == text
+    assert sanitize_json(text) == text
+    assert not has_invisible(text)
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def test_what_a_script_or_an_emoji_needs_stays(text: str) -> None:
     ],
 )
 def test_a_joiner_or_selector_that_nothing_needs_is_written_out(text: str) -> None:
-    shown = revealed(text)
-    assert is_hidden(text)
+    shown = sanitize_text(text)
+    assert has_invisible(text)
     assert "\\u{" in shown
-    assert not is_hidden(shown)
+    assert not has_invisible(shown)
 
 
 @given(st.text())
 def test_nothing_hidden_is_left_and_what_is_shown_stays(text: str) -> None:
-    shown = revealed(text)
-    assert not is_hidden(shown)
-    assert revealed(shown) == shown
-    assert (shown == text) is not is_hidden(text)
+    shown = sanitize_text(text)
+    assert not has_invisible(shown)
+    assert sanitize_text(shown) == shown
+    assert (shown == text) is not has_invisible(text)
 
 
 _ODD = st.sampled_from(
@@ -99,19 +99,19 @@ _ODD = st.sampled_from(
 @given(st.text(st.characters() | _ODD), st.booleans())
 def test_the_quick_look_misses_nothing(text: str, ascii: bool) -> None:
     raw = json.dumps(text, ensure_ascii=ascii).encode("utf-8", "surrogatepass")
-    assert may_hide(raw) or not is_hidden(text)
+    assert may_have_invisible(raw) or not has_invisible(text)
 
 
 def test_the_quick_look_misses_no_character_alone() -> None:
     for code in range(0x110000):
-        if is_hidden(chr(code)):
+        if has_invisible(chr(code)):
             for ascii in (True, False):
                 raw = json.dumps(chr(code), ensure_ascii=ascii).encode("utf-8", "surrogatepass")
-                assert may_hide(raw), hex(code)
+                assert may_have_invisible(raw), hex(code)
 
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_json_with_escapes_says_the_same(text: str) -> None:
     raw = json.dumps(text, ensure_ascii=False)
-    assert json.loads(revealed_json(raw)) == text
-    assert not is_hidden(revealed_json(raw))
+    assert json.loads(sanitize_json(raw)) == text
+    assert not has_invisible(sanitize_json(raw))

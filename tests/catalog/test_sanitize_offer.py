@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.sanitize import is_hidden
-from portico.catalog.sanitize_offer import Hidden, reveal, reveal_offer, reveal_page
+from portico.catalog.sanitize import has_invisible
+from portico.catalog.sanitize_offer import (
+    SanitizedItem,
+    sanitize_definition,
+    sanitize_offer,
+    sanitize_page,
+)
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 
@@ -56,7 +61,7 @@ _TOOL = st.fixed_dictionaries(
 
 def _shown(kind: str, definition: Any, *, ascii: bool = False) -> Any:
     raw = json.dumps(definition, ensure_ascii=ascii).encode()
-    return json.loads(reveal(kind, raw)[0])
+    return json.loads(sanitize_definition(kind, raw)[0])
 
 
 def _texts(schema: Any) -> list[str]:
@@ -94,9 +99,9 @@ def test_no_text_of_a_tool_hides_anything_and_no_value_changes(
     for key in ("inputSchema", "outputSchema"):
         texts += _texts(shown.get(key))
         assert _without_texts(shown.get(key)) == _without_texts(tool.get(key))
-    assert not any(map(is_hidden, texts))
+    assert not any(map(has_invisible, texts))
     assert shown["name"] == tool["name"]
-    is_odd = is_hidden("".join(f" {text} " for text in _all(tool)))
+    is_odd = has_invisible("".join(f" {text} " for text in _all(tool)))
     assert shown.get("_meta") == ({"portico/hidden": True} if is_odd else None)
 
 
@@ -125,12 +130,12 @@ def test_prompts_and_resources_have_their_own_texts() -> None:
 @pytest.mark.parametrize("number", ["1.0", "1e400", "-0.0", "1" * 40, "0.10", "1E5"])
 def test_numbers_stay_as_they_are_written(number: str) -> None:
     raw = b'{"title":"\xe2\x80\x8b","inputSchema":{"const":%s}}' % number.encode()
-    assert b'"const":%s}' % number.encode() in reveal("tools", raw)[0]
+    assert b'"const":%s}' % number.encode() in sanitize_definition("tools", raw)[0]
 
 
 def test_half_a_character_does_not_keep_the_rest_hidden() -> None:
     raw = b'{"name":"x","description":"a\\u200b \\ud800","inputSchema":{"enum":["\\udfff",1.5]}}'
-    shown = json.loads(reveal("tools", raw)[0])
+    shown = json.loads(sanitize_definition("tools", raw)[0])
     assert shown["description"] == "a\\u{200b} \\u{d800}"
     assert shown["inputSchema"] == {"enum": ["\udfff", 1.5]}
 
@@ -150,13 +155,13 @@ def test_clean_facts_are_the_very_same_and_others_name_what_hides_something() ->
         {"tools": Listed((b'{"name":"a","title":"\\u00e9"}',), ("a",))},
         0.0,
     )
-    assert reveal_offer(clean) == (clean, ())
-    assert reveal_offer(clean)[0] is clean
+    assert sanitize_offer(clean) == (clean, ())
+    assert sanitize_offer(clean)[0] is clean
     raw = json.dumps({"name": "b", "inputSchema": {"enum": [_BAD]}}).encode()
     said = json.dumps({"instructions": _BAD, "serverInfo": {"name": _BAD}}).encode()
     lists = {"tools": Listed((*clean.lists["tools"].items, raw), ("a", "b"))}
-    shown, hidden = reveal_offer(Offer(Version.V2025_11_25, said, lists, 0.0))
-    assert hidden == (Hidden("tools", "b", True), Hidden("instructions", "", False))
+    shown, hidden = sanitize_offer(Offer(Version.V2025_11_25, said, lists, 0.0))
+    assert hidden == (SanitizedItem("tools", "b", True), SanitizedItem("instructions", "", False))
     assert json.loads(shown.introduction) == {
         "instructions": _SHOWN,
         "serverInfo": {"name": _SHOWN},
@@ -166,6 +171,6 @@ def test_clean_facts_are_the_very_same_and_others_name_what_hides_something() ->
 
 def test_a_page_that_is_passed_on_is_looked_at_too() -> None:
     page = {"tools": [{"name": "a", "title": _BAD}], "nextCursor": "x"}
-    shown = json.loads(reveal_page("tools", "tools", json.dumps(page).encode()))
+    shown = json.loads(sanitize_page("tools", "tools", json.dumps(page).encode()))
     assert shown["tools"][0]["title"] == _SHOWN
     assert shown["nextCursor"] == "x"

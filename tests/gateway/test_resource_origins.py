@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.resource_routing import Owned, ResourceRouting
+from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.gateway.resource_origins import ResourceOrigins
 from portico.model.context import Context
 from portico.model.message import Response
 
-OWNERS = ResourceRouting([Owned("first", ["note://a"], []), Owned("second", ["note://a"], [])])
+OWNERS = ResourceRouting(
+    [ServerResources("first", ["note://a"], []), ServerResources("second", ["note://a"], [])]
+)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,9 @@ def _shown(value: Any) -> Any:
     if isinstance(value, dict):
         keys = ("uri", "resourceUri")
         return {
-            key: OWNERS.shown("second", of) if key in keys and isinstance(of, str) else _shown(of)
+            key: OWNERS.exposed_uri("second", of)
+            if key in keys and isinstance(of, str)
+            else _shown(of)
             for key, of in value.items()
         }
     return value
@@ -90,7 +94,7 @@ def test_a_server_that_mentions_the_uri_of_another_does_not_get_it(spelling: str
     origins, context = ResourceOrigins(), Context()
     assert _mention(origins, "first", context, "item://5") == ["item://5"]
     shown = _mention(origins, "second", context, spelling)[0]
-    assert OWNERS.read(shown) == ("second", spelling)
+    assert OWNERS.resolve(shown) == ("second", spelling)
     assert origins.owner("item://5", context) == "first"
     assert origins.owner(spelling, context) == "first"
 

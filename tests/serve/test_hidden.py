@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.sanitize import is_hidden
+from portico.catalog.sanitize import has_invisible
 from tests.rigs.running import scripted
 from tests.serve.gateway import Gateway, command, result_of, text_in, written
 from tests.wrap.faults import Client
@@ -81,7 +81,7 @@ def test_texts_are_written_out_and_values_are_not(gateway: Gateway, path: str) -
         assert argument == {"name": _VALUE, "description": _SHOWN}
         assert lists["resources"]["resources"][0]["name"] == _SHOWN
         assert lists["resources/templates"]["resourceTemplates"][0]["title"] == _SHOWN
-        assert not is_hidden(hello)
+        assert not has_invisible(hello)
         if path.startswith("/servers"):
             assert client.hello["result"]["instructions"] == _SHOWN
             assert client.hello["result"]["serverInfo"]["title"] == _SHOWN
@@ -94,7 +94,7 @@ def test_what_a_search_finds_shows_them_and_can_be_called(gateway: Gateway) -> N
         found = result_of(client.call("search_tools", query="add numbers"))
         full = result_of(client.call("describe_tool", name="odd__add"))
         for result in (found, full):
-            assert not is_hidden(text_in(result))
+            assert not has_invisible(text_in(result))
             assert "hidden characters" in text_in(result)
         definition = full["structuredContent"]["tools"][0]["definition"]
         assert definition["description"] == _SHOWN
@@ -105,7 +105,7 @@ def test_what_a_search_finds_shows_them_and_can_be_called(gateway: Gateway) -> N
         assert json.loads(text_in(result_of(called)))["arguments"] == {"mode": _VALUE}
         wrong = result_of(client.call("execute_tool", name="odd__add", arguments={"mode": "x"}))
         assert wrong["isError"]
-        assert not is_hidden(text_in(wrong))
+        assert not has_invisible(text_in(wrong))
 
 
 def test_they_are_reported(gateway: Gateway) -> None:

@@ -19,7 +19,7 @@ from portico.protocol.line_reader import one_line
 from portico.protocol.tasks import without_task_support, without_tasks_raw
 
 if TYPE_CHECKING:
-    from portico.catalog.sanitize_offer import Hidden
+    from portico.catalog.sanitize_offer import SanitizedItem
 
 _OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
 _MAX_PAGES = 1000
@@ -41,7 +41,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     page_size: int = 0
     """Items a page; 0 for all in one."""
 
-    def introduced(self, offer: Offer) -> Offer:
+    def introduce(self, offer: Offer) -> Offer:
         """The same offer in the words of this server."""
         caching = {"ttlMs": self.ttl_ms, "cacheScope": self.cache_scope}
         info = {"name": self.name, "version": self.version, **self.more}
@@ -96,14 +96,14 @@ class Catalog:
         confirmed: bool = True,
         clock: Callable[[], float] = time,
         whole: Offer | None = None,
-        hidden: "tuple[Hidden, ...]" = (),
+        sanitized: "tuple[SanitizedItem, ...]" = (),
     ) -> None:
         """With an identity it is ours, else a server's, in its own words. `confirmed` if this
         process has asked that server itself; `whole` is its offer as it came, and `hidden` the
         definitions that hide something."""
-        self.offer = offer if identity is None else identity.introduced(offer)
+        self.offer = offer if identity is None else identity.introduce(offer)
         self.whole = whole or offer
-        self.hidden = hidden
+        self.sanitized = sanitized
         self.number = number
         """Grows with every change."""
         self.confirmed = confirmed
@@ -121,7 +121,7 @@ class Catalog:
         implied = () if self._is_ours else ("completions",)
         self.kinds = frozenset({*self._capabilities, *implied})
         """The capabilities it declares."""
-        self.unheard = frozenset(
+        self.incomplete_lists = frozenset(
             method
             for method, kind in LISTS.items()
             if not self._is_ours
@@ -129,14 +129,14 @@ class Catalog:
             and CAPABILITIES[method] in self._capabilities
         )
         """The lists that a server declares, but that could not be had whole."""
-        self.settled: dict[tuple[str, Version], bytes] = {}
+        self.static_lists: dict[tuple[str, Version], bytes] = {}
         """By method and version, results that stay as they are."""
         self.pages: dict[tuple[str, Version, str, int], bytes] = {}
         self._introductions: dict[tuple[Version, int], bytes] = {}
         self._tools: dict[str, ListedTool] = {}
         self._places: dict[str, dict[str, int]] = {}
 
-    def showing(self, offer: Offer) -> "Catalog":
+    def with_offer(self, offer: Offer) -> "Catalog":
         """The same catalog with another offer, which shows only a part of it."""
         shown = Catalog(
             offer,
@@ -145,9 +145,11 @@ class Catalog:
             confirmed=self.confirmed,
             clock=self._clock,
             whole=self.whole,
-            hidden=self.hidden,
+            sanitized=self.sanitized,
         )
-        shown.unheard = frozenset()  # nobody could say which part of such a list is to be seen
+        shown.incomplete_lists = (
+            frozenset()
+        )  # nobody could say which part of such a list is to be seen
         return shown
 
     def handshake(self, version: Version) -> bytes:

@@ -11,13 +11,13 @@ FORMAT = 2
 BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-class _Entry(Struct, gc=False):
+class _CatalogEntry(Struct, gc=False):
     key: str
     definition: Raw
 
 
-class _List(Struct):
-    entries: list[_Entry]
+class _CatalogList(Struct):
+    entries: list[_CatalogEntry]
     more: Raw
     page_size: int
     omitted: int = 0
@@ -29,13 +29,13 @@ class CatalogFile(Struct):
     version: str
     taken: float
     introduction: Raw
-    lists: dict[str, _List]
+    lists: dict[str, _CatalogList]
 
 
 _document = msgspec.json.Decoder(CatalogFile).decode
 
 
-def opened(data: bytes) -> CatalogFile:
+def parse_catalog(data: bytes) -> CatalogFile:
     """The document in these bytes; raises Damaged or Newer."""
     rest = unpacked(data, "catalog", FORMAT, PLAIN)
     try:
@@ -52,7 +52,7 @@ def opened(data: bytes) -> CatalogFile:
     return document
 
 
-def offer_in(document: CatalogFile) -> Offer:
+def offer_of(document: CatalogFile) -> Offer:
     """What it says of the upstream."""
     return Offer(
         version=BY_TEXT[document.version],
@@ -71,21 +71,24 @@ def offer_in(document: CatalogFile) -> Offer:
     )
 
 
-def written(offer: Offer) -> bytes:
+def encode_catalog(offer: Offer) -> bytes:
     """The whole file; ValueError or Damaged if the same offer would not come back from it."""
     document = _document_of(offer)
     rest = msgspec.json.encode(document)
     data = packed("catalog", FORMAT, rest)
     del rest  # as large as the file, and so is what is made next
-    if opened(data) != document:
+    if parse_catalog(data) != document:
         raise ValueError("what the upstream sent is not plain JSON")
     return data
 
 
 def _document_of(offer: Offer) -> CatalogFile:
     lists = {
-        kind: _List(
-            [_Entry(key, Raw(item)) for key, item in zip(listed.keys, listed.items, strict=True)],
+        kind: _CatalogList(
+            [
+                _CatalogEntry(key, Raw(item))
+                for key, item in zip(listed.keys, listed.items, strict=True)
+            ],
             Raw(listed.more),
             listed.page_size,
             listed.omitted,

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from portico.catalog.cache_folder import CacheFolder
-from portico.catalog.catalog_file import BAD_JSON, CatalogFile, offer_in, opened, written
+from portico.catalog.catalog_file import (
+    BAD_JSON,
+    CatalogFile,
+    encode_catalog,
+    offer_of,
+    parse_catalog,
+)
 from portico.model.offer import Offer
 from portico.state import files
 from portico.state.checksummed import MAX_SIZE, Damaged, Newer
@@ -56,7 +62,7 @@ class CatalogStore:
         self._mark_used(key)
         if self._disk_cache is not None:
             self._disk_cache.use(self._path(key))
-        return offer_in(document)
+        return offer_of(document)
 
     def latest(self, key: str) -> Offer | None:
         """What the same owner saved last, whatever its arguments were."""
@@ -77,7 +83,7 @@ class CatalogStore:
         if isinstance(self._find(key), Newer):
             return 0
         try:
-            data = written(offer)
+            data = encode_catalog(offer)
             self._write(key, data)
         except (OSError, Damaged, *BAD_JSON) as error:
             self._say(key, f"{self._path(key)} cannot be written: {_reason(error)}")
@@ -111,7 +117,7 @@ class CatalogStore:
             self._say(key, f"{path} is not used: {_reason(error)}")
             return None
         try:
-            return opened(data)
+            return parse_catalog(data)
         except Damaged as error:
             self._set_aside(key, status, error)
             return None

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from portico.catalog.resource_routing import ResourceRouting
-from portico.catalog.sanitize import revealed
+from portico.catalog.sanitize import sanitize_text
 from portico.catalog.uris import canonical, canonical_template
 
-MOST = 20
+MAX_CLASHES = 20
 """Clashes that are told of each server."""
 _MAX_TRIED = 10_000
 """Matches tried in all: a server with thousands of templates must not make others wait."""
@@ -21,7 +21,7 @@ def clashes(routing: ResourceRouting) -> dict[str, list[str]]:
     if len(routing.servers) > 1:
         for server, words in _all(routing):
             told = found.setdefault(server, [])
-            if len(told) < MOST and words not in told:
+            if len(told) < MAX_CLASHES and words not in told:
                 told.append(words)
     return found
 
@@ -29,7 +29,7 @@ def clashes(routing: ResourceRouting) -> dict[str, list[str]]:
 def _all(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     yield from _claimed_twice(routing)
     yield from _overlapping(routing)
-    for server, one in routing.loose:
+    for server, one in routing.schemeless:
         yield (
             server,
             f"template {_short(one.text)} of {server} has no scheme: it serves only URIs that no "
@@ -60,14 +60,14 @@ def _overlapping(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     known: set[tuple[str, ...]] = set()
     for server, uri, kind, text in _claims(routing):
         same = canonical(uri)
-        for _, other, one in routing.near(same):
+        for _, other, one in routing.candidates(same):
             pair = (server, kind, other, one.text)
             if other == server or one.template.text == text or pair in known:
                 continue
             tried += 1
             if tried > _MAX_TRIED:
                 return
-            if not one.resembles(same) or not one.matches(same):
+            if not one.may_match(same) or not one.matches(same):
                 continue
             known.add(pair)
             owner = routing.owner(uri)
@@ -88,5 +88,5 @@ def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _short(uri: str) -> str:
-    words = " ".join(revealed(uri).split())
+    words = " ".join(sanitize_text(uri).split())
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from portico.catalog.fingerprint import fingerprint
-from portico.catalog.sanitize import revealed
+from portico.catalog.sanitize import sanitize_text
 from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode
@@ -23,8 +23,8 @@ from portico.protocol.eras import members
 
 MAX_CHANGES = 100
 """The newest are kept, one for each definition."""
-SHOWN = 10
-SHOWN_S = 30 * 86_400
+MAX_RECENT = 10
+RECENT_S = 30 * 86_400
 """`status` shows so many of each server, and for so long."""
 _MAX_KEYS = 20_000
 _MAX_VIEWS = 8
@@ -39,7 +39,7 @@ _CHANGING = re.compile(rb'"(?:size|lastModified)"')
 _ERA = re.compile("[a-z]*")
 
 
-class Sight(Struct, array_like=True):
+class SeenDefinition(Struct, array_like=True):
     """One definition as it was last seen."""
 
     digest: str
@@ -47,13 +47,13 @@ class Sight(Struct, array_like=True):
     last_seen: float
 
 
-class Sights(Struct):
+class SeenDefinitions(Struct):
     """All that one view of a server has shown."""
 
     since: float
     """When it was first seen."""
     last: float
-    kinds: dict[str, dict[str, Sight]] = field(default_factory=dict)
+    kinds: dict[str, dict[str, SeenDefinition]] = field(default_factory=dict)
 
 
 class DefinitionChange(Struct, frozen=True):
@@ -72,21 +72,21 @@ class DefinitionChange(Struct, frozen=True):
     times: int = 1
 
 
-class Record(Struct):
+class HistoryRecord(Struct):
     """What is kept of one server."""
 
-    views: dict[str, Sights] = field(default_factory=dict)
+    views: dict[str, SeenDefinitions] = field(default_factory=dict)
     changes: list[DefinitionChange] = field(default_factory=list)
 
 
 class RecordStore(Protocol):
     """Where a record outlives the process."""
 
-    def load(self) -> Record | None:
+    def load(self) -> HistoryRecord | None:
         """The record; None if there is none that can be used."""
         ...
 
-    def save(self, record: Record) -> None:
+    def save(self, record: HistoryRecord) -> None:
         """Keep it, if that is possible."""
         ...
 
@@ -99,9 +99,9 @@ class History:
     ) -> None:
         self._shelf = shelf
         self._clock = clock
-        self.shows: Callable[[str], bool] = lambda tool: True
+        self.is_exposed: Callable[[str], bool] = lambda tool: True
         """Which tools an operator is told of."""
-        self._record: Record | None = None
+        self._record: HistoryRecord | None = None
         self._digests: dict[bytes, str] = {}
         self._compared: dict[str, float] = {}
         self._told: list[float] = []
@@ -114,9 +114,11 @@ class History:
     def compare(self, view: str, offer: Offer) -> list[DefinitionChange]:
         """Take in what a view offers now; the changes. Waits for the disk."""
         with self._lock:
-            record = (self._shelf.load() if self._shelf else None) or self._record or Record()
+            record = (
+                (self._shelf.load() if self._shelf else None) or self._record or HistoryRecord()
+            )
             now = self._clock()
-            found = compared(record, view, self._hashed(offer), now)
+            found = update_record(record, view, self._hashed(offer), now)
             self._record = record
             self._compared[view] = now
             if self._shelf is not None:
@@ -126,7 +128,7 @@ class History:
     def lines(self, server: str, changes: Sequence[DefinitionChange]) -> Iterator[str]:
         """One line for the log for each change, as long as there are not too many."""
         now = self._clock()
-        self._told = [told for told in self._told if now - told < _PER_S]
+        self._told = [at for at in self._told if now - at < _PER_S]
         for change in filter(self._is_shown, changes):
             if len(self._told) > _MAX_LINES:
                 return
@@ -134,19 +136,19 @@ class History:
             if len(self._told) > _MAX_LINES:
                 yield f"{server}: definitions keep changing; see `portico status` for the latest"
             else:
-                yield line(server, told(change))
+                yield change_line(server, change_fields(change))
 
     def recent(self) -> list[dict[str, Any]]:
         """The newest changes first, for people and programs."""
         if self._record is None:
-            self._record = (self._shelf.load() if self._shelf else None) or Record()
-        since = self._clock() - SHOWN_S
+            self._record = (self._shelf.load() if self._shelf else None) or HistoryRecord()
+        since = self._clock() - RECENT_S
         recent = [change for change in self._record.changes if change.time > since]
         shown = list(filter(self._is_shown, recent))
-        return [told(change) for change in reversed(shown[-SHOWN:])]
+        return [change_fields(change) for change in reversed(shown[-MAX_RECENT:])]
 
     def _is_shown(self, change: DefinitionChange) -> bool:
-        return change.kind != "tool" or self.shows(change.name)
+        return change.kind != "tool" or self.is_exposed(change.name)
 
     def _hashed(self, offer: Offer) -> dict[str, dict[str, str]]:
         """By kind and key, the digest of each definition."""
@@ -165,14 +167,14 @@ class History:
         return found
 
 
-def compared(
-    record: Record, view: str, digests: Mapping[str, Mapping[str, str]], now: float
+def update_record(
+    record: HistoryRecord, view: str, digests: Mapping[str, Mapping[str, str]], now: float
 ) -> list[DefinitionChange]:
     """Take what a view offers now into the record; the changes."""
     known = record.views.pop(view, None) or _kin(record, view)
     changes: list[DefinitionChange] = []
     if known is None:
-        known = Sights(now, now)
+        known = SeenDefinitions(now, now)
         is_news = False
     else:
         is_news = True
@@ -183,9 +185,9 @@ def compared(
         for key, digest in keys.items():
             before = sights.pop(key, None)
             if before is not None and before.digest == digest:
-                sights[key] = Sight(digest, before.first_seen, now)
+                sights[key] = SeenDefinition(digest, before.first_seen, now)
                 continue
-            sights[key] = Sight(digest, now, now)
+            sights[key] = SeenDefinition(digest, now, now)
             if not is_news or not listed_before:
                 continue
             if before is not None:
@@ -205,7 +207,7 @@ def compared(
     return changes
 
 
-def _kin(record: Record, view: str) -> Sights | None:
+def _kin(record: HistoryRecord, view: str) -> SeenDefinitions | None:
     """The latest view of the same era: clients with other capabilities see the same server."""
     era = _ERA.match(view)
     near = [one for name, one in record.views.items() if era and name.startswith(era.group())]
@@ -213,10 +215,10 @@ def _kin(record: Record, view: str) -> Sights | None:
         return None
     latest = max(near, key=lambda one: one.last)
     kinds = {kind: dict(sights) for kind, sights in latest.kinds.items()}
-    return Sights(latest.since, latest.last, kinds)
+    return SeenDefinitions(latest.since, latest.last, kinds)
 
 
-def _keep(record: Record, changes: Sequence[DefinitionChange]) -> None:
+def _keep(record: HistoryRecord, changes: Sequence[DefinitionChange]) -> None:
     by_name = {(one.kind, one.name): one for one in record.changes}
     for change in changes:
         before = by_name.pop((change.kind, change.name), None)
@@ -244,12 +246,12 @@ def short_key(key: str) -> str:
     return f"{key[:_MAX_KEY]}…{mark}"
 
 
-def told(change: DefinitionChange) -> dict[str, Any]:
+def change_fields(change: DefinitionChange) -> dict[str, Any]:
     """A change as programs read it; its name is safe for a terminal and a model."""
     return {
         "time": _stamp(change.time),
         "kind": change.kind,
-        "name": " ".join(revealed(change.name).split())[:_MAX_KEY],
+        "name": " ".join(sanitize_text(change.name).split())[:_MAX_KEY],
         "change": change.change,
         "first_seen": _stamp(change.first_seen),
         "last_seen": _stamp(change.last_seen),
@@ -257,7 +259,7 @@ def told(change: DefinitionChange) -> dict[str, Any]:
     }
 
 
-def line(server: str, change: Mapping[str, Any]) -> str:
+def change_line(server: str, change: Mapping[str, Any]) -> str:
     """A change in one line."""
     what = f"{change.get('kind')} {change.get('name')}".rstrip()
     first, last = change.get("first_seen"), change.get("last_seen")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from portico.catalog.catalog_file import BAD_JSON
-from portico.catalog.history import History, Record
+from portico.catalog.history import History, HistoryRecord
 from portico.catalog.upstream_key import upstream_key, user_secret
 from portico.config.paths import state_folder
 from portico.model.digest import blake2b
@@ -22,7 +22,7 @@ _OLDER: checksummed.Older = {1: lambda rest: blake2b(rest, person=b"history 1").
 _MAX_FILES = 500
 """Those that were written longest ago go first: a history is written whenever its server runs."""
 _SUFFIX = ".history"
-_record = msgspec.json.Decoder(Record).decode
+_record = msgspec.json.Decoder(HistoryRecord).decode
 
 
 class HistoryStore:
@@ -37,7 +37,7 @@ class HistoryStore:
         self._said = ""
         self._may_write = True
 
-    def load(self) -> Record | None:
+    def load(self) -> HistoryRecord | None:
         """The record; None if there is none that can be used."""
         try:
             data = checksummed.read(self._path, "history", FORMAT, _OLDER)
@@ -52,7 +52,7 @@ class HistoryStore:
             self._say(f"{self._path} is damaged ({error}); a new history begins")
         return None
 
-    def save(self, record: Record) -> None:
+    def save(self, record: HistoryRecord) -> None:
         """Keep it, unless what is there could not be read: nothing could make it again."""
         if not self._may_write:
             return
@@ -70,7 +70,7 @@ class HistoryStore:
             self._report(words)
 
 
-def archive(key: str, report: Callable[[str], None]) -> HistoryStore:
+def default_history_store(key: str, report: Callable[[str], None]) -> HistoryStore:
     """A history at the usual place."""
     return HistoryStore(os.path.join(state_folder(), "history"), key, report=report)
 
@@ -80,5 +80,5 @@ def histories(config: str, report: Callable[[str], None]) -> Callable[[str], His
     still the server that goes by this name."""
     secret, path = user_secret(state_folder()), os.path.realpath(config)
     return lambda server: History(
-        archive(upstream_key(secret, argv=("history", path, server)), report)
+        default_history_store(upstream_key(secret, argv=("history", path, server)), report)
     )

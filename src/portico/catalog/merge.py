@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from portico.catalog.clashes import clashes
 from portico.catalog.namespaced import NamespacedOffer, with_field
-from portico.catalog.resource_routing import Owned, ResourceRouting
+from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
-Place = tuple[NamespacedOffer, str]
+ItemRoute = tuple[NamespacedOffer, str]
 """Whose it is, and what it is called there."""
 
 
@@ -47,8 +47,8 @@ class Merged:
         self._all = tuple(namespaced_offers)  # plain names may come from two of the same name
         self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._all}
         self._prefixed = prefixed
-        self._places: dict[str, dict[str, Place]] = {}
-        self.doubles: list[Clash] = []
+        self._places: dict[str, dict[str, ItemRoute]] = {}
+        self.duplicates: list[Clash] = []
         """The names with a second owner, of the lists that were looked at."""
 
     def only(self, servers: frozenset[str]) -> "Merged":
@@ -59,7 +59,7 @@ class Merged:
             if namespaced.server in servers
         )
 
-    def seen(self, views: Sequence[View]) -> "Merged":
+    def through(self, views: Sequence[View]) -> "Merged":
         """As much of it as is to be seen through these views, as they show it."""
         whole = offer = self.offer()
         for view in views:
@@ -69,7 +69,7 @@ class Merged:
             found: dict[str, dict[str, bytes]] = {server: {} for server in self.namespaced_offers}
             before = dict(zip(whole.listed(kind).keys, whole.listed(kind).items, strict=True))
             for shown, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
-                place = self.places(kind).get(shown)
+                place = self.routes(kind).get(shown)
                 if place is not None:  # else it is none of ours
                     namespaced, key = place
                     same = before[shown] == raw
@@ -79,7 +79,7 @@ class Merged:
                 listed = Listed(items=tuple(items.values()), keys=tuple(items))
                 if listed.keys or kind in self.namespaced_offers[server].offer.lists:
                     kept[server][kind] = listed
-        made = Merged(namespaced.showing(kept[namespaced.server]) for namespaced in self._all)
+        made = Merged(namespaced.with_lists(kept[namespaced.server]) for namespaced in self._all)
         made.routing = self.routing  # a URI is shown as it was to the views
         return made
 
@@ -99,27 +99,27 @@ class Merged:
         return digest.hexdigest()
 
     @cached_property
-    def tools(self) -> Mapping[str, Place]:
+    def tools(self) -> Mapping[str, ItemRoute]:
         """Where each tool is, by its exposed name."""
-        return self.places("tools")
+        return self.routes("tools")
 
-    def tool(self, name: str) -> Place | None:
+    def tool(self, name: str) -> ItemRoute | None:
         """Where a tool is, by its exposed name."""
         return self.tools.get(name)
 
-    def prompt(self, name: str) -> Place | None:
+    def prompt(self, name: str) -> ItemRoute | None:
         """Where a prompt is, by its exposed name."""
-        return self.places("prompts").get(name)
+        return self.routes("prompts").get(name)
 
     def resource(self, uri: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has."""
-        return self.routing.read(uri)
+        return self.routing.resolve(uri)
 
     @cached_property
     def routing(self) -> ResourceRouting:
         """Whose resource is whose."""
         return ResourceRouting(
-            Owned(
+            ServerResources(
                 namespaced.server,
                 namespaced.listed("resources").keys,
                 namespaced.listed("templates").keys,
@@ -138,7 +138,7 @@ class Merged:
             name for namespaced in self.namespaced_offers.values() for name in namespaced.with_ui
         ]
 
-    def places(self, kind: str) -> dict[str, Place]:
+    def routes(self, kind: str) -> dict[str, ItemRoute]:
         """Where each item of a list is, by what clients ask for it by."""
         found = self._places.get(kind)
         if found is None:
@@ -147,7 +147,7 @@ class Merged:
                 for key, shown in self._shown(kind, namespaced):
                     owner, _ = found.setdefault(shown, (namespaced, key))
                     if owner is not namespaced:
-                        self.doubles.append(Clash(kind, shown, owner.server, namespaced.server))
+                        self.duplicates.append(Clash(kind, shown, owner.server, namespaced.server))
             self._places[kind] = found
         return found
 
@@ -157,11 +157,11 @@ class Merged:
         keys = namespaced.listed(kind).keys
         if not self._prefixed:
             return zip(keys, keys, strict=True)
-        return [(key, self.routing.shown(namespaced.server, key)) for key in keys]
+        return [(key, self.routing.exposed_uri(namespaced.server, key)) for key in keys]
 
     def listed(self, kind: str, names: Sequence[str] | None = None) -> Listed:
         """A whole list, or some of it, as it is shown."""
-        places = self.places(kind)
+        places = self.routes(kind)
         if names is not None:
             places = {name: places[name] for name in names if name in places}
         field = KEYS[kind]
@@ -185,4 +185,4 @@ class Merged:
 def merge(offers: Iterable[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
     """One offer of all under plain names, and every name that had a second owner."""
     merged = Merged((NamespacedOffer(name, offer) for name, offer in offers), prefixed=False)
-    return merged.offer(), merged.doubles
+    return merged.offer(), merged.duplicates

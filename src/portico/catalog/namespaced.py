@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.exposed_names import exposed_names
-from portico.catalog.resource_routing import Owned, ResourceRouting
+from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded
@@ -93,7 +93,7 @@ class NamespacedOffer:
             return raw
         return with_field(raw, field, shown)
 
-    def showing(self, lists: Mapping[str, Listed]) -> "NamespacedOffer":
+    def with_lists(self, lists: Mapping[str, Listed]) -> "NamespacedOffer":
         """The same with other lists, whose items it has."""
         seen = NamespacedOffer(
             self.server, msgspec.structs.replace(self.offer, lists=lists), self._limit
@@ -112,7 +112,7 @@ class NamespacedOffer:
     @cached_property
     def _resources(self) -> ResourceRouting:
         listed = (self.listed("resources").keys, self.listed("templates").keys)
-        return ResourceRouting([Owned(self.server, *listed)])
+        return ResourceRouting([ServerResources(self.server, *listed)])
 
     def schema(self, tool: str) -> "Schema | None":
         """What its arguments must be; None if that cannot be said."""

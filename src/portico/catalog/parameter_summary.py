@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.catalog.sanitize import revealed_json
+from portico.catalog.sanitize import sanitize_json
 
 _MAX_PARAMETERS = 30
 _MAX_FIELDS = 12
@@ -115,7 +115,7 @@ class _Compact:
 
 def _name(name: Any) -> str:
     words = " ".join(str(name)[: _MAX_NAME * 4].split())
-    return revealed_json(words if len(words) <= _MAX_NAME else f"{words[: _MAX_NAME - 1]}…")
+    return sanitize_json(words if len(words) <= _MAX_NAME else f"{words[: _MAX_NAME - 1]}…")
 
 
 def _choices(schema: Mapping[str, Any]) -> str:
@@ -123,5 +123,5 @@ def _choices(schema: Mapping[str, Any]) -> str:
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(choices, list) or not all(isinstance(one, str) and one for one in choices):
         return ""
-    words = revealed_json("|".join(choices[: _MAX_CHOICES + 1]))
+    words = sanitize_json("|".join(choices[: _MAX_CHOICES + 1]))
     return words if len(words) <= _MAX_CHOICES else ""

@@ -30,7 +30,7 @@ results must not wait for a server that has thousands."""
 _MAX_KNOWN = 5_000
 
 
-class Owned(Struct, frozen=True):
+class ServerResources(Struct, frozen=True):
     """A server's resources, as far as they tell whose a URI is."""
 
     server: str
@@ -44,9 +44,9 @@ _Families = dict[str, list[tuple[Rank, str, Pattern]]]
 class ResourceRouting:
     """Where each URI leads, among the servers of one catalog."""
 
-    def __init__(self, servers: Iterable[Owned]) -> None:
+    def __init__(self, servers: Iterable[ServerResources]) -> None:
         """In the order of the config."""
-        self.servers: dict[str, Owned] = {owned.server: owned for owned in servers}
+        self.servers: dict[str, ServerResources] = {owned.server: owned for owned in servers}
         self._by_low_name = {name.lower(): name for name in reversed(self.servers)}
         self.listed: dict[str, str] = {}
         """By canonical URI, the first server to list it."""
@@ -74,8 +74,8 @@ class ResourceRouting:
             return same
         if text in self.templates:
             return text
-        fitting = (one for _, _, one in self.near(same) if one.resembles(same))
-        loose = (one for _, one in self.loose)
+        fitting = (one for _, _, one in self.candidates(same) if one.may_match(same))
+        loose = (one for _, one in self.schemeless)
         found = next((one for one in chain(fitting, loose) if one.matches(same)), None)
         return None if found is None else canonical_template(found.text)
 
@@ -98,16 +98,16 @@ class ResourceRouting:
             return exact, None
         same = canonical(uri)
         tried: dict[str, int] = {}
-        for _, server, one in self.near(same):
-            if not one.resembles(same) or tried.get(server, 0) >= _MAX_TRIED:
+        for _, server, one in self.candidates(same):
+            if not one.may_match(same) or tried.get(server, 0) >= _MAX_TRIED:
                 continue
             if one.matches(same):
                 return server, None
             tried[server] = tried.get(server, 0) + 1
-        loose = {server for server, one in self.loose if one.matches(same)}
+        loose = {server for server, one in self.schemeless if one.matches(same)}
         return None, loose.pop() if len(loose) == 1 else None
 
-    def near(self, uri: str) -> list[tuple[Rank, str, Pattern]]:
+    def candidates(self, uri: str) -> list[tuple[Rank, str, Pattern]]:
         """The templates that this canonical URI begins like, the most literal first."""
         families, sizes = self._families
         found = [one for size in sizes for one in families.get(uri[:size], ())]
@@ -127,7 +127,7 @@ class ResourceRouting:
         return found, sorted({len(start) for start in found})
 
     @cached_property
-    def loose(self) -> list[tuple[str, Pattern]]:
+    def schemeless(self) -> list[tuple[str, Pattern]]:
         """The templates without a scheme, each with its server."""
         return [(server, one) for server, one in self.patterns if not one.has_scheme]
 
@@ -142,22 +142,22 @@ class ResourceRouting:
         ]
         return [(server, one) for server, one in found if one is not None]
 
-    def shown(self, server: str, uri: str) -> str:
+    def exposed_uri(self, server: str, uri: str) -> str:
         """How a URI of this server's is shown to clients."""
         if not _is_ours(uri):
             owner = self.owner(uri)
             if owner is None or owner == server:
                 return uri
-        return under(server, uri)
+        return prefixed_uri(server, uri)
 
-    def plain(self, shown: str) -> str:
+    def canonical_exposed(self, shown: str) -> str:
         """The one spelling of a URI under the name of a server; any other as it is."""
-        server, uri = self.read(shown) if _is_ours(shown) else (None, shown)
+        server, uri = self.resolve(shown) if _is_ours(shown) else (None, shown)
         if server is None:
             return shown
-        return uri if self.owner(uri) == server else under(server, uri)
+        return uri if self.owner(uri) == server else prefixed_uri(server, uri)
 
-    def read(self, shown: str) -> tuple[str | None, str]:
+    def resolve(self, shown: str) -> tuple[str | None, str]:
         """The server and its own URI for one that a client has; no server if nobody owns it."""
         if not _is_ours(shown):
             return self.owner(shown), shown
@@ -171,7 +171,7 @@ class ResourceRouting:
         return server, rest if ":" in rest else unquote(rest)
 
 
-def under(server: str, uri: str) -> str:
+def prefixed_uri(server: str, uri: str) -> str:
     """A URI under the name of its server."""
     from urllib.parse import quote
 

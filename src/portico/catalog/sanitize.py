@@ -54,7 +54,7 @@ _ESCAPED = (
 )
 
 
-def may_hide(raw: bytes) -> bool:
+def may_have_invisible(raw: bytes) -> bool:
     """False if there cannot be anything hidden in this JSON: a quick look at most of it."""
     if b"\x7f" in raw or (b"\\" in raw and _escaped().search(raw)):
         return True
@@ -67,22 +67,22 @@ def may_hide(raw: bytes) -> bool:
     if text.isprintable() and not any(map(raw.__contains__, _PRINTABLE)):
         return False
     # An escape beside a joiner is not the letter that it ends with.
-    return bool(_suspect().search(text)) if b"\\" in raw else is_hidden(text)
+    return bool(_suspect().search(text)) if b"\\" in raw else has_invisible(text)
 
 
-def is_hidden(text: str) -> bool:
+def has_invisible(text: str) -> bool:
     """True if there is more in it than is to be seen."""
     return not _is_plain(text) and any(
         not _is_needed(text, found.start()) for found in _suspect().finditer(text)
     )
 
 
-def revealed(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """The same, with every hidden character written out."""
     return text if _is_plain(text) else _suspect().sub(_written_out, text)
 
 
-def revealed_json(text: str) -> str:
+def sanitize_json(text: str) -> str:
     """JSON, or words about it, with hidden characters as JSON escapes: the values stay the same."""
     return text if _is_plain(text) else _suspect().sub(_as_json, text)
 

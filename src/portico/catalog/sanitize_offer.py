@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.sanitize import is_hidden, may_hide, revealed
+from portico.catalog.sanitize import has_invisible, may_have_invisible, sanitize_text
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, members
@@ -37,7 +37,7 @@ _IDENTITY = ("name", "title", "description", "version")
 _as_written = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
 
 
-class Hidden(Struct, frozen=True):
+class SanitizedItem(Struct, frozen=True):
     """A definition that hides something."""
 
     kind: str
@@ -46,62 +46,62 @@ class Hidden(Struct, frozen=True):
     """Also where it cannot be written out."""
 
 
-def reveal_offer(offer: Offer) -> tuple[Offer, tuple[Hidden, ...]]:
+def sanitize_offer(offer: Offer) -> tuple[Offer, tuple[SanitizedItem, ...]]:
     """The offer as it may be shown, and what hides something; the very same if nothing does."""
-    hidden: list[Hidden] = []
+    hidden: list[SanitizedItem] = []
     lists = {kind: _list(kind, listed, hidden) for kind, listed in offer.lists.items()}
     introduction = _introduction(offer.introduction)
     if introduction is not offer.introduction:
-        hidden.append(Hidden("instructions", "", in_values=False))
+        hidden.append(SanitizedItem("instructions", "", in_values=False))
     if not hidden:
         return offer, ()
     return Offer(offer.version, introduction, lists, offer.taken), tuple(hidden)
 
 
-def reveal_page(kind: str, field: str, result: bytes) -> bytes:
+def sanitize_page(kind: str, field: str, result: bytes) -> bytes:
     """The result of a list, with each definition as it may be shown."""
-    if not may_hide(result):
+    if not may_have_invisible(result):
         return result
     fields = members(result)
     items = decoded(fields.get(field, b"[]"), list[Raw])
     if items is None:
         return result
-    shown = [Raw(reveal(kind, bytes(item))[0]) for item in items]
+    shown = [Raw(sanitize_definition(kind, bytes(item))[0]) for item in items]
     return encode({**fields, field: shown})
 
 
-def _list(kind: str, listed: Listed, hidden: list[Hidden]) -> Listed:
+def _list(kind: str, listed: Listed, hidden: list[SanitizedItem]) -> Listed:
     before = len(hidden)
     items = []
     for key, item in zip(listed.keys, listed.items, strict=True):
-        shown, in_values = reveal(kind, item)
+        shown, in_values = sanitize_definition(kind, item)
         if shown is not item:
-            hidden.append(Hidden(kind, key, in_values))
+            hidden.append(SanitizedItem(kind, key, in_values))
         items.append(shown)
     if len(hidden) == before:
         return listed
     return msgspec.structs.replace(listed, items=tuple(items))
 
 
-def reveal(kind: str, raw: bytes) -> tuple[bytes, bool]:
+def sanitize_definition(kind: str, raw: bytes) -> tuple[bytes, bool]:
     """A definition whose texts are what they seem, the very same bytes if they were already; and
     whether its values still hide something."""
-    if not may_hide(raw):
+    if not may_have_invisible(raw):
         return raw, False
     definition = _decoded(raw)
-    if not isinstance(definition, dict) or not any(map(is_hidden, _strings(definition))):
+    if not isinstance(definition, dict) or not any(map(has_invisible, _strings(definition))):
         return raw, False
-    _reveal_texts(definition, _FIELDS[kind])
+    _sanitize_texts(definition, _FIELDS[kind])
     notes = definition.get("annotations")
     if isinstance(notes, dict):
-        _reveal_texts(notes, _TEXTS)
+        _sanitize_texts(notes, _TEXTS)
     arguments = definition.get("arguments")
     for argument in arguments if isinstance(arguments, list) else ():
         if isinstance(argument, dict):
-            _reveal_texts(argument, _TEXTS)
+            _sanitize_texts(argument, _TEXTS)
     for key in ("inputSchema", "outputSchema"):
-        _reveal_schema(definition.get(key))
-    in_values = any(map(is_hidden, _strings(definition)))
+        _sanitize_schema(definition.get(key))
+    in_values = any(map(has_invisible, _strings(definition)))
     meta = definition.get("_meta")
     definition["_meta"] = {**(meta if isinstance(meta, dict) else {}), FLAG: True}
     return _encoded(definition), in_values
@@ -109,31 +109,31 @@ def reveal(kind: str, raw: bytes) -> tuple[bytes, bool]:
 
 def _introduction(raw: bytes) -> bytes:
     """The same of what a server says of itself."""
-    if not may_hide(raw):
+    if not may_have_invisible(raw):
         return raw
     said = _decoded(raw)
     if not isinstance(said, dict):
         return raw
     meta = said.get("_meta")
     modern = meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else None
-    changed = _reveal_texts(said, ("instructions",))
+    changed = _sanitize_texts(said, ("instructions",))
     for info in (said.get("serverInfo"), modern):
         if isinstance(info, dict):
-            changed |= _reveal_texts(info, _IDENTITY)
+            changed |= _sanitize_texts(info, _IDENTITY)
     return _encoded(said) if changed else raw
 
 
-def _reveal_texts(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
+def _sanitize_texts(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
     changed = False
     for key in keys:
         text = value.get(key)
-        if isinstance(text, str) and is_hidden(text):
-            value[key] = revealed(text)
+        if isinstance(text, str) and has_invisible(text):
+            value[key] = sanitize_text(text)
             changed = True
     return changed
 
 
-def _reveal_schema(schema: Any) -> None:
+def _sanitize_schema(schema: Any) -> None:
     """Write out texts wherever they stand in a schema, but no value; without recursion, because
     whoever wrote it may have nested it deeply."""
     waiting = [schema]
@@ -142,7 +142,7 @@ def _reveal_schema(schema: Any) -> None:
         if isinstance(at, list):
             waiting += at
         elif isinstance(at, dict):
-            _reveal_texts(at, _IN_SCHEMA)
+            _sanitize_texts(at, _IN_SCHEMA)
             for key, of in at.items():
                 if key in _BY_NAME and isinstance(of, dict):
                     waiting += of.values()

@@ -80,7 +80,7 @@ class Pattern(Struct, frozen=True):
     template: "UriTemplate"
     literals: tuple[str, ...]
 
-    def resembles(self, uri: str) -> bool:
+    def may_match(self, uri: str) -> bool:
         """True if its text is in this canonical URI, in order: a quick look before a match."""
         at = 0
         for text in self.literals:

@@ -143,7 +143,9 @@ class Core:
         if kind is _STATIC:
             # Without a cursor and a date it stays as it is for as long as the catalog does.
             ready = (
-                None if request.cursor else catalog.settled.get((request.method, request.version))
+                None
+                if request.cursor
+                else catalog.static_lists.get((request.method, request.version))
             )
             if ready is not None:
                 return Response(id=request.id, result=ready)
@@ -178,13 +180,13 @@ class Core:
             return Response(id=request.id, result=catalog.discovery(request.version))
         if capability not in catalog.kinds:
             return _not_found(request)
-        if request.method in catalog.unheard:
+        if request.method in catalog.incomplete_lists:
             return self._beyond(request, context)  # as the server itself sends it
         page = catalog.page(LISTS[request.method], request.version, request.cursor)
         if page is None:
             return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
         if not request.cursor and not request.version.modern:
-            catalog.settled[request.method, request.version] = page
+            catalog.static_lists[request.method, request.version] = page
         return Response(id=request.id, result=page)
 
     def _notice(self, request: Request, context: Context) -> Response:

@@ -92,7 +92,7 @@ class _Seen:
             offer = whole.offer
             for view in self._views:
                 offer = view(offer)
-            seen = self._made[whole] = whole.showing(offer)
+            seen = self._made[whole] = whole.with_offer(offer)
         return seen
 
     def hub(self, request: Request, context: Context) -> Hub:

@@ -112,14 +112,14 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
 
 def _news(servers: list[dict[str, Any]]) -> Iterator[str]:
     """Warnings about servers, and the latest changes of definitions."""
-    from portico.catalog.history import line
+    from portico.catalog.history import change_line
 
     for server in servers:
         warnings, changes = server.get("warnings"), server.get("changes")
         for warning in warnings[:_MAX_NEWS] if isinstance(warnings, list) else ():
             yield f"  warning: {_in_line(str(warning))}"
         for change in changes[:_MAX_NEWS] if isinstance(changes, list) else ():
-            words = line(str(server.get("server", "?")), change)
+            words = change_line(str(server.get("server", "?")), change)
             yield f"  {change.get('time')}  {_in_line(words)}"
 
 

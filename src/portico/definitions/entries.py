@@ -11,7 +11,7 @@ from portico.definitions.definition_error import DefinitionError
 from portico.definitions.header_params import header_params
 from portico.definitions.structure import structural_check
 from portico.definitions.templates import UriTemplate
-from portico.definitions.wording import nearest, shown, type_name
+from portico.definitions.wording import nearest, render, type_name
 
 _Check = Callable[[Any, str], None]
 """Takes a value and its field; raises DefinitionError with that field, or one inside it."""
@@ -33,7 +33,7 @@ class DefinitionKind(Struct, frozen=True):
         for field in self.required:
             if field not in entry:
                 near = [key for key in entry if nearest(field, [str(key)])]
-                hint = f"; {shown(near[0])} is not known" if near else ""
+                hint = f"; {render(near[0])} is not known" if near else ""
                 raise DefinitionError(f"is missing{hint}", field=field)
         for field, check in self.fields.items():
             if field in entry:
@@ -66,7 +66,7 @@ def _name(value: Any, field: str) -> None:
 
 
 def _one_of(*options: str) -> _Check:
-    return _must(" or ".join(map(shown, options)), lambda value: value in options)
+    return _must(" or ".join(map(render, options)), lambda value: value in options)
 
 
 def _each(inner: _Check) -> _Check:
@@ -96,7 +96,7 @@ def _uri(value: Any, field: str) -> None:
     _name(value, field)
     scheme, colon, _ = value.partition(":")
     if not colon or not scheme or scheme[0] not in ascii_letters or not _SCHEME.issuperset(scheme):
-        why = f"{shown(value)} is not a URI: it must begin with a scheme, as in file:///notes.txt"
+        why = f"{render(value)} is not a URI: it must begin with a scheme, as in file:///notes.txt"
         raise DefinitionError(why, field=field)
 
 
@@ -139,11 +139,11 @@ def _arguments(value: Any, field: str) -> None:
     names = [argument["name"] for argument in value]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise DefinitionError(f"{shown(name)} is there twice", field=f"{field}[{index}].name")
+            raise DefinitionError(f"{render(name)} is there twice", field=f"{field}[{index}].name")
 
 
 def _got(value: Any) -> str:
-    return shown(value) if isinstance(value, str | int | float) else type_name(value)
+    return render(value) if isinstance(value, str | int | float) else type_name(value)
 
 
 _ARGUMENT = _fields(("name",), name=_name, title=_text, description=_text, required=_flag)

@@ -24,7 +24,7 @@ from portico.definitions.violations import (
     options_problem,
     type_problem,
 )
-from portico.definitions.wording import dotted, nearest, shown
+from portico.definitions.wording import dotted, nearest, render
 from portico.model.wording import counted
 
 MAX_PROBLEMS = 10
@@ -133,7 +133,7 @@ class _Explainer:
         for name, needed in self._timely(_fields(place.schema[keyword], place.value)):
             if isinstance(needed, list):
                 missing = (other for other in needed if other not in place.value)
-                why = f"required when {shown(name)} is given"
+                why = f"required when {render(name)} is given"
                 found += [_missing(place, other, why) for other in missing]
         return found
 
@@ -188,7 +188,7 @@ class _Explainer:
         if not isinstance(place.value, dict):
             return []
         return [
-            place.problem(f"field name {shown(name)}: {problem.message}", keyword=keyword)
+            place.problem(f"field name {render(name)}: {problem.message}", keyword=keyword)
             for name in self._timely(place.value)
             for problem in self.into(place, (keyword,), name)
         ]
@@ -229,7 +229,7 @@ class _Explainer:
         if least <= matching <= most or self._ask.exhausted():
             return []
         wanted = f"at least {least}" if matching < least else f"at most {most}"
-        what = shown(place.schema[keyword])
+        what = render(place.schema[keyword])
         words = f"has {counted(matching, 'item')} like {what}, must have {wanted}"
         return [place.problem(words, keyword=keyword)]
 
@@ -261,7 +261,7 @@ class _Explainer:
     def none(self, place: _Place, keyword: str) -> list[SchemaViolation]:
         if self._ask.fails((*place.location, keyword), place.value) or self._ask.exhausted():
             return []
-        what = shown(place.schema[keyword])
+        what = render(place.schema[keyword])
         return [place.problem(f"must not match {what}", keyword=keyword)]
 
     def conditional(self, place: _Place, keyword: str) -> list[SchemaViolation]:
@@ -309,7 +309,7 @@ def _fields(by_name: Any, value: Any) -> list[tuple[str, Any]]:
 
 def _asserted(place: _Place, keyword: str) -> SchemaViolation:
     if keyword == "enum":
-        return options_problem(dotted(place.path), place.schema[keyword], shown(place.value))
+        return options_problem(dotted(place.path), place.schema[keyword], render(place.value))
     return assertion(dotted(place.path), keyword, place.schema[keyword], place.value)
 
 
@@ -320,14 +320,14 @@ def _missing(place: _Place, name: str, why: str) -> SchemaViolation:
 def _unknown(place: _Place, name: str, known: Any, keyword: str) -> SchemaViolation:
     free = [other for other in known if other not in place.value]
     return place.problem(
-        f"unknown field {shown(name)}{nearest(name, free)}", sorted(known), keyword
+        f"unknown field {render(name)}{nearest(name, free)}", sorted(known), keyword
     )
 
 
 def _unexplained(schema: dict[str, Any]) -> str:
     title = schema.get("title")
     return (
-        f"does not match {shown(title)}" if isinstance(title, str) else "does not match the schema"
+        f"does not match {render(title)}" if isinstance(title, str) else "does not match the schema"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.wording import shown
+from portico.definitions.wording import render
 
 MAX_LENGTH = 4096
 _OPERATORS = "+#/?&"
@@ -56,25 +56,25 @@ def parse(text: str) -> Iterator[tuple[str, Expression | None]]:
     if len(text) > MAX_LENGTH:
         raise DefinitionError(f"is longer than {MAX_LENGTH} characters")
     if any(char <= " " or char == "\x7f" for char in text):
-        raise DefinitionError(f"{shown(text)} has a space or a control character in it")
+        raise DefinitionError(f"{render(text)} has a space or a control character in it")
     rest = text
     while rest:
         literal, brace, rest = rest.partition("{")
         if "}" in literal:
-            raise DefinitionError(f"{shown(text)} has a }} without its {{")
+            raise DefinitionError(f"{render(text)} has a }} without its {{")
         if not brace:
             yield literal, None
             return
         inner, brace, rest = rest.partition("}")
         if not brace:
-            raise DefinitionError(f"{shown(text)} has a {{ without its }}")
+            raise DefinitionError(f"{render(text)} has a {{ without its }}")
         yield literal, _expression(inner)
 
 
 def _expression(text: str) -> Expression:
     operator = text[:1] if text[:1] in (*_OPERATORS, *_UNSUPPORTED) else ""
     if operator and operator in _UNSUPPORTED:
-        raise DefinitionError(f"{{{text}}}: the operator {shown(operator)} is not supported")
+        raise DefinitionError(f"{{{text}}}: the operator {render(operator)} is not supported")
     specs = text[len(operator) :].split(",")
     explode = any(spec.endswith("*") for spec in specs)
     if explode and (len(specs) > 1 or operator not in ("", "/")):
@@ -84,7 +84,7 @@ def _expression(text: str) -> Expression:
         if ":" in name:
             raise DefinitionError(f"{{{text}}}: prefixes (:) are not supported")
         if not (name.isascii() and name.translate(_NAME_MARKS).isalnum()):
-            raise DefinitionError(f"{{{text}}}: {shown(name)} is not a variable name")
+            raise DefinitionError(f"{{{text}}}: {render(name)} is not a variable name")
     if len(set(names)) < len(names):
         raise DefinitionError(f"{{{text}}} names a variable twice")
     return Expression(text, operator, names, explode)

@@ -6,7 +6,7 @@ from typing import Any
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.keywords import Location, subschemas
-from portico.definitions.wording import dotted, shown
+from portico.definitions.wording import dotted, render
 from portico.model.offer import HeaderParam
 
 KEYWORD = "x-mcp-header"
@@ -23,17 +23,17 @@ def header_params(input_schema: Any) -> tuple[HeaderParam, ...]:
         field = dotted((*location, KEYWORD))
         token = schema[KEYWORD]
         if not isinstance(token, str) or not token or not _TOKEN.issuperset(token):
-            raise DefinitionError(f"{shown(token)} is not an HTTP token", field=field)
+            raise DefinitionError(f"{render(token)} is not an HTTP token", field=field)
         if not path:
             why = "only a parameter reached through `properties` alone can be mirrored"
             raise DefinitionError(why, field=field)
         kind = schema.get("type")
         if kind not in KINDS:
-            why = f"only a string, integer or boolean can be mirrored, not {shown(kind)}"
+            why = f"only a string, integer or boolean can be mirrored, not {render(kind)}"
             raise DefinitionError(why, field=field)
         header = f"mcp-param-{token.lower()}"
         if header in found:
-            why = f"{shown(token)} is already the header of {dotted(found[header].path)}"
+            why = f"{render(token)} is already the header of {dotted(found[header].path)}"
             raise DefinitionError(why, field=field)
         found[header] = HeaderParam(header, path, kind)
     return tuple(found.values())

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, DefinitionKind
-from portico.definitions.wording import listed, nearest, shown, type_name
+from portico.definitions.wording import listed, nearest, render, type_name
 
 Source = str | PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any]
 """A path, JSON, or what JSON would hold: a list of definitions, or an object with such lists."""
@@ -44,7 +44,7 @@ def _load(source: Source, key: str) -> list[dict[str, Any]]:
     if isinstance(document, Mapping):
         found = _lists(document, name)
         if key not in found:
-            raise DefinitionError(f"has no {shown(key)}", source=name)
+            raise DefinitionError(f"has no {render(key)}", source=name)
         document = found[key]
     return _checked(document, key, name)
 
@@ -102,7 +102,7 @@ def _lists(document: Any, name: str) -> dict[str, Any]:
     for key in document:
         hint = "" if key in _KINDS else nearest(str(key), _KINDS)
         if hint:
-            raise DefinitionError(f"unknown key {shown(key)}{hint}", source=name)
+            raise DefinitionError(f"unknown key {render(key)}{hint}", source=name)
     return {key: document[key] for key in _KINDS if key in document}
 
 
@@ -120,7 +120,7 @@ def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
             kind.check(definition)
             if definition[kind.key] in checked:
                 first = list(checked).index(definition[kind.key]) + 1
-                why = f"{shown(definition[kind.key])} is already {kind.noun} {first}"
+                why = f"{render(definition[kind.key])} is already {kind.noun} {first}"
                 raise DefinitionError(why, field=kind.key)
         except DefinitionError as error:
             raise error.inside(source=name, entry=_entry(kind, number, entry)) from None
@@ -156,5 +156,5 @@ def check_json(definition: Mapping[str, Any]) -> None:
 def _entry(kind: DefinitionKind, number: int, entry: Any) -> str:
     """`tool 2 ("get_weather")`, counted as people do."""
     named = entry.get(kind.key) if isinstance(entry, Mapping) else None
-    shown_name = f" ({shown(named)})" if named and isinstance(named, str) else ""
+    shown_name = f" ({render(named)})" if named and isinstance(named, str) else ""
     return f"{kind.noun} {number}{shown_name}"

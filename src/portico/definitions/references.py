@@ -8,7 +8,7 @@ from typing import Any
 
 from portico.definitions.definition_error import SchemaError
 from portico.definitions.keywords import REFERENCES, STORES, Location, subschemas
-from portico.definitions.wording import dotted, shown
+from portico.definitions.wording import dotted, render
 
 MAX_UNFOLDED = 1_000_000
 MAX_CHAIN = 300
@@ -39,7 +39,7 @@ class References:
         for location, schema in self._pointing:
             for keyword, reference in _references(schema):
                 if self.target(schema, reference) is None and not reference.startswith(_BUILT_IN):
-                    why = f"{shown(reference)} is not in this schema"
+                    why = f"{render(reference)} is not in this schema"
                     if not reference.startswith("#"):
                         why += ", and other documents are never fetched"
                     raise SchemaError(why, field=dotted((*location, keyword)))

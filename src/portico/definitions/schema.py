@@ -14,7 +14,7 @@ from portico.definitions.schema_limits import (
 )
 from portico.definitions.structure import FOREIGN_NODES, MAX_NODES, structural_check
 from portico.definitions.violations import SchemaViolation, describe
-from portico.definitions.wording import dotted, shown
+from portico.definitions.wording import dotted, render
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -59,7 +59,7 @@ class Schema:
             if validator.is_valid(instance):
                 return []
         except ValueError as error:  # not JSON: a value that no JSON text could have
-            return self._unchecked(f"cannot be checked: {shown(str(error), 200)}")
+            return self._unchecked(f"cannot be checked: {render(str(error), 200)}")
         from portico.definitions.explain import explain
 
         return explain(self.source, instance, started)
@@ -104,16 +104,16 @@ def compiled(schema: Any, **options: Any) -> "Validator":
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(_reason(error), field=dotted(error.instance_path)) from None
     except ValueError as error:
-        raise SchemaError(f"cannot be compiled: {shown(str(error), 200)}") from None
+        raise SchemaError(f"cannot be compiled: {render(str(error), 200)}") from None
 
 
 def _reason(error: Any) -> str:
     if error.instance_path and error.instance_path[-1] == "pattern":
-        what = f"{shown(error.instance)} is not a regular expression, or too large a one"
+        what = f"{render(error.instance)} is not a regular expression, or too large a one"
         return f"{what} (maxLength is the way to limit length)"
     message: str = error.message
     return message if len(message) <= 200 else message[:199] + "…"
 
 
 def _refuse(uri: str, /) -> NoReturn:
-    raise ValueError(f"{shown(uri)} is another document, and those are never fetched")
+    raise ValueError(f"{render(uri)} is another document, and those are never fetched")

@@ -8,7 +8,7 @@ from portico.definitions.keywords import parts_of, subschemas
 from portico.definitions.patterns import compile_units, pattern_cost, patterns_in
 from portico.definitions.references import References
 from portico.definitions.structure import FOREIGN_NODES
-from portico.definitions.validation_cost import MOST, Work, huge
+from portico.definitions.validation_cost import MAX_UNITS, ValidationCost, huge
 
 OWN_WORK = 100_000_000
 """Units of work (20 ns) for one value and a schema of our user: two seconds at worst."""
@@ -42,12 +42,12 @@ class SchemaLimits:
         cost = sum(pattern_cost(pattern) for pattern in {pattern for pattern, _ in found})
         fields = {field for _, field in found}
         references = References(schema)
-        work = Work(schema, references)
+        work = ValidationCost(schema, references)
         self._most = most
         self._recursive = work.recursive
         self._width = max(work.width, _NARROWEST)
         self._pairs = _has_unique(schema)
-        self._text = most // cost if cost else MOST
+        self._text = most // cost if cost else MAX_UNITS
         # A reference can bring a pattern to any other field.
         self._fields = None if references.any or None in fields else fields
         """The fields whose text meets a pattern; None for all."""

@@ -10,7 +10,7 @@ from portico.definitions.choices import restore_order
 from portico.definitions.constraints import members
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.signatures import NOTHING, Parameter, Signature
-from portico.definitions.wording import shown
+from portico.definitions.wording import render
 
 _UNSTRUCTURED = (str, bytes, bytearray, type(None), object)
 
@@ -128,7 +128,7 @@ def _bare(kind: Any) -> Any:
 def _add(definitions: JsonObject, more: JsonObject) -> None:
     for name, shape in more.items():
         if definitions.setdefault(name, shape) != shape:
-            raise DefinitionError(f"two different types are called {shown(name)}")
+            raise DefinitionError(f"two different types are called {render(name)}")
 
 
 def _inlined(shape: JsonObject, definitions: JsonObject) -> JsonObject:

@@ -20,7 +20,7 @@ from portico.definitions.constraints import (
     members,
 )
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.wording import shown
+from portico.definitions.wording import render
 
 NOTHING: Any = inspect.Parameter.empty
 """Stands where there is no default, or no annotation."""
@@ -199,7 +199,7 @@ class _Scope:
             except NameError:
                 return self._evaluated(annotation, {**self._surroundings(), **self._closure})
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
-            why = f"cannot make sense of its annotation {shown(str(annotation))}: {error}"
+            why = f"cannot make sense of its annotation {render(str(annotation))}: {error}"
             raise DefinitionError(why, source=self.label, field=what) from None
 
     def _evaluated(self, annotation: Any, local: dict[str, Any]) -> Any:

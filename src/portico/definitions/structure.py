@@ -23,7 +23,7 @@ from portico.definitions.keywords import (
     subschemas,
 )
 from portico.definitions.references import References
-from portico.definitions.wording import dotted, shown, type_name
+from portico.definitions.wording import dotted, render, type_name
 
 MAX_DEPTH = 128
 """Levels of JSON in a schema; fifty objects within objects need about a hundred."""
@@ -110,7 +110,7 @@ def _is_type(value: Any) -> _Fault | None:
     for index, name in enumerate(names):
         if not isinstance(name, str) or name not in TYPES:
             way = (index,) if isinstance(value, list) else ()
-            return way, f"{shown(name)} is not a JSON Schema type"
+            return way, f"{render(name)} is not a JSON Schema type"
     return None if names else ((), "must name at least one type")
 
 
@@ -187,11 +187,11 @@ def _is_count(value: Any) -> _Fault | None:
 def _is_dialect(value: Any) -> _Fault | None:
     if isinstance(value, str) and value.removesuffix("#") in DIALECTS:
         return None
-    return (), f"{shown(value)} is not a dialect we know: {', '.join(DIALECTS.values())}"
+    return (), f"{render(value)} is not a dialect we know: {', '.join(DIALECTS.values())}"
 
 
 def _got(value: Any) -> str:
-    return shown(value) if not isinstance(value, dict | list) else f"an {type_name(value)}"
+    return render(value) if not isinstance(value, dict | list) else f"an {type_name(value)}"
 
 
 _BOOLEAN_IN_DRAFT_4 = ("exclusiveMinimum", "exclusiveMaximum")

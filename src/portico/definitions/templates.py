@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.expressions import Expression, parse
-from portico.definitions.wording import shown
+from portico.definitions.wording import render
 
 MAX_VARIABLES = 32
 _IN_PATH = "/?#"
@@ -95,7 +95,7 @@ class UriTemplate:
         if not text:
             return
         if self._segments or self._query or self._fragment:
-            raise DefinitionError(f"{shown(text)} stands after an expression that must come last")
+            raise DefinitionError(f"{render(text)} stands after an expression that must come last")
         self._parts.append(text)
 
     def _add_expression(self, expression: Expression) -> None:

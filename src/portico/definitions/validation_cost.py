@@ -10,7 +10,7 @@ from typing import Any
 from portico.definitions.keywords import REFERENCES, STORES, parts_of, subschemas
 from portico.definitions.references import References
 
-MOST = 1_000_000_000
+MAX_UNITS = 1_000_000_000
 """Where counting ends: far beyond every limit."""
 _COMPARED = 15
 """Units to compare two numbers, or one level of an object."""
@@ -36,7 +36,7 @@ def huge(number: int) -> int:
     return _HUGE + (bits // 53) ** 2 if bits > 63 else 0
 
 
-class Work:
+class ValidationCost:
     """The units of work a schema can cause at a single place of a value."""
 
     def __init__(self, schema: Any, references: References) -> None:
@@ -45,7 +45,7 @@ class Work:
         self._circular: dict[int, Any] = {}
         here, below = self._measured(schema)
         again = (max(self._found[key]) for key in self._circular)
-        self.width = min(max(here, below) + sum(again), MOST)
+        self.width = min(max(here, below) + sum(again), MAX_UNITS)
         """Units at the place where the most schemas apply."""
         self.recursive = bool(self._circular)
 
@@ -76,7 +76,7 @@ class Work:
                 all_of += max(at_value, deeper)
         if any(keyword in schema for keyword in _UNEVALUATED):
             here, below = here * _EVALUATED_AGAIN, below * _EVALUATED_AGAIN + here
-        return min(own + here, MOST), min(below + one_of + all_of, MOST)
+        return min(own + here, MAX_UNITS), min(below + one_of + all_of, MAX_UNITS)
 
     def _applied(self, schema: dict[str, Any]) -> list[tuple[str, Any]]:
         """The schemas that this one applies to its value or to parts of it."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from portico.model.wording import close_matches, did_you_mean, printable
 
-LONGEST = 80
+MAX_LENGTH = 80
 _MAX_OPTIONS = 10
-_DEEPEST = 3
+_MAX_DEPTH = 3
 _MAX_CANDIDATES = 500
 _MAX_CANDIDATE = 64
 _MAX_PATH = 300
@@ -35,7 +35,7 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
-def shown(value: Any, limit: int = LONGEST) -> str:
+def render(value: Any, limit: int = MAX_LENGTH) -> str:
     """A value as short JSON-like text, at a cost that does not grow with the value."""
     text = _text(value, limit, 0)
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -54,11 +54,11 @@ def _text(value: Any, limit: int, depth: int) -> str:
             escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
             return f'"{printable(escaped)}"'
         case list() | tuple():
-            if depth == _DEEPEST:
+            if depth == _MAX_DEPTH:
                 return "[…]"
             return "[" + _joined((_text(v, limit, depth + 1) for v in value), limit) + "]"
         case dict():
-            if depth == _DEEPEST:
+            if depth == _MAX_DEPTH:
                 return "{…}"
             fields = (
                 f"{_text(name, limit, 0)}: {_text(inner, limit, depth + 1)}"
@@ -82,7 +82,7 @@ def _joined(parts: Iterable[str], limit: int) -> str:
 
 def listed(options: Sequence[Any]) -> str:
     """Alternatives as text, the first few of them."""
-    text = ", ".join(shown(option, 40) for option in options[:_MAX_OPTIONS])
+    text = ", ".join(render(option, 40) for option in options[:_MAX_OPTIONS])
     more = len(options) - _MAX_OPTIONS
     return f"{text} and {more} more" if more > 0 else text
 
@@ -93,10 +93,10 @@ def dotted(path: Iterable[str | int]) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif len(part) <= LONGEST and part.translate(_WORD_MARKS).isalnum():
+        elif len(part) <= MAX_LENGTH and part.translate(_WORD_MARKS).isalnum():
             text += f".{part}" if text else part
         else:
-            text += f"[{shown(part)}]"
+            text += f"[{render(part)}]"
     return text if len(text) <= _MAX_PATH else "…" + text[-_MAX_PATH:]
 
 
@@ -107,4 +107,4 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     # Comparing is slow, so neither many nor long candidates are looked at.
     few = islice(candidates, _MAX_CANDIDATES)
     found = close_matches(word, (c for c in few if len(c) <= _MAX_CANDIDATE), cutoff=0.7)
-    return f" ({did_you_mean(map(shown, found))})" if found else ""
+    return f" ({did_you_mean(map(render, found))})" if found else ""

@@ -87,7 +87,7 @@ class Exposure:
         config = self._registry.config
         if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
             here = whole if self._group is None else whole.only(frozenset(self.servers()))
-            self._seen = (whole, config, here.seen(self._views) if self._views else here)
+            self._seen = (whole, config, here.through(self._views) if self._views else here)
         return self._seen[2]
 
     def seen_through(self, views: Sequence[View]) -> "Exposure":
@@ -201,6 +201,6 @@ class Exposure:
         """A resource of a server has changed."""
         if server not in self.merged.namespaced_offers:
             return
-        shown = self.merged.routing.shown(server, change.uri)
+        shown = self.merged.routing.exposed_uri(server, change.uri)
         params = change.params if shown == change.uri else encode({"uri": shown})
         self._hub.publish(Change("resources", shown, params))

@@ -9,8 +9,8 @@ import msgspec
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.namespaced import NamespacedOffer
-from portico.catalog.sanitize import revealed
-from portico.catalog.sanitize_offer import Hidden
+from portico.catalog.sanitize import sanitize_text
+from portico.catalog.sanitize_offer import SanitizedItem
 from portico.chain.core import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
@@ -206,7 +206,7 @@ class Member:
     def warnings(self) -> list[str]:
         """The definitions in which something is hidden, a line each."""
         catalog, namespaced = self._offered(), self.namespaced
-        found = () if catalog is None else catalog.hidden
+        found = () if catalog is None else catalog.sanitized
         hidden = [one for one in found if namespaced is not None and _lists(namespaced, one)]
         lines = [_warning(self.name, one) for one in hidden[:_MAX_WARNINGS]]
         more = len(hidden) - len(lines)
@@ -245,13 +245,13 @@ class Member:
         return "failed" if self.problem else "stopped"
 
 
-def _lists(namespaced: NamespacedOffer, hidden: Hidden) -> bool:
+def _lists(namespaced: NamespacedOffer, hidden: SanitizedItem) -> bool:
     return not hidden.key or hidden.key in namespaced.listed(hidden.kind).keys
 
 
-def _warning(server: str, hidden: Hidden) -> str:
+def _warning(server: str, hidden: SanitizedItem) -> str:
     kind = hidden.kind.removesuffix("s") if hidden.key else hidden.kind
-    name = " ".join(revealed(hidden.key).split())[:_MAX_NAME]
+    name = " ".join(sanitize_text(hidden.key).split())[:_MAX_NAME]
     words = f"{server}: hidden characters in {kind} {name}".rstrip()
     if not hidden.in_values:
         return f"{words}; they are shown escaped"
@@ -281,6 +281,6 @@ def _nothing() -> None:
 
 def _text(raw: bytes) -> str:
     try:
-        return revealed(msgspec.json.decode(raw, type=str)).strip() if raw else ""
+        return sanitize_text(msgspec.json.decode(raw, type=str)).strip() if raw else ""
     except msgspec.DecodeError:
         return ""

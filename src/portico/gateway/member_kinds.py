@@ -77,7 +77,7 @@ def _server(entry: ServerEntry, around: MemberEnvironment, limits: MemberLimits)
     kept = None if around.memory is None else _Kept(around.memory, is_complete=not entry.problem)
     history = around.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
-        history.shows = entry.tools.allows
+        history.is_exposed = entry.tools.allows
     upstream = Upstream(
         (around.reach or _address)(entry, around.heard),
         _policy(entry, around.info, limits.max_tools),

@@ -59,7 +59,7 @@ class QualifiedLinks:
     def _seen(self, namespaced: NamespacedOffer) -> NamespacedOffer:
         here = Merged([namespaced])
         here.routing = self._merged().routing  # so that views know what they see by its URI
-        return here.seen(self._views).namespaced_offers[self._server]
+        return here.through(self._views).namespaced_offers[self._server]
 
     def _hides(self, uri: str) -> bool:
         merged = self._merged()
@@ -101,14 +101,14 @@ class QualifiedLinks:
         return known or f"{self._server}{SEPARATOR}{name}"
 
     def _own_name(self, kind: str, shown: str) -> str | None:
-        place = self._merged().places(kind).get(shown)
+        place = self._merged().routes(kind).get(shown)
         if place is not None:
             return place[1] if place[0].server == self._server else None
         server, _, name = shown.partition(SEPARATOR)
         return name if server == self._server else None
 
     def _shown_uri(self, uri: str) -> str:
-        return self._merged().routing.shown(self._server, uri)
+        return self._merged().routing.exposed_uri(self._server, uri)
 
     def _own_uri(self, shown: str) -> str | None:
         server, uri = self._merged().resource(shown)

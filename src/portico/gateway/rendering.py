@@ -7,7 +7,7 @@ import msgspec
 
 from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.parameter_summary import parameters
-from portico.catalog.sanitize import revealed, revealed_json
+from portico.catalog.sanitize import sanitize_json, sanitize_text
 from portico.catalog.sanitize_offer import FLAG
 
 MAX_LINE = 240
@@ -36,7 +36,7 @@ def full(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     if len(words) > MAX_TEXT:
         more = len(words) - MAX_TEXT
         definition["description"] = f"{words[:MAX_TEXT]}… ({more} more characters)"
-    shown: dict[str, Any] = {"name": name, "server": namespaced.server, "tool": revealed(tool)}
+    shown: dict[str, Any] = {"name": name, "server": namespaced.server, "tool": sanitize_text(tool)}
     if is_flagged(definition):
         shown["warning"] = _WARNING
     definition.pop("name", None)
@@ -74,7 +74,7 @@ def full_text(tool: Mapping[str, Any]) -> str:
         value = definition.pop(key, "")
         if isinstance(value, str) and value:
             lines.append(value)
-    lines.append(revealed_json(msgspec.json.encode(definition).decode()))
+    lines.append(sanitize_json(msgspec.json.encode(definition).decode()))
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from portico.catalog.resource_routing import ResourceRouting, under
+from portico.catalog.resource_routing import ResourceRouting, prefixed_uri
 from portico.catalog.uris import canonical
 from portico.model.context import Context
 from portico.model.message import Response
@@ -72,7 +72,7 @@ class ResourceOrigins:
         parts: list[bytes] = []
         done = 0
         for begin, end, uri in _uris(result):
-            shown = owners.shown(server, uri)
+            shown = owners.exposed_uri(server, uri)
             if shown == uri and owners.owner(uri) is None:
                 shown = _noted(uri, server, owners, known)
             if shown != uri:
@@ -126,6 +126,6 @@ def _noted(uri: str, server: str, owners: ResourceRouting, known: _Known) -> str
     """Note a URI that nobody owns; one that another server mentioned before stays that server's."""
     before = known.owner(uri)
     if before is not None and before != server and before in owners.servers:
-        return under(server, uri)
+        return prefixed_uri(server, uri)
     known.note(uri, server)
     return uri

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from portico.catalog.merge import Place
+from portico.catalog.merge import ItemRoute
 from portico.catalog.parameter_summary import parameters
-from portico.catalog.sanitize import revealed_json
+from portico.catalog.sanitize import sanitize_json
 from portico.gateway.metatool_definitions import EXECUTE, NAMES
 from portico.model.context import Context
 from portico.model.errors import PorticoError
@@ -197,7 +197,7 @@ def execute(request: Request) -> None:
     request.asked, request.name, request.timeout_s = request.name, wanted.name, timeout
 
 
-def checked(request: Request, place: Place) -> Request:
+def checked(request: Request, place: ItemRoute) -> Request:
     """The call as its server gets it, once its arguments were found right; raises Mistake."""
     namespaced, tool = place
     inner, raw = _named(request, tool)
@@ -210,7 +210,7 @@ def checked(request: Request, place: Place) -> Request:
     schema = namespaced.schemas[tool] if tool in namespaced.schemas else namespaced.schema(tool)
     if schema is not None:
         if problems := schema.problems(arguments, len(raw)):
-            words = revealed_json(schema.describe(problems))
+            words = sanitize_json(schema.describe(problems))
             raise Mistake(f"{request.name}: {words}{_right(place)}")
         inner.arguments = arguments
     return inner
@@ -252,11 +252,11 @@ def _unwrapped(name: str, raw: bytes) -> bytes:
     return raw
 
 
-def _right(place: Place) -> str:
+def _right(place: ItemRoute) -> str:
     """The right shape, after what was wrong with it."""
     namespaced, tool = place
     schema = namespaced.definition(tool).get("inputSchema")
     compact = parameters(schema)
-    whole = revealed_json(encode(schema).decode())
+    whole = sanitize_json(encode(schema).decode())
     shown = f"; it takes {compact or 'no arguments'}"
     return f"{shown}\nschema: {whole}" if len(whole) <= _MAX_SHAPE else shown

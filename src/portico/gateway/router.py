@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from portico.catalog.merge import Place
+from portico.catalog.merge import ItemRoute
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure
@@ -103,7 +103,7 @@ class Router:
             uri = request.uri
             if request.method == "completion/complete":
                 uri = reference_of(request).uri
-            plain = self._exposure.merged.routing.plain(uri) if uri else uri
+            plain = self._exposure.merged.routing.canonical_exposed(uri) if uri else uri
             return next(request if plain == uri else about(request, "uri", plain), context)
 
         return handle
@@ -128,7 +128,7 @@ class Router:
             return self._metatools.unknown_tool(request, context)
         return await self._call(request, context, self._exposure.merged.tools[request.name])
 
-    def _call(self, request: Request, context: Context, place: Place) -> Answer:
+    def _call(self, request: Request, context: Context, place: ItemRoute) -> Answer:
         namespaced, tool = place
         if not request.asked:
             return self._pass_on(request, context, namespaced.server, called(request, tool))

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.schema import Schema
-from portico.definitions.wording import shown, type_name
+from portico.definitions.wording import render, type_name
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -210,7 +210,7 @@ class FunctionProvider:
             raise InvalidParams(f"prompt {prompt.name}: missing argument {', '.join(missing)}")
         for name, value in arguments.items():
             if not isinstance(value, str):
-                got = f"{type_name(value)} {shown(value)}"
+                got = f"{type_name(value)} {render(value)}"
                 raise InvalidParams(
                     f"prompt {prompt.name}: {name[:80]}: expected string, got {got}"
                 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from portico.catalog.sanitize import revealed
+from portico.catalog.sanitize import sanitize_text
 from portico.model.methods import ELICIT, SAMPLE
 from portico.model.session import Session
 from portico.protocol.codec import decoded, encode
@@ -49,7 +49,7 @@ def named(method: str, params: Members, server: str) -> Members:
 
 def signed(text: str, server: str) -> str:
     """A text that says on each line whose it is, so that no line can pass for another server's."""
-    lines = [revealed(line) for line in text.splitlines()] or [""]
+    lines = [sanitize_text(line) for line in text.splitlines()] or [""]
     return "\n".join(f"[{server}] {line}".rstrip() for line in lines)
 
 

@@ -21,7 +21,7 @@ from portico.upstream.session import UpstreamSession
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
-    from portico.catalog.sanitize_offer import Hidden
+    from portico.catalog.sanitize_offer import SanitizedItem
 
 REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
@@ -171,18 +171,18 @@ class CatalogViews:
     def _catalog(self, offer: Offer, *, confirmed: bool) -> Catalog:
         self._numbers += 1
         shown = offer
-        hidden: tuple[Hidden, ...] = ()
+        sanitized: tuple[SanitizedItem, ...] = ()
         if self._policy.reveals:
-            from portico.catalog.sanitize_offer import reveal_offer
+            from portico.catalog.sanitize_offer import sanitize_offer
 
-            shown, hidden = reveal_offer(offer)
+            shown, sanitized = sanitize_offer(offer)
         return Catalog(
             shown,
             confirmed=confirmed,
             number=self._numbers,
             clock=self._clock,
             whole=offer,
-            hidden=hidden,
+            sanitized=sanitized,
         )
 
     async def _confirmed(self, offer: Offer) -> Catalog:

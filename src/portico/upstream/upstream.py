@@ -250,10 +250,12 @@ class Upstream:
         response = await self.relay(request, context)
         if not response.result or not self.policy.reveals:
             return response
-        from portico.catalog.sanitize_offer import reveal_page
+        from portico.catalog.sanitize_offer import sanitize_page
 
         kind = LISTS[request.method]
-        return replace(response, result=reveal_page(kind, LIST_KINDS[kind].field, response.result))
+        return replace(
+            response, result=sanitize_page(kind, LIST_KINDS[kind].field, response.result)
+        )
 
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request, by the long way; raises McpError if there is none."""
