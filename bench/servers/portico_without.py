@@ -46,7 +46,7 @@ def _joined_answers() -> None:
 def _known_headers() -> None:
     from portico.transport.http_connection import HttpConnection
 
-    _put(HttpConnection, "_remember", lambda *_: None)
+    _put(HttpConnection, "_remember_head", lambda *_: None)
 
 
 def _own_connection() -> None:

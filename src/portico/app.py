@@ -269,7 +269,7 @@ class _Door:
             limits=HttpLimits(**(limits or {})),
         )
         if watch is not None:
-            watch(app.tidy)
+            watch(app.retire_stale)
         await over_http(
             app,
             sockets=self._sockets,

@@ -19,7 +19,7 @@ class Served(Protocol):
         """Take in a line."""
         ...
 
-    def ended(self) -> None:
+    def disconnected(self) -> None:
         """The client has left."""
         ...
 
@@ -62,7 +62,7 @@ class InMemory(Wire):
     async def close(self) -> None:
         """Leave."""
         if self._served is not None:
-            self._served.ended()
+            self._served.disconnected()
 
     def _write(self, parts: tuple[bytes, ...]) -> None:
         for line in b"".join(parts).splitlines():

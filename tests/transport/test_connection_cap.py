@@ -11,18 +11,18 @@ from portico.transport.http_limits import HttpLimits
 class Guest:
     """A connection that does nothing."""
 
-    def __init__(self, requests: int = 0, *, rests: bool = False) -> None:
+    def __init__(self, requests: int = 0, *, is_idle: bool = False) -> None:
         self.requests = requests
-        self.rests = rests
+        self.is_idle = is_idle
         self.dismissed = False
 
-    def dismiss(self) -> None:
+    def evict(self) -> None:
         self.dismissed = True
 
 
 def joined(crowd: ConnectionCap, *guests: Guest) -> list[Guest]:
     for guest in guests:
-        crowd.join(guest)
+        crowd.add(guest)
     return list(guests)
 
 
@@ -62,7 +62,7 @@ def test_those_whose_headers_have_come_do_not_count() -> None:
 
 def test_past_the_limit_of_connections_the_one_at_rest_that_was_used_least_goes() -> None:
     crowd = ConnectionCap(HttpLimits(connections=3))
-    used, resting, busy = joined(crowd, Guest(50, rests=True), Guest(1, rests=True), Guest(9))
+    used, resting, busy = joined(crowd, Guest(50, is_idle=True), Guest(1, is_idle=True), Guest(9))
     (new,) = joined(crowd, Guest())
 
     dismissed = [guest.dismissed for guest in (used, resting, busy, new)]
@@ -76,13 +76,13 @@ def test_where_all_are_busy_a_new_connection_is_closed() -> None:
     (new,) = joined(crowd, Guest())
 
     assert (busy.dismissed, new.dismissed) == (False, True)
-    crowd.leave(new)
+    crowd.remove(new)
     assert len(crowd) == 1
 
 
 def test_connections_leave_descriptors_for_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
     crowd = ConnectionCap(HttpLimits())
-    guests = joined(crowd, *(Guest(1, rests=True) for _ in range(7)))
+    guests = joined(crowd, *(Guest(1, is_idle=True) for _ in range(7)))
 
     assert sum(guest.dismissed for guest in guests) == 1

@@ -189,7 +189,7 @@ def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool)
     head = admitted(guard, ("host", "localhost"), *headers)
     assert isinstance(head, Head)
 
-    assert guard.unlocks(head) is welcome
+    assert guard.is_authorized(head) is welcome
     if not welcome:
         refused = guard.challenge({"path": "/mcp"}, head)
         assert refused.status == 401

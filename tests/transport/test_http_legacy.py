@@ -377,11 +377,11 @@ async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
                 "params": {"requestId": 5},
             }
             assert (await site.post(cancel, headers)).status_code == 202
-            taken_back = await stream.message()
+            cancellation = await stream.message()
             rest = await stream.events()
 
-    assert taken_back["method"] == "notifications/cancelled"
-    assert taken_back["params"]["requestId"] == question["id"]
+    assert cancellation["method"] == "notifications/cancelled"
+    assert cancellation["params"]["requestId"] == question["id"]
     assert rest == []
 
 

@@ -11,7 +11,13 @@ from portico import Context, Server
 from portico.model.message import Request, Response
 from portico.model.types import Handler
 from portico.transport.http_limits import HttpLimits
-from portico.transport.sessions import MAX_WAITING, HttpSession, Notices, Sessions, ask_on
+from portico.transport.sessions import (
+    MAX_NOTICE_BYTES,
+    HttpSession,
+    NotificationQueue,
+    Sessions,
+    ask_on,
+)
 from tests.support.clock import Clock
 from tests.support.messages import initialize, modern, request
 from tests.support.stage import staged
@@ -245,7 +251,7 @@ async def test_handshakes_that_take_their_time_count_as_sessions() -> None:
 async def test_sessions_that_nobody_uses_expire() -> None:
     now = 0.0
     sessions = Sessions(HttpLimits(session_idle_s=100, sessions=2), clock=lambda: now)
-    old, used = sessions.make("me"), sessions.make("me")
+    old, used = sessions.create("me"), sessions.create("me")
 
     now = 60.0
     assert sessions.find(used.id.encode(), "me") is used
@@ -261,8 +267,8 @@ async def test_sessions_that_nobody_uses_expire() -> None:
 async def test_a_session_with_an_open_stream_is_in_use() -> None:
     now = 0.0
     sessions = Sessions(HttpLimits(session_idle_s=100), clock=lambda: now)
-    session = sessions.make("me")
-    session.exchanges = 1
+    session = sessions.create("me")
+    session.open_requests = 1
 
     now = 500.0
     sessions.expire()
@@ -290,13 +296,13 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
         if not len(notices):
             all_told.set()
 
-    notices = Notices(3, tell)
+    notices = NotificationQueue(3, tell)
     for message in (b"a", b"b", b"a", b"c", b"d", b"b", b"d"):
         notices.add(message)
     assert len(notices) == 3
 
-    notices.reader = True
-    notices.wake()
+    notices.has_reader = True
+    notices.flush()
     await soon(all_told)
 
     assert told == [b"b", b"c", b"d"]
@@ -304,14 +310,14 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
 
 async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
     told: asyncio.Queue[bytes] = asyncio.Queue()
-    notices = Notices(100, told.put)
-    half = b"." * (MAX_WAITING // 2)
+    notices = NotificationQueue(100, told.put)
+    half = b"." * (MAX_NOTICE_BYTES // 2)
     for name in (b"a", b"b", b"c"):
         notices.add(name + half)
     assert len(notices) == 1
     notices.add(b"d" + half + half)
-    notices.reader = True
-    notices.wake()
+    notices.has_reader = True
+    notices.flush()
     assert (await told.get())[:1] == b"d"
     assert told.empty()
 
@@ -321,7 +327,7 @@ async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> N
     blocked = asyncio.Event()
 
     class Stuck:
-        async def say(self, message: bytes) -> None:
+        async def send(self, message: bytes) -> None:
             await blocked.wait()
 
     asking = asyncio.create_task(
@@ -340,7 +346,7 @@ async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:
     blocked = asyncio.Event()
 
     class Stuck:
-        async def say(self, message: bytes) -> None:
+        async def send(self, message: bytes) -> None:
             await blocked.wait()
 
     stuck = Stuck()
@@ -442,6 +448,6 @@ async def test_nothing_is_left_of_clients_that_came_and_left() -> None:
             await soon(stage.cancelled)
         load = site.app.load
 
-        assert await load.idle(WAIT_S)
+        assert await load.wait_idle(WAIT_S)
         assert not load.tasks
         assert not site.app.bodies.used

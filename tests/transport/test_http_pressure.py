@@ -152,7 +152,7 @@ async def test_all_doors_share_the_memory_for_bodies() -> None:
 
     endpoint = Server("x").endpoint(())
     app = Routes(endpoint, lambda path: endpoint if path == "/other" else None)
-    door = app.door("/other")
+    door = app.app_at("/other")
 
     assert door is not None
     assert door.bodies is app.bodies

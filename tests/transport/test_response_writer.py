@@ -16,10 +16,10 @@ class Call:
     def __init__(self) -> None:
         self.left = 0
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         self.left += 1
 
-    async def settled(self) -> None:
+    async def wait_finished(self) -> None:
         """Nothing to wait for."""
 
 
@@ -58,7 +58,7 @@ async def test_an_answer_that_is_there_already_is_sent_without_a_watch() -> None
     server = AsgiServer()
     before = asyncio.all_tasks()
     server.line.answer(200, (b"{", b"}"))
-    await server.line.served()
+    await server.line.send_all()
     assert asyncio.all_tasks() == before
     assert server.body == b"{}"
     assert dict(server.sent[0]["headers"])[b"content-length"] == b"2"
@@ -66,12 +66,12 @@ async def test_an_answer_that_is_there_already_is_sent_without_a_watch() -> None
 
 async def test_what_is_said_comes_in_order_and_the_last_of_it_ends_the_response() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.served())
+    serving = asyncio.create_task(server.line.send_all())
     server.line.begin_stream()
     for number in range(3):
-        server.line.say(b"%d" % number)
+        server.line.send_chunk(b"%d" % number)
         await asyncio.sleep(0)
-    server.line.say(b"end", last=True)
+    server.line.send_chunk(b"end", last=True)
     await within(serving)
     assert server.body == b"012end"
     assert [m.get("more_body") for m in server.sent] == [None, True, True, True, False]
@@ -80,15 +80,15 @@ async def test_what_is_said_comes_in_order_and_the_last_of_it_ends_the_response(
 async def test_there_is_room_once_the_reader_has_taken_what_was_said() -> None:
     server = AsgiServer()
     server.reads.clear()
-    serving = asyncio.create_task(server.line.served())
+    serving = asyncio.create_task(server.line.send_all())
     server.line.begin_stream()
-    waiting = asyncio.create_task(server.line.room())
+    waiting = asyncio.create_task(server.line.wait_writable())
     await asyncio.sleep(0)
     assert not waiting.done()
     server.reads.set()
     await within(waiting)
     assert len(server.sent) == 1
-    server.line.say(b"", last=True)
+    server.line.send_chunk(b"", last=True)
     await within(serving)
 
 
@@ -97,9 +97,9 @@ async def test_a_client_that_leaves_ends_the_response_and_its_call_is_told(reads
     server = AsgiServer()
     if not reads:
         server.reads.clear()
-    serving = asyncio.create_task(server.line.served())
+    serving = asyncio.create_task(server.line.send_all())
     server.line.begin_stream()
-    waiting = asyncio.create_task(server.line.room())
+    waiting = asyncio.create_task(server.line.wait_writable())
     await asyncio.sleep(0)
     server.leaves.set()
     await within(serving)
@@ -111,13 +111,13 @@ async def test_a_send_that_fails_is_a_client_that_left() -> None:
     server = AsgiServer()
     server.broken = True
     server.line.begin_stream()
-    await server.line.served()
+    await server.line.send_all()
     assert server.call.left == 1
 
 
 async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.served())
+    serving = asyncio.create_task(server.line.send_all())
     await asyncio.sleep(0)
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -127,7 +127,7 @@ async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> Non
 
 async def test_another_app_responds_once_it_took_over() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.served())
+    serving = asyncio.create_task(server.line.send_all())
     await asyncio.sleep(0)
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:

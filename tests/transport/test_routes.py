@@ -33,7 +33,7 @@ async def test_behind_a_door_that_is_replaced_calls_finish_and_streams_end() -> 
             held = asyncio.create_task(site.post(tool_call("wait"), headers, DOOR))
             await soon(registry.stage.entered)
             registry.behind = Stage().server.endpoint()
-            registry.app.tidy()
+            registry.app.retire_stale()
             await asyncio.wait_for(stream.events(), WAIT_S)
             unknown = await site.post(request("ping"), headers, DOOR)
             # Its client begins a new session, as it is told to.

@@ -92,7 +92,7 @@ async def test_all_answers_to_one_read_are_written_at_once(server: Server) -> No
     assert len(writes) == 1, "before the read is over, and in one write"
     answers = [json.loads(line) for line in writes[0].splitlines()]
     assert [answer["id"] for answer in answers[1:]] == [0, 1, 2, 3, 20, 4, 5, 6, 7, 8]
-    client.ended()
+    client.disconnected()
 
 
 async def test_other_requests_are_answered_while_a_call_runs(server: Server) -> None:
@@ -187,9 +187,9 @@ async def test_a_question_is_taken_back_when_its_call_is_cancelled(server: Serve
     await wire.next()
     question = await wire.next()
     wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-    taken_back = await wire.next()
-    assert taken_back["method"] == "notifications/cancelled"
-    assert taken_back["params"]["requestId"] == question["id"]
+    cancellation = await wire.next()
+    assert cancellation["method"] == "notifications/cancelled"
+    assert cancellation["params"]["requestId"] == question["id"]
 
 
 async def test_a_refused_question_fails_only_its_call(server: Server) -> None:
@@ -300,7 +300,7 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     told = await wire.next()
     assert (told["id"], told["error"]["message"]) == (1, "the server is shutting down")
     await server.stopped.wait()  # type: ignore[attr-defined]
-    await wire.server.connection.idle()
+    await wire.server.connection.wait_idle()
     assert wire.server.connection.running == {}
 
 
@@ -311,9 +311,9 @@ async def test_a_client_that_leaves_cancels_its_calls_and_hears_nothing_more(
     wire.send(initialize(), request("tools/call", {"name": "stubborn"}, 1))
     await wire.next()
     await server.started.wait()  # type: ignore[attr-defined]
-    wire.server.ended()
+    wire.server.disconnected()
     await server.stopped.wait()  # type: ignore[attr-defined]
-    await wire.server.connection.idle()
+    await wire.server.connection.wait_idle()
     assert wire.lines.empty()
 
 

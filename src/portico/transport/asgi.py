@@ -9,7 +9,7 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
 from portico.model.message import Response
 from portico.protocol.codec import error_response
-from portico.transport.client_connection import stopped
+from portico.transport.client_connection import shutdown_error
 from portico.transport.http_limits import HttpLimits
 
 Scope = MutableMapping[str, Any]
@@ -21,7 +21,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 RETRY_AFTER = (b"retry-after", b"1")
-GONE = "portico.gone"
+ON_DISCONNECT = "portico.on_disconnect"
 """In the scope of our own server: the functions to call when the connection is lost."""
 _LINGER_S = 5.0
 
@@ -55,7 +55,7 @@ def busy(id: bytes, why: str = "too many calls are running") -> Response:
 
 def shutting_down(id: bytes = b"") -> Reply:
     """503 for new work while we drain; this connection takes no more."""
-    return Reply(503, stopped(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
+    return Reply(503, shutdown_error(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
 
 
 async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -> None:
@@ -64,7 +64,7 @@ async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     if reply.lingers and receive is not None:
         await send({"type": "http.response.body", "body": reply.body, "more_body": True})
-        await _hear_out(receive)
+        await _discard_rest(receive)
         await send({"type": "http.response.body"})
     else:
         await send({"type": "http.response.body", "body": reply.body})
@@ -82,42 +82,42 @@ async def send_response(send: Send, response: Response, status: int, headers: He
 
 
 class ClientPresence:
-    """The one who sent a request, once its body is read: all we still hear is that it leaves.
+    """The connection of the client whose request has been read: reports its disconnect.
 
-    A server that can tell us by a call does so (`GONE` in the scope); with others, a task listens.
+    Our own server calls back (`ON_DISCONNECT` in the scope); with other servers a task waits.
     """
 
-    __slots__ = ("_callbacks", "_receive", "_told", "_watch")
+    __slots__ = ("_callback", "_callbacks", "_receive", "_watch")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._callbacks: set[Callable[[], None]] | None = scope.get(GONE)
+        self._callbacks: set[Callable[[], None]] | None = scope.get(ON_DISCONNECT)
         self._receive = receive
         self._watch: asyncio.Task[None] | None = None
-        self._told: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
-    async def gone(self) -> None:
+    async def wait_disconnected(self) -> None:
         """Wait until the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    def when_gone(self, tell: Callable[[], None]) -> None:
+    def watch(self, callback: Callable[[], None]) -> None:
         """Call this if the client leaves before `stay`."""
-        self._told = tell
+        self._callback = callback
         if self._callbacks is not None:
-            self._callbacks.add(tell)
+            self._callbacks.add(callback)
         else:
-            self._watch = asyncio.create_task(self._listen(tell))
+            self._watch = asyncio.create_task(self._listen(callback))
 
-    def stay(self) -> None:
+    def unwatch(self) -> None:
         """From now on it may leave when it likes."""
         if self._watch is not None:
             self._watch.cancel()
-        elif self._callbacks is not None and self._told is not None:
-            self._callbacks.discard(self._told)
+        elif self._callbacks is not None and self._callback is not None:
+            self._callbacks.discard(self._callback)
 
-    async def _listen(self, tell: Callable[[], None]) -> None:
-        await self.gone()
-        tell()
+    async def _listen(self, callback: Callable[[], None]) -> None:
+        await self.wait_disconnected()
+        callback()
 
 
 def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
@@ -132,7 +132,7 @@ def too_large(limits: HttpLimits) -> Reply:
     return refusal(413, f"a body may have {limits.body_bytes} bytes", CLOSE, lingers=True)
 
 
-async def _hear_out(receive: Receive) -> None:
+async def _discard_rest(receive: Receive) -> None:
     """Read on for a moment: closing on unread data would reset the connection (RFC 9112, 9.6)."""
     try:
         async with asyncio.timeout(_LINGER_S):

@@ -45,7 +45,7 @@ class Batch:
 
         async def work() -> None:
             nonlocal response
-            response = await connection.arrived(endpoint.handle(request, context))
+            response = await connection.await_answer(endpoint.handle(request, context))
 
         self._open += 1
         # A cancelled member has no answer, but is over.

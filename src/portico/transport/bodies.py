@@ -6,8 +6,8 @@ from typing import Any
 from portico.state.memory import map_large_blocks_apart
 from portico.transport.asgi import (
     CLOSE,
-    GONE,
     JSON_TYPE,
+    ON_DISCONNECT,
     RETRY_AFTER,
     Receive,
     Reply,
@@ -19,9 +19,9 @@ from portico.transport.asgi import (
 from portico.transport.http_limits import HttpLimits
 from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
 
-_SHARE = "portico.body"
+_ALLOTMENT = "portico.body"
 """In the scope: what its body holds of the memory for all."""
-_CROWDED = Reply(
+_OUT_OF_MEMORY = Reply(
     503,
     busy(b"", "the bodies of other requests take all the memory for them").encode(),
     (JSON_TYPE, RETRY_AFTER, CLOSE),
@@ -49,13 +49,13 @@ class BodyReader:
         takes of the memory for all."""
         task = asyncio.current_task()
         assert task is not None
-        if GONE not in scope:  # our own server bounds the time itself
+        if ON_DISCONNECT not in scope:  # our own server bounds the time itself
             loop = asyncio.get_running_loop()
             self._since[task] = loop.time()
             if self._timer is None:
-                self._timer = loop.call_later(self._limits.body_s, self._look, loop)
+                self._timer = loop.call_later(self._limits.body_s, self._check, loop)
         try:
-            return await self._all(scope, receive, task)
+            return await self._read_all(scope, receive, task)
         except asyncio.CancelledError:
             why = self._stopped.get(task)
             if why is None or task.uncancel():
@@ -67,11 +67,11 @@ class BodyReader:
 
     def release(self, scope: Scope) -> None:
         """The request is over."""
-        share: Allotment | None = scope.pop(_SHARE, None)
-        if share is not None:
-            self._budget.close(share)
+        allotment: Allotment | None = scope.pop(_ALLOTMENT, None)
+        if allotment is not None:
+            self._budget.close(allotment)
 
-    async def _all(
+    async def _read_all(
         self, scope: Scope, receive: Receive, task: asyncio.Task[Any]
     ) -> bytes | Reply | None:
         message = await receive()
@@ -82,16 +82,16 @@ class BodyReader:
             return first if len(first) <= self._limits.body_bytes else too_large(self._limits)
         map_large_blocks_apart()
         body = bytearray()
-        share = scope[_SHARE] = self._budget.open(lambda: self._stop(task, _TOO_SLOW))
+        allotment = scope[_ALLOTMENT] = self._budget.open(lambda: self._stop(task, _TOO_SLOW))
         while message["type"] == "http.request":
             piece = message.get("body", b"")
             if len(body) + len(piece) > self._limits.body_bytes:
                 return too_large(self._limits)
-            if not self._budget.take(share, len(piece)):
-                return _CROWDED
+            if not self._budget.take(allotment, len(piece)):
+                return _OUT_OF_MEMORY
             body += piece
             if not message.get("more_body"):
-                share.drop = None
+                allotment.drop = None
                 return bytes(body)
             message = await receive()
         return None
@@ -101,14 +101,14 @@ class BodyReader:
             self._stopped[task] = why
             task.cancel()
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         """Stop those that have waited too long, and look again when the next one is due."""
         self._timer = None
         now = loop.time()
         for task, since in self._since.items():
             due = since + self._limits.body_s - now
             if due > 0:
-                self._timer = loop.call_later(due, self._look, loop)
+                self._timer = loop.call_later(due, self._check, loop)
                 break  # all others began later
             why = f"the body did not come within {self._limits.body_s:g} s"
             self._stop(task, refusal(408, why, CLOSE))

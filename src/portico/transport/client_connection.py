@@ -42,7 +42,7 @@ class Question(Struct, frozen=True):
     """A request of ours to the client, on its way."""
 
     message: bytes
-    taken_back: bytes
+    cancellation: bytes
     """The notification that nobody waits for its answer any more."""
     answer: "asyncio.Future[bytes]"
 
@@ -52,16 +52,16 @@ class ClientConnection:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.asker = "portico"
+        self.question_prefix = "portico"
         """What our questions are numbered under: whoever serves a client after another takes
         another name, since answers to the other's questions may still come."""
         self.running: dict[bytes, CancellableWork] = {}
         """The calls in flight, by their ids."""
-        self._at_rest: asyncio.Future[None] | None = None
-        self._unwanted: set[asyncio.Task[None]] = set()
+        self._idle: asyncio.Future[None] | None = None
+        self._cancelled: set[asyncio.Task[None]] = set()
         self.questions: dict[bytes, asyncio.Future[bytes]] = {}
-        self._asked = 0
-        self._notices = 0
+        self._question_count = 0
+        self._notification_count = 0
 
     def start(
         self,
@@ -77,79 +77,79 @@ class ClientConnection:
         task is done, also if it was cancelled before its first step. `now` runs it up to its first
         wait before this returns.
         """
-        key = request.id or self._nameless()
+        key = request.id or self._notification_key()
         if _BACKSLASH in key:
             key = id_key(key)
         if key in self.running:
-            return in_flight(request.id)
+            return duplicate_id_error(request.id)
         task = start_now(work()) if now else asyncio.create_task(work())
         if task.done():
             if task.cancelled() or task.exception() is not None:
-                self._look_at(task)
+                self._report_failure(task)
             if over is not None:
                 over()
             return None
         self.running[key] = task
-        task.add_done_callback(lambda done: self._finished(key, done))
+        task.add_done_callback(lambda done: self._on_done(key, done))
         if over is not None:
             task.add_done_callback(lambda _: over())
         return None
 
-    def hold(self, id: bytes, running: CancellableWork) -> None:
+    def register(self, id: bytes, running: CancellableWork) -> None:
         """Let a call be cancelled by its id, until that is freed."""
         self.running[id_key(id) if _BACKSLASH in id else id] = running
 
-    def expect(self, request: Request, pending: Pending, reply: Reply) -> None:
+    def reply_later(self, request: Request, pending: Pending, reply: Reply) -> None:
         """Reply with an answer that needs no task; until then it can be cancelled by its id."""
         key = request.id
         if _BACKSLASH in key:
             key = id_key(key)
 
-        def arrived(response: Response) -> None:
-            self._done(key)
+        def answered(response: Response) -> None:
+            self._remove(key)
             reply(response)
 
         self.running[key] = pending
-        pending.then(arrived)
+        pending.then(answered)
 
-    def clash(self, request: Request) -> Response | None:
+    def check_duplicate(self, request: Request) -> Response | None:
         """The refusal of an id already in flight: the two answers could not be told apart."""
         if not self.running or id_key(request.id) not in self.running:
             return None
-        return in_flight(request.id)
+        return duplicate_id_error(request.id)
 
     def cancel(self, notice: Request) -> None:
         """Stop the call that a `notifications/cancelled` names, if it still runs."""
         key = id_key(cancelled_id(notice.params))
         running = self.running.get(key) if key else None
         if running is not None:
-            self._done(key)
+            self._remove(key)
             if isinstance(running, asyncio.Task):
-                self._unwanted.add(running)
+                self._cancelled.add(running)
             running.cancel()
 
-    async def arrived(self, answer: Answer) -> Response:
+    async def await_answer(self, answer: Answer) -> Response:
         """The answer to a request that `start` runs; none to one that was cancelled meanwhile,
         even if its handler took no notice."""
         response = await answer
-        if asyncio.current_task() in self._unwanted:
+        if asyncio.current_task() in self._cancelled:
             raise asyncio.CancelledError
         return response
 
-    def free(self, id: bytes) -> None:
+    def release_id(self, id: bytes) -> None:
         """Let an id be used again: its answer is about to be written."""
         if id:
-            self._done(id_key(id) if _BACKSLASH in id else id)
+            self._remove(id_key(id) if _BACKSLASH in id else id)
 
     def question(self, method: str, params: bytes) -> Question:
         """A request to the client with an id of ours."""
-        self._asked += 1
-        id = f'"{self.asker}-{self._asked}"'.encode()
+        self._question_count += 1
+        id = f'"{self.question_prefix}-{self._question_count}"'.encode()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.questions[id] = answer
         answer.add_done_callback(lambda _: self.questions.pop(id, None))
-        taken_back = notification("notifications/cancelled", {"requestId": Raw(id)})
-        return Question(request_message(method, params, id), taken_back, answer)
+        cancellation = notification("notifications/cancelled", {"requestId": Raw(id)})
+        return Question(request_message(method, params, id), cancellation, answer)
 
     def settle(self, answer: ClientAnswer) -> None:
         """Bring a client's answer to the handler that asked; one to nothing is ignored."""
@@ -163,17 +163,17 @@ class ClientConnection:
         code, message, data = read_error(answer.error) or unreadable
         future.set_exception(AskError(message or "the client refused", code, data))
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no call is in flight."""
         while self.running:
-            if self._at_rest is None:
-                self._at_rest = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._at_rest)
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
 
     def abandon(self) -> list[bytes]:
         """Cancel all calls, none of which is answered any more; the ids of those."""
         ids = [key for key in self.running if is_id(key)]
-        self._unwanted.update(
+        self._cancelled.update(
             running for running in self.running.values() if isinstance(running, asyncio.Task)
         )
         self.close()
@@ -184,34 +184,34 @@ class ClientConnection:
         for key, running in tuple(self.running.items()):
             running.cancel()
             if not isinstance(running, asyncio.Task):
-                self._done(key)
-        self.give_up()
+                self._remove(key)
+        self.fail_questions()
 
-    def give_up(self) -> None:
+    def fail_questions(self) -> None:
         """No question will be answered any more."""
         for future in tuple(self.questions.values()):
             if not future.done():
                 future.set_exception(AskError("the client is gone"))
                 future.exception()  # looked at: its handler may be cancelled already
 
-    def _nameless(self) -> bytes:
+    def _notification_key(self) -> bytes:
         """A key that is no id, for a notification that takes its time."""
-        self._notices += 1
-        return b"notice %d" % self._notices
+        self._notification_count += 1
+        return b"notice %d" % self._notification_count
 
-    def _done(self, key: bytes) -> None:
+    def _remove(self, key: bytes) -> None:
         self.running.pop(key, None)
-        if not self.running and self._at_rest is not None:
-            self._at_rest.set_result(None)
-            self._at_rest = None
+        if not self.running and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
-    def _finished(self, key: bytes, task: "asyncio.Task[None]") -> None:
-        self._unwanted.discard(task)
+    def _on_done(self, key: bytes, task: "asyncio.Task[None]") -> None:
+        self._cancelled.discard(task)
         if self.running.get(key) is task:
-            self._done(key)
-        self._look_at(task)
+            self._remove(key)
+        self._report_failure(task)
 
-    def _look_at(self, task: "asyncio.Task[None]") -> None:
+    def _report_failure(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.
             loop = asyncio.get_running_loop()
@@ -224,10 +224,10 @@ def reply_with(answer: Awaitable[Response], reply: Reply) -> CancellableWork:
     if isinstance(answer, Pending):
         answer.then(reply)
         return answer
-    return start_now(_replied(answer, reply))
+    return start_now(_await_and_reply(answer, reply))
 
 
-async def _replied(answer: Awaitable[Response], reply: Reply) -> None:
+async def _await_and_reply(answer: Awaitable[Response], reply: Reply) -> None:
     reply(await answer)
 
 
@@ -269,12 +269,12 @@ def id_key(raw: bytes) -> bytes:
         return raw
 
 
-def stopped(id: bytes) -> Response:
+def shutdown_error(id: bytes) -> Response:
     """The answer to a call that comes while we drain, or that a drain did not wait for."""
     return error_response(id, INTERNAL_ERROR, "the server is shutting down", {"kind": "closed"})
 
 
-def in_flight(id: bytes) -> Response:
+def duplicate_id_error(id: bytes) -> Response:
     """The refusal of a request by an id that another still has."""
     shown = id.decode()[:80]
     return error_response(id, INVALID_REQUEST, f"id {shown} is already in flight")

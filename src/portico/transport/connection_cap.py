@@ -20,11 +20,11 @@ class CappedConnection(Protocol):
     """How many have come."""
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """True between requests."""
         ...
 
-    def dismiss(self) -> None:
+    def evict(self) -> None:
         """Close it."""
         ...
 
@@ -33,54 +33,54 @@ class ConnectionCap:
     """The connections of one server."""
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float] = monotonic) -> None:
-        most = _descriptors() * 3 // 4  # the rest is for servers behind, files and sockets
-        self._most = min(limits.connections, most)
-        self._most_half_open = min(limits.half_open, max(1, self._most // 2))
+        available = _max_descriptors() * 3 // 4  # the rest is for servers behind, files and sockets
+        self._limit = min(limits.connections, available)
+        self._half_open_limit = min(limits.half_open, max(1, self._limit // 2))
         self._now = clock
-        self._all: dict[CappedConnection, None] = {}  # the oldest first
+        self._connections: dict[CappedConnection, None] = {}  # the oldest first
         self._half_open: dict[CappedConnection, float] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._connections)
 
-    def join(self, guest: CappedConnection) -> None:
+    def add(self, connection: CappedConnection) -> None:
         """A client has connected; if there are too many, another connection is closed."""
-        self._all[guest] = None
-        self.begin_head(guest)
-        if len(self._all) > self._most:
-            self._least_of(guest).dismiss()
+        self._connections[connection] = None
+        self.begin_head(connection)
+        if len(self._connections) > self._limit:
+            self._eviction_candidate(connection).evict()
 
-    def begin_head(self, guest: CappedConnection) -> None:
+    def begin_head(self, connection: CappedConnection) -> None:
         """A client owes the rest of its headers."""
-        if guest in self._half_open:
+        if connection in self._half_open:
             return
-        self._half_open[guest] = self._now()
-        if len(self._half_open) > self._most_half_open:
+        self._half_open[connection] = self._now()
+        if len(self._half_open) > self._half_open_limit:
             oldest, since = next(iter(self._half_open.items()))
             is_old = self._now() - since > GRACE_S
-            if is_old or len(self._half_open) > self._most_half_open * _BURST:
+            if is_old or len(self._half_open) > self._half_open_limit * _BURST:
                 del self._half_open[oldest]
-                oldest.dismiss()
+                oldest.evict()
 
-    def end_head(self, guest: CappedConnection) -> None:
+    def end_head(self, connection: CappedConnection) -> None:
         """All headers have come."""
-        self._half_open.pop(guest, None)
+        self._half_open.pop(connection, None)
 
-    def leave(self, guest: CappedConnection) -> None:
+    def remove(self, connection: CappedConnection) -> None:
         """The connection is closed."""
-        self._half_open.pop(guest, None)
-        self._all.pop(guest, None)
+        self._half_open.pop(connection, None)
+        self._connections.pop(connection, None)
 
-    def _least_of(self, newest: CappedConnection) -> CappedConnection:
+    def _eviction_candidate(self, newest: CappedConnection) -> CappedConnection:
         """The connection that nobody misses: at rest with the fewest requests, else one that owes
         its headers, else the newest."""
-        resting = [guest for guest in self._all if guest.rests]
-        if resting:
-            return min(resting, key=lambda guest: guest.requests)
+        idle = [connection for connection in self._connections if connection.is_idle]
+        if idle:
+            return min(idle, key=lambda connection: connection.requests)
         return next(iter(self._half_open), newest)
 
 
-def _descriptors() -> int:
+def _max_descriptors() -> int:
     """How many files and sockets this process may have open."""
     with contextlib.suppress(ImportError):  # Windows
         import resource

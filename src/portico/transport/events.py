@@ -54,26 +54,26 @@ class Keepalive:
         """Whoever is in the next of these is looked after; then the timer must be running."""
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, exchange: KeptAlive) -> set[KeptAlive]:
+    def add(self, response: KeptAlive) -> set[KeptAlive]:
         """Look after an exchange until it is taken out of the set that comes back."""
         slot = next(self.slots)
-        slot.add(exchange)
+        slot.add(response)
         if self.timer is None:
-            self.begin()
+            self.start_timer()
         return slot
 
-    def begin(self) -> None:
+    def start_timer(self) -> None:
         """Start the timer."""
         loop = asyncio.get_running_loop()
-        self.timer = loop.call_later(self._step_s, self._beat, loop, 0)
+        self.timer = loop.call_later(self._step_s, self._tick, loop, 0)
 
-    def _beat(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+    def _tick(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self.timer = None
         if any(self._slots):  # set first: one that fails must not end the pulse of all others
-            following = (number + 1) % _SLOTS
-            self.timer = loop.call_later(self._step_s, self._beat, loop, following)
-        for exchange in tuple(self._slots[number]):
-            exchange.send_keepalive_if_quiet(loop)
+            next_slot = (number + 1) % _SLOTS
+            self.timer = loop.call_later(self._step_s, self._tick, loop, next_slot)
+        for response in tuple(self._slots[number]):
+            response.send_keepalive_if_quiet(loop)
 
 
 class EventResponse:
@@ -174,7 +174,7 @@ class EventResponse:
     def send_keepalive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Write a comment, unless something is being written."""
         if not self._lock.locked():
-            self._comment = loop.create_task(self._say_nothing())
+            self._comment = loop.create_task(self._send_comment())
 
     async def _open(self) -> bool:
         if not self.opened:
@@ -213,7 +213,7 @@ class EventResponse:
             self._writing = None
         return True
 
-    async def _say_nothing(self) -> None:
+    async def _send_comment(self) -> None:
         async with self._lock:
             if not self.closed and await self._open():
                 await self._write(COMMENT)

@@ -14,9 +14,9 @@ JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_IN_HOSTS = frozenset(ascii_letters + digits + "-._:[]%")
+_HOST_CHARACTERS = frozenset(ascii_letters + digits + "-._:[]%")
 _SCHEMES = ("http", "https")
-_OWN_SITE = (b"same-origin", b"none")
+_SAME_SITE = (b"same-origin", b"none")
 """A page of ours, or nobody's: an address typed in."""
 _OAUTH_PATHS = ("/register", "/authorize", "/token")
 _TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
@@ -69,9 +69,13 @@ class Guard:
             raise RegistrationError("token must be one word, or None for none")
         self._token = None if token is None else token.encode()
         self._token_place = token_place
-        self._hosts = None if hosts is None else tuple(map(_spelled, _listed(hosts, "hosts")))
+        self._hosts = (
+            None if hosts is None else tuple(map(_normalize_host, _check_list(hosts, "hosts")))
+        )
         self._origins = (
-            None if origins is None else tuple(map(_as_origin, _listed(origins, "origins")))
+            None
+            if origins is None
+            else tuple(map(_normalize_origin, _check_list(origins, "origins")))
         )
         self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
@@ -84,16 +88,16 @@ class Guard:
         limits = self._limits
         raw: dict[bytes, bytes] = dict(headers)
         if len(raw) != len(headers):
-            raw = _joined(headers)
+            raw = _join_repeated(headers)
         size = len(b"".join(raw)) + len(b"".join(raw.values()))
         if size > limits.header_bytes or len(headers) > limits.header_count:
             most = f"{limits.header_count} headers and {limits.header_bytes} bytes of them"
             return refusal(431, f"there may be {most}", CLOSE)
         if is_probe and b"host" not in raw and scope.get("http_version") == "1.0":
             raw[b"host"] = LOOPBACK[0].encode()
-        return self._distrusts(scope, raw) or Head(raw)
+        return self._refuse_host(scope, raw) or Head(raw)
 
-    def unlocks(self, head: Head) -> bool:
+    def is_authorized(self, head: Head) -> bool:
         """True if the head carries the token, or none is needed."""
         if self._token is None:
             return True
@@ -103,19 +107,19 @@ class Guard:
     def challenge(self, scope: Scope, head: Head) -> Reply:
         """401, with how to pass the token: the same at every path, whether it exists or not."""
         given = b"authorization" in head.raw
-        why = self._how_to_unlock(scope, head, given)
-        asked = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
-        header = (b"www-authenticate", asked)
+        why = self._token_help(scope, head, given)
+        challenge = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
+        header = (b"www-authenticate", challenge)
         path: str = scope["path"]
         if "/.well-known/" in path or path.endswith(_OAUTH_PATHS):
             # Clients look here after a 401, and show their users this description.
             body = encode({"error": "access_denied", "error_description": why})
             return Reply(401, body, (JSON_TYPE, header))
-        if _wants_text(head.raw.get(b"accept", b"")):
+        if _prefers_text(head.raw.get(b"accept", b"")):
             return Reply(401, f"{why}\n".encode(), (_TEXT_TYPE, header))
         return refusal(401, why, header)
 
-    def _how_to_unlock(self, scope: Scope, head: Head, given: bool) -> str:
+    def _token_help(self, scope: Scope, head: Head, given: bool) -> str:
         why = "this bearer token is wrong" if given else "a bearer token is needed"
         where = ""
         if self._token_place and _is_on_this_machine(scope, head.raw):
@@ -125,7 +129,7 @@ class Guard:
             "There is no OAuth login here."
         )
 
-    def unwanted(self, head: Head) -> Reply | None:
+    def refuse_body(self, head: Head) -> Reply | None:
         """Why a body is not even read."""
         raw = head.raw
         content_type = raw.get(b"content-type", b"")
@@ -139,9 +143,9 @@ class Guard:
         length = raw.get(b"content-length")
         return None if length is None else declared_too_large(length, self._limits)
 
-    def _distrusts(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
+    def _refuse_host(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
         origin = raw.get(b"origin")
-        if self._token is None and self._is_of_another_site(raw, origin):
+        if self._token is None and self._is_cross_site(raw, origin):
             return refusal(403, "requests from pages of other sites are not allowed")
         if self._hosts is None and (origin is None or self._origins is None):
             return None
@@ -157,13 +161,13 @@ class Guard:
             return None  # the same origin is all we can ask for where any Host will do
         return refusal(403, "this Origin is not allowed")
 
-    def _is_of_another_site(self, raw: dict[bytes, bytes], origin: bytes | None) -> bool:
+    def _is_cross_site(self, raw: dict[bytes, bytes], origin: bytes | None) -> bool:
         """True if a browser says that a page of another origin, which nobody allowed, is asking.
 
         Not all requests of pages carry an Origin: those for an image or a script have none.
         """
         site = raw.get(b"sec-fetch-site")
-        if site is None or site in _OWN_SITE or self._origins is None:
+        if site is None or site in _SAME_SITE or self._origins is None:
             return False
         return origin is None or origin.lower().decode("latin-1") not in self._origins
 
@@ -202,7 +206,7 @@ def _is_on_this_machine(scope: Scope, raw: dict[bytes, bytes]) -> bool:
 
 
 @lru_cache(256)
-def _wants_text(accept: bytes) -> bool:
+def _prefers_text(accept: bytes) -> bool:
     """True for a client that prefers text to JSON, such as a browser."""
     ranges = _ranges(accept)
     return max(_weight(ranges, b"text/plain"), _weight(ranges, b"text/html")) > _weight(
@@ -237,7 +241,7 @@ def is_json(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].strip().lower() == JSON
 
 
-def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def _join_repeated(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Headers of one name as one (RFC 9110, 5.2)."""
     raw: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -263,22 +267,22 @@ def _ranges(accept: bytes) -> list[tuple[bytes, float]]:
 
 def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
     """The weight of a type by the most specific range that holds it."""
-    for spelled in (type, type.partition(b"/")[0] + b"/*", b"*/*"):
+    for candidate in (type, type.partition(b"/")[0] + b"/*", b"*/*"):
         for range, weight in ranges:
-            if range == spelled:
+            if range == candidate:
                 return weight
     return 0.0
 
 
-def _listed(names: Iterable[str], what: str) -> Iterable[str]:
+def _check_list(names: Iterable[str], what: str) -> Iterable[str]:
     if isinstance(names, str):
         raise RegistrationError(f"{what} must be a list of names, not the text {names!r}")
     return names
 
 
-def _spelled(host: str) -> str:
+def _normalize_host(host: str) -> str:
     """A host as a Host header has it: lower case, IPv6 in brackets."""
-    if not host or not _IN_HOSTS.issuperset(host):
+    if not host or not _HOST_CHARACTERS.issuperset(host):
         raise RegistrationError(
             f"{host!r} is no host: give NAME or NAME:PORT, without scheme or path"
         )
@@ -286,10 +290,10 @@ def _spelled(host: str) -> str:
     return f"[{host.lower()}]" if bare_ipv6 else host.lower()
 
 
-def _as_origin(text: str) -> str:
+def _normalize_origin(text: str) -> str:
     """An origin as an Origin header has it: a scheme, a host, and a port where it is unusual."""
     scheme, separator, host = text.partition("://")
-    if text != "null" and not (scheme and separator and host and _IN_HOSTS.issuperset(host)):
+    if text != "null" and not (scheme and separator and host and _HOST_CHARACTERS.issuperset(host)):
         raise RegistrationError(f"{text!r} is no origin: give it like https://app.example.com")
     return text.lower()
 

@@ -36,7 +36,7 @@ from portico.transport.guard import (
 from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
 from portico.transport.memory_budget import MemoryBudget
-from portico.transport.posts import Entry, Posts, missing_or_gone, not_acceptable
+from portico.transport.posts import Entry, Posts, not_acceptable, session_refusal
 from portico.transport.response_writer import AsgiResponseWriter
 from portico.transport.sse_endpoint import OldSse
 
@@ -50,7 +50,7 @@ _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
 _READY = Reply(200, b'{"status":"ready"}', (JSON_TYPE,))
 _DRAINING = Reply(503, b'{"status":"draining"}', (JSON_TYPE,))
 _GRACE_S = 1.0  # for cancelled calls to tell their askers
-_PROBED_S = 60.0
+_PROBE_S = 60.0
 """A load balancer that probes at all does so at least this often."""
 
 
@@ -124,7 +124,7 @@ class HttpApp:
             await send_reply(send, head)
             return
         route = self._open_routes.get(path)
-        if route is None and not self._guard.unlocks(head):
+        if route is None and not self._guard.is_authorized(head):
             # Before anything else: nobody learns without the token what there is.
             await send_reply(send, self._guard.challenge(scope, head))
             return
@@ -141,7 +141,11 @@ class HttpApp:
         if not isinstance(principal, str) or callable(data):
             return None  # a function of the scope may fail, which the app can say
         head = self._guard.admit(scope)
-        if isinstance(head, Reply) or not self._guard.unlocks(head) or self._guard.unwanted(head):
+        if (
+            isinstance(head, Reply)
+            or not self._guard.is_authorized(head)
+            or self._guard.refuse_body(head)
+        ):
             return None
         length = head.raw.get(b"content-length")
         if length is None or answer_type(head.raw.get(b"accept", b"")) != JSON:
@@ -151,11 +155,11 @@ class HttpApp:
     @property
     def is_probed(self) -> bool:
         """True if `/readyz` was requested within the last minute: somebody routes by it."""
-        return self._probed is not None and monotonic() - self._probed < _PROBED_S
+        return self._probed is not None and monotonic() - self._probed < _PROBE_S
 
     def begin_notice(self) -> None:
         """Report not ready and keep serving, so that load balancers send new requests elsewhere."""
-        self.load.leaving = True
+        self.load.has_notice = True
 
     def begin_drain(self) -> None:
         """Take no new work: not ready, new requests refused, open-ended streams ended."""
@@ -165,24 +169,24 @@ class HttpApp:
     async def drain(self, within_s: float) -> None:
         """Let what is under way finish for so long, then cancel it and tell its askers so."""
         self.begin_drain()
-        if not await self.load.idle(within_s):
-            self.load.gave_up = True
+        if not await self.load.wait_idle(within_s):
+            self.load.timed_out = True
             for task in tuple(self.load.tasks):
                 task.cancel()
             self._legacy.cancel_all()
             self._sse.cancel_all()
-            await self.load.idle(_GRACE_S)
+            await self.load.wait_idle(_GRACE_S)
         self._legacy.sessions.close()
 
     def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"]
         if method == "POST":
-            return self._released(self._post, scope, head, receive, send)
+            return self._serve_and_release(self._post, scope, head, receive, send)
         if method in ("GET", "DELETE"):
             return self._legacy_only(scope, head, receive, send)
         return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
 
-    async def _released(
+    async def _serve_and_release(
         self, route: _Route, scope: Scope, head: Head, receive: Receive, send: Send
     ) -> None:
         """Serve a request whose body takes memory until it is answered."""
@@ -192,17 +196,17 @@ class HttpApp:
             self._bodies.release(scope)
 
     async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
+        body = self._guard.refuse_body(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
             return
         principal, data = self._principal_of(scope), self._data_of(scope)
-        line = AsgiResponseWriter(scope, receive, send)
-        posted = self.posts.take(head, body, principal, data, line)
+        writer = AsgiResponseWriter(scope, receive, send)
+        posted = self.posts.accept(head, body, principal, data, writer)
         del body  # it may be large, and the request has its own copy of what it needs
         if posted is None:
-            await line.served()
+            await writer.send_all()
             return
         if isinstance(posted, Reply):
             await send_reply(send, posted)
@@ -210,7 +214,7 @@ class HttpApp:
         message, session = posted.message, posted.session
         context = Context(principal=principal, data=data, headers=head)
         if session is not None:
-            await self._legacy.post(session, message, context, line, send)
+            await self._legacy.post(session, message, context, writer, send)
         elif isinstance(message, Request) and message.version.modern:
             await send_response(send, await self._endpoint.handle(message, context), 200)
         elif isinstance(message, Request):
@@ -227,7 +231,7 @@ class HttpApp:
         elif text is not None and version is None:
             await send_reply(send, Reply(400))
         elif session is None:
-            await send_reply(send, missing_or_gone(head))
+            await send_reply(send, session_refusal(head))
         elif scope["method"] == "DELETE":
             await self._legacy.delete(session, send)
         elif not accepts_stream(head.raw.get(b"accept", b"")):
@@ -252,10 +256,10 @@ class HttpApp:
     ) -> Awaitable[None]:
         if scope["method"] != "POST":
             return send_reply(send, _not_allowed(b"POST"))
-        return self._released(self._sse_post, scope, head, receive, send)
+        return self._serve_and_release(self._sse_post, scope, head, receive, send)
 
     async def _sse_post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._guard.unwanted(head) or await self._bodies.read(scope, receive)
+        body = self._guard.refuse_body(head) or await self._bodies.read(scope, receive)
         if not isinstance(body, bytes):
             if body is not None:
                 await send_reply(send, body, receive)
@@ -273,7 +277,7 @@ class HttpApp:
 
     async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         self._probed = monotonic()
-        await send_reply(send, _DRAINING if self.load.leaving else _READY)
+        await send_reply(send, _DRAINING if self.load.has_notice else _READY)
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -292,10 +296,10 @@ class HttpApp:
 
     def _principal_of(self, scope: Scope) -> str:
         principal = self._principal
-        found = principal if isinstance(principal, str) else principal(scope)
-        if not isinstance(found, str):
-            raise TypeError(f"principal must be text, not {type(found).__name__}")
-        return found
+        value = principal if isinstance(principal, str) else principal(scope)
+        if not isinstance(value, str):
+            raise TypeError(f"principal must be text, not {type(value).__name__}")
+        return value
 
     def _data_of(self, scope: Scope) -> Any:
         return self._data(scope) if callable(self._data) else self._data

@@ -63,24 +63,24 @@ class HttpLoad:
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self.most_calls = limits.running
+        self.max_calls = limits.running
         self.calls = 0
         """How many are running; to begin and end one quickly, count it here and `look`."""
         self._streams = 0
-        self.at_rest: asyncio.Event | None = None
+        self.idle_event: asyncio.Event | None = None
         """Set when nothing is under way any more, if somebody waits for that."""
-        self.leaving = False
+        self.has_notice = False
         """True from the notice of a stop on: not ready, and still serving."""
         self.draining = False
         self.drain_began = asyncio.Event()
-        self.gave_up = False
+        self.timed_out = False
         """True once a drain has run out of time: what is cancelled now was stopped by us."""
         self.tasks: set[Cancellable] = set()
         """The modern calls, each of its own HTTP request."""
 
     def begin_call(self) -> bool:
         """Count one more call; False if there are too many."""
-        if self.calls >= self.most_calls:
+        if self.calls >= self.max_calls:
             return False
         self.calls += 1
         return True
@@ -88,8 +88,8 @@ class HttpLoad:
     def end_call(self) -> None:
         """One call less."""
         self.calls -= 1
-        if self.at_rest is not None:
-            self.look()
+        if self.idle_event is not None:
+            self.notify_if_idle()
 
     def begin_stream(self) -> bool:
         """Count one more open-ended stream; False if there are too many."""
@@ -101,32 +101,32 @@ class HttpLoad:
     def end_stream(self) -> None:
         """One stream less."""
         self._streams -= 1
-        self.look()
+        self.notify_if_idle()
 
     def reopen(self) -> None:
         """Take work again, on the event loop of now: another lifespan begins."""
-        self.leaving = self.draining = self.gave_up = False
+        self.has_notice = self.draining = self.timed_out = False
         self.drain_began = asyncio.Event()
-        self.at_rest = None
+        self.idle_event = None
 
     def begin_drain(self) -> None:
         """From now on no new work is taken, and whoever waits for it is told."""
-        self.leaving = self.draining = True
+        self.has_notice = self.draining = True
         self.drain_began.set()
 
-    async def idle(self, within_s: float) -> bool:
+    async def wait_idle(self, within_s: float) -> bool:
         """Wait until nothing is under way; False if that took too long."""
         if not self.calls and not self._streams:
             return True
-        at_rest = self.at_rest = self.at_rest or asyncio.Event()
+        idle_event = self.idle_event = self.idle_event or asyncio.Event()
         try:
-            await asyncio.wait_for(at_rest.wait(), within_s)
+            await asyncio.wait_for(idle_event.wait(), within_s)
         except TimeoutError:
             return False
         return True
 
-    def look(self) -> None:
+    def notify_if_idle(self) -> None:
         """Tell who waits for it if nothing is under way any more."""
-        if self.at_rest is not None and not self.calls and not self._streams:
-            self.at_rest.set()
-            self.at_rest = None
+        if self.idle_event is not None and not self.calls and not self._streams:
+            self.idle_event.set()
+            self.idle_event = None

@@ -67,7 +67,7 @@ async def serve_http(
                 await app.drain(drain_s)
         finally:
             stopping.cancel()
-            server.leave()
+            server.exit()
             await serving
 
 
@@ -106,7 +106,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._ready = ready
-        self._leaving = asyncio.Event()
+        self._exit = asyncio.Event()
         self._port = sockets[0].getsockname()[1]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -118,12 +118,12 @@ class _Server(uvicorn.Server):
         # uvicorn wakes ten times a second to see whether it should exit; the date needs one.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), 1)
+                await asyncio.wait_for(self._exit.wait(), 1)
 
-    def leave(self) -> None:
+    def exit(self) -> None:
         """Close what is still open, and return."""
         self.should_exit = True
-        self._leaving.set()
+        self._exit.set()
 
     def close_after_responses(self) -> None:
         """End each connection with its next response: a load balancer that keeps idle connections
@@ -169,11 +169,11 @@ def _stopped_by_signals(stop: asyncio.Event, give_notice: Callable[[], float]) -
     def received(number: signal.Signals) -> None:
         nonlocal notice
         if number == signal.SIGTERM and notice is None and (wait_s := give_notice()):
-            notice = loop.call_later(wait_s, leave)
+            notice = loop.call_later(wait_s, exit)
         else:
-            leave()
+            exit()
 
-    def leave() -> None:
+    def exit() -> None:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
         stop.set()

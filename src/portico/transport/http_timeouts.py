@@ -10,18 +10,18 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from portico.transport.asgi import GONE, Scope
+from portico.transport.asgi import ON_DISCONNECT, Scope
 from portico.transport.http_app import HttpApp
 from portico.transport.memory_budget import GRACE_S, Allotment
 
-_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_TOO_LONG = (
+_REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_HEADERS_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
-_BODIED = (b"content-length", b"transfer-encoding")
-_OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
+_BODY_HEADERS = (b"content-length", b"transfer-encoding")
+_UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Stage(Enum):
@@ -48,40 +48,42 @@ class TimedHttpConnection(HttpToolsProtocol):
         self.limits = config.app.limits
         self._cap = config.app.cap
         self._unread = config.app.unread
-        self._share: Allotment | None = None  # of what waits for slow readers
+        self._allotment: Allotment | None = None  # of what waits for slow readers
         self.stage = Stage.NEW
         self.requests = 0
         """How many have come."""
-        self.gone: set[Callable[[], None]] = set()
+        self.disconnect_callbacks: set[Callable[[], None]] = set()
         """What to call when the client has left."""
-        self._seen = 0
+        self._requests_at_check = 0
         self._head_size = 0
-        self._earlier: list[RequestResponseCycle] = []  # not yet answered when the next one came
-        self._instead = b""  # the head of a request as it would be without its wish for an upgrade
+        self._unanswered: list[RequestResponseCycle] = []  # not yet answered when the next one came
+        self._rewritten_head = (
+            b""  # the head of a request as it would be without its wish for an upgrade
+        )
         self._chunked = False
-        self._fed = False  # has anything of a body come since we looked?
+        self._body_advanced = False  # has anything of a body come since we looked?
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected; it does not have for ever."""
         super().connection_made(transport)
-        self._arm(self.limits.header_s)
-        self._cap.join(self)
+        self._set_timer(self.limits.header_s)
+        self._cap.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        self._cap.leave(self)
-        self._give_back()
+        self._cap.remove(self)
+        self._release_unread()
         for timer in (self._timer, self._stall):
             if timer is not None:
                 timer.cancel()
-        for cycle in self._earlier:
+        for cycle in self._unanswered:
             cycle.disconnected = True  # uvicorn tells only the latest, and blames the others
             cycle.message_event.set()
         super().connection_lost(exc)
-        for tell in tuple(self.gone):
-            tell()
+        for callback in tuple(self.disconnect_callbacks):
+            callback()
 
     def data_received(self, data: bytes) -> None:
         """Parse; who wishes for another protocol is answered in this one (RFC 9110, 7.8)."""
@@ -91,9 +93,9 @@ class TimedHttpConnection(HttpToolsProtocol):
                 try:
                     self.parser.feed_data(data)
                     data = b""
-                except HttpParserUpgrade as wish:
-                    data = self._instead + data[wish.args[0] :]
-                    self._instead = b""
+                except HttpParserUpgrade as upgrade:
+                    data = self._rewritten_head + data[upgrade.args[0] :]
+                    self._rewritten_head = b""
         except HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
 
@@ -103,38 +105,38 @@ class TimedHttpConnection(HttpToolsProtocol):
         self._head_size = 0
         self._chunked = False
         super().on_message_begin()
-        cast(Scope, self.scope)[GONE] = self.gone
+        cast(Scope, self.scope)[ON_DISCONNECT] = self.disconnect_callbacks
 
     def on_headers_complete(self) -> None:
         """The app may have it, with these headers and no others."""
-        if self.parser.should_upgrade() and any(name in _BODIED for name, _ in self.headers):
+        if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
             # The parser would take its body for another request.
-            self._instead = self._without_upgrade()
+            self._rewritten_head = self._without_upgrade()
             return
         if not self.url.startswith(b"/"):
             self._take_host_of_target()
-        self._chunked = any(name == _BODIED[1] for name, _ in self.headers)
+        self._chunked = any(name == _BODY_HEADERS[1] for name, _ in self.headers)
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         if before is None or before.response_complete:
-            self._earlier.clear()
+            self._unanswered.clear()
         else:
-            self._earlier.append(before)
+            self._unanswered.append(before)
         # What comes after a body must open no door (RFC 9110, 6.5.1): the app has the other list.
         self.headers = []
 
     def on_chunk_header(self) -> None:
         """A piece of a body begins, or what comes after the last one."""
-        self._fed = True
+        self._body_advanced = True
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
-        self._fed = True
+        self._body_advanced = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The whole request is here, unless it has to be read again."""
-        if not self._instead:
+        if not self._rewritten_head:
             super().on_message_complete()
             if not self.pipeline:  # uvicorn would not read on, nor see that a client leaves
                 self.flow.resume_reading()
@@ -145,16 +147,16 @@ class TimedHttpConnection(HttpToolsProtocol):
         waiting = self.transport.get_write_buffer_size()
         if self._stall is None:
             self._stall = self.loop.call_later(self.limits.stall_s, self._stalled, waiting)
-        if self._share is None:
-            self._share = self._unread.open(self.transport.abort)
-            if not self._unread.take(self._share, waiting):
-                self._unread.overdraw(self._share, waiting)
+        if self._allotment is None:
+            self._allotment = self._unread.open(self.transport.abort)
+            if not self._unread.take(self._allotment, waiting):
+                self._unread.overdraw(self._allotment, waiting)
                 self.loop.call_later(GRACE_S, self._unread.trim)  # by then it is known who is slow
 
     def resume_writing(self) -> None:
         """The reader has caught up."""
         super().resume_writing()
-        self._give_back()
+        self._release_unread()
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -167,34 +169,34 @@ class TimedHttpConnection(HttpToolsProtocol):
         else:
             self._stall = self.loop.call_later(self.limits.stall_s, self._stalled, waiting)
 
-    def _give_back(self) -> None:
-        if self._share is not None:
-            self._unread.close(self._share)
-            self._share = None
+    def _release_unread(self) -> None:
+        if self._allotment is not None:
+            self._unread.close(self._allotment)
+            self._allotment = None
 
     # The connection, as one of many.
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """True between requests."""
-        return self.stage is Stage.IDLE and not self.busy
+        return self.stage is Stage.IDLE and not self.is_busy
 
-    def dismiss(self) -> None:
+    def evict(self) -> None:
         """Close it, because others need its place."""
         self.transport.close()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while a request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
     @property
-    def waits(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True while the rest of a request is needed to answer it."""
-        return self.busy and not self.cycle.response_started
+        return self.is_busy and not self.cycle.response_started
 
-    def watch(self, before: Stage, size: int) -> None:
+    def check_progress(self, before: Stage, size: int) -> None:
         """See to it that the rest of a request comes, of which so much came now."""
         if self.stage is Stage.HEAD:
             self._cap.begin_head(self)
@@ -204,46 +206,46 @@ class TimedHttpConnection(HttpToolsProtocol):
             return
         if self.stage is not before:
             in_body = self.stage is Stage.BODY
-            self._arm(self.limits.body_s if in_body else self.limits.header_s)
+            self._set_timer(self.limits.body_s if in_body else self.limits.header_s)
             if in_body:
                 self._head_size = 0
                 return
         if self.stage is Stage.HEAD:
             self._head_size += size
             if self._head_size > self.limits.header_bytes:
-                self._refuse(_TOO_LONG)
+                self._refuse(_HEADERS_TOO_LARGE)
         elif self._chunked:
             # What is neither body nor ends it is bounded like headers: it may be trailers.
-            self._head_size = 0 if self._fed else self._head_size + size
-            self._fed = False
+            self._head_size = 0 if self._body_advanced else self._head_size + size
+            self._body_advanced = False
             if self._head_size > self.limits.header_bytes:
-                self._cut_off(_TOO_LONG)
+                self._cut_off(_HEADERS_TOO_LARGE)
 
-    def _arm(self, within_s: float) -> None:
+    def _set_timer(self, within_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(within_s, self._look)
+        self._timer = self.loop.call_later(within_s, self._on_timeout)
 
-    def _look(self) -> None:
+    def _on_timeout(self) -> None:
         """Close what has kept us waiting for too long."""
         if self.stage is Stage.IDLE:
             # No clock is set for every request, so an idle connection gets up to twice its time.
-            idle = self.requests == self._seen and not self.busy
-            self._seen = self.requests
+            idle = self.requests == self._requests_at_check and not self.is_busy
+            self._requests_at_check = self.requests
             if idle:
                 self.transport.close()
             else:
-                self._arm(self.limits.keep_alive_s)
+                self._set_timer(self.limits.keep_alive_s)
             return
-        self._cut_off(_TOO_LATE)
+        self._cut_off(_REQUEST_TIMEOUT)
 
     def _cut_off(self, response: bytes) -> None:
         """Close, with no second status for what is being answered, or was."""
         if self.stage is Stage.HEAD:
-            may_speak = not self.busy
+            can_respond = not self.is_busy
         else:
-            may_speak = self.waits
-        if may_speak:
+            can_respond = self.is_incomplete
+        if can_respond:
             self._refuse(response)
         else:
             self.transport.close()
@@ -253,7 +255,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         parser = self.parser
         version = parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % field for field in self.headers if field[0] not in _OF_UPGRADES]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in _UPGRADE_HEADERS]
         if not parser.should_keep_alive():
             lines.append(b"connection: close")
         if any(b"\r" in line or b"\n" in line for line in lines):

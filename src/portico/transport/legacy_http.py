@@ -49,7 +49,7 @@ class LegacyHttp:
         if not self.sessions.make_room():
             await send_reply(send, overloaded("too many sessions are open", request.id))
             return
-        session = self.sessions.make(context.principal)
+        session = self.sessions.create(context.principal)
         context.session = session.session
         response: Response | None = None
         try:
@@ -58,7 +58,7 @@ class LegacyHttp:
             if response is None or not response.result:
                 self.sessions.end(session)  # a server may have been started for it
         if response.result:
-            self.sessions.greeted(session)
+            self.sessions.handshake_done(session)
             header = (SESSION_HEADER, session.id.encode())
             await send_response(send, response, 200, (header,))
         else:
@@ -69,7 +69,7 @@ class LegacyHttp:
         session: HttpSession,
         message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage],
         context: Context,
-        line: AsgiResponseWriter,
+        writer: AsgiResponseWriter,
         send: Send,
     ) -> None:
         """Take in what a client posted, other than a call."""
@@ -77,7 +77,7 @@ class LegacyHttp:
         if not isinstance(message, Request) or message.method != INITIALIZED:
             session.is_used = True
         if isinstance(message, list):
-            await self._batch(session, message, context, line, send)
+            await self._batch(session, message, context, writer, send)
             return
         if isinstance(message, ClientAnswer):
             session.connection.settle(message)
@@ -87,7 +87,9 @@ class LegacyHttp:
             await self._endpoint.handle(message, context)
         await send_reply(send, _ACCEPTED)
 
-    def begin(self, session: HttpSession, id: bytes, line: ResponseWriter) -> SessionCall | None:
+    def begin_call(
+        self, session: HttpSession, id: bytes, writer: ResponseWriter
+    ) -> SessionCall | None:
         """Make room for a call or a batch; None if there is none."""
         if not self._load.begin_call():
             return None
@@ -96,7 +98,7 @@ class LegacyHttp:
             self._load.end_call()
             return None
         load, keepalive = self._load, self._keepalive
-        return SessionCall(session, number, id, line, load, keepalive, self._take_over)
+        return SessionCall(session, number, id, writer, load, keepalive, self._attach_stream)
 
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: ClientPresence, send: Send
@@ -127,8 +129,8 @@ class LegacyHttp:
         if stream is None:
             await send_reply(send, overloaded("too many streams are open in this session"))
             return
-        exchange = self._exchange(send, stream.prime)
-        await self._carry(session, stream, exchange, client, opens=True)
+        response = self._event_response(send, stream.prime)
+        await self._carry(session, stream, response, client, opens=True)
 
     async def _resume(
         self, session: HttpSession, last_event: bytes, client: ClientPresence, send: Send
@@ -138,8 +140,8 @@ class LegacyHttp:
         if place is None or stream is None:
             await send_reply(send, refusal(400, "nothing is kept for this Last-Event-ID"))
             return
-        exchange = self._exchange(send)
-        await self._carry(session, stream, exchange, client, opens=True, after=place[1])
+        response = self._event_response(send)
+        await self._carry(session, stream, response, client, opens=True, after=place[1])
 
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has taken too long."""
@@ -151,7 +153,7 @@ class LegacyHttp:
         session: HttpSession,
         members: list[Request | ClientAnswer | RefusedMessage],
         context: Context,
-        line: AsgiResponseWriter,
+        writer: AsgiResponseWriter,
         send: Send,
     ) -> None:
         """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
@@ -161,42 +163,44 @@ class LegacyHttp:
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())
             return
-        call = self.begin(session, b"", line)
+        call = self.begin_call(session, b"", writer)
         if call is None:
             await send_reply(send, overloaded("too many calls are running"))
             return
-        line.call = context.peer = call
+        writer.call = context.peer = call
         if not waiting:
-            call.gone()  # as far as the line is concerned
+            call.on_disconnect()  # as far as the line is concerned
         batch = Batch(lambda answers: call.finish((answers,) if answers else ()))
         batch.serve(members, self._endpoint, session.connection, context)
         if waiting:
-            await line.served()
+            await writer.send_all()
         else:
             await send_reply(send, _ACCEPTED)
 
-    def _take_over(
-        self, session: HttpSession, stream: ResumableStream, line: ResponseWriter, opens: bool
+    def _attach_stream(
+        self, session: HttpSession, stream: ResumableStream, writer: ResponseWriter, opens: bool
     ) -> None:
         """Let a usual response carry the stream of a call that was begun without one."""
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            session.exchanges -= 1  # from now on it is counted as all others are
+            session.open_requests -= 1  # from now on it is counted as all others are
             await self._carry(
-                session, stream, exchange, ClientPresence(scope, receive), opens=opens
+                session, stream, response, ClientPresence(scope, receive), opens=opens
             )
 
-        exchange = self._exchange(line.hand_over(respond), stream.prime)
-        stream.begin(exchange, known=opens)
+        response = self._event_response(writer.hand_over(respond), stream.prime)
+        stream.begin(response, known=opens)
 
-    def _exchange(self, send: Send, prime: Callable[[], bytes] | None = None) -> EventResponse:
+    def _event_response(
+        self, send: Send, prime: Callable[[], bytes] | None = None
+    ) -> EventResponse:
         return EventResponse(send, self._keepalive, prime=prime, can_be_abandoned=True)
 
     async def _carry(
         self,
         session: HttpSession,
         stream: ResumableStream,
-        exchange: EventResponse,
+        response: EventResponse,
         client: ClientPresence,
         *,
         opens: bool,
@@ -207,28 +211,28 @@ class LegacyHttp:
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
         # Not by a callback: it must not be missed that the reader left just now.
-        gone = asyncio.create_task(client.gone())
+        disconnect = asyncio.create_task(client.wait_disconnected())
         ending: asyncio.Task[None] | None = None
-        session.exchanges += 1
+        session.open_requests += 1
         try:
-            if stream.exchange is not exchange:
-                await stream.carry(exchange, after)
+            if stream.response is not response:
+                await stream.carry(response, after)
             if opens:
-                await exchange.open()
+                await response.open()
             if stream.listens:
                 session.listen(stream)
-            ends = (gone, stream.over, exchange.over)
+            ends = (disconnect, stream.over, response.over)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not gone.done() and not exchange.ended:
-                last = exchange.end() if exchange.abandoned else stream.finish(exchange)
+            if not disconnect.done() and not response.ended:
+                last = response.end() if response.abandoned else stream.finish(response)
                 ending = asyncio.create_task(last)
-                await asyncio.wait((gone, ending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((disconnect, ending), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            disconnect.cancel()
             if ending is not None:
                 ending.cancel()
-            exchange.close()
-            stream.detach(exchange)
-            session.exchanges -= 1
+            response.close()
+            stream.detach(response)
+            session.open_requests -= 1
             session.unlisten(stream)
-            session.tidy(stream)
+            session.close_if_finished(stream)

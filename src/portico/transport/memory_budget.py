@@ -27,51 +27,66 @@ class MemoryBudget:
     def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
         self._limit = limit
         self._now = clock
-        self._shares: dict[Allotment, None] = {}  # the oldest first
+        self._allotments: dict[Allotment, None] = {}  # the oldest first
         self.used = 0
 
     def open(self, drop: Callable[[], None]) -> Allotment:
         """A share of nothing yet."""
-        share = Allotment(self._now(), drop)
-        self._shares[share] = None
-        return share
+        allotment = Allotment(self._now(), drop)
+        self._allotments[allotment] = None
+        return allotment
 
-    def take(self, share: Allotment, size: int) -> bool:
+    def take(self, allotment: Allotment, size: int) -> bool:
         """Add to a share; False if it has to do without, because nobody else is slow."""
         over = self.used + size - self._limit
         if over > 0:
-            self._drop_slow(over, share)
-            if self.used + size > self._limit and share.size + size > SMALL:
+            self._drop_slow(over, allotment)
+            if self.used + size > self._limit and allotment.size + size > SMALL:
                 return False
-        if share in self._shares:
-            share.size += size
+        if allotment in self._allotments:
+            allotment.size += size
             self.used += size
         return True
 
-    def overdraw(self, share: Allotment, size: int) -> None:
+    def overdraw(self, allotment: Allotment, size: int) -> None:
         """Add to a share what is there already, whatever the limit."""
-        share.size += size
+        allotment.size += size
         self.used += size
 
-    def close(self, share: Allotment) -> None:
+    def close(self, allotment: Allotment) -> None:
         """Give a share back."""
-        if share in self._shares:
-            del self._shares[share]
-            self.used -= share.size
+        if allotment in self._allotments:
+            del self._allotments[allotment]
+            self.used -= allotment.size
 
     def trim(self) -> bool:
         """Drop slow ones until the rest is within the limit; False if it is not."""
         self._drop_slow(self.used - self._limit, None)
         return self.used <= self._limit
 
-    def _drop_slow(self, over: int, but: Allotment | None) -> None:
+    def _drop_slow(self, over: int, spared: Allotment | None) -> None:
         """Free so many bytes, if slow ones hold them."""
         slow = self._now() - GRACE_S
         while over > 0:
-            held = [share for share in self._shares if share.drop is not None and share is not but]
+            candidates = [
+                allotment
+                for allotment in self._allotments
+                if allotment.drop is not None and allotment is not spared
+            ]
             # Those with little are passed over: to drop them would free nothing.
-            least = sum(share.size for share in held) / (2 * len(held)) if held else 0
-            oldest = next((share for share in held if share.size and share.size >= least), None)
+            minimum = (
+                sum(allotment.size for allotment in candidates) / (2 * len(candidates))
+                if candidates
+                else 0
+            )
+            oldest = next(
+                (
+                    allotment
+                    for allotment in candidates
+                    if allotment.size and allotment.size >= minimum
+                ),
+                None,
+            )
             if oldest is None or oldest.since > slow:
                 return
             over -= oldest.size

@@ -15,7 +15,7 @@ from portico.model.errors import (
 )
 from portico.model.message import Response
 from portico.state.pending import CancellableWork, Pending
-from portico.transport.client_connection import reply_with, stopped
+from portico.transport.client_connection import reply_with, shutdown_error
 from portico.transport.events import COMMENT, Keepalive, event
 from portico.transport.http_limits import HttpLoad
 from portico.transport.response_writer import ResponseWriter
@@ -41,24 +41,24 @@ class ModernCall:
     """True for `subscriptions/listen`, which counts as a stream."""
 
     def __init__(
-        self, line: ResponseWriter, id: bytes, load: HttpLoad, keepalive: Keepalive
+        self, writer: ResponseWriter, id: bytes, load: HttpLoad, keepalive: Keepalive
     ) -> None:
         self._running: CancellableWork | None = None
-        self._line = line
+        self._writer = writer
         self._id = id
         self._load = load
         self._slot = next(keepalive.slots)
         self._slot.add(self)
         if keepalive.timer is None:
-            keepalive.begin()
-        self._streams = False
+            keepalive.start_timer()
+        self._is_stream = False
         self._quiet = False
         self._over = False
 
     def open(self) -> None:
         """Become a stream of events now."""
-        self._streams = True
-        self._line.begin_stream()
+        self._is_stream = True
+        self._writer.begin_stream()
 
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
@@ -70,7 +70,7 @@ class ModernCall:
             running = reply_with(answer, self.reply)
         self._running = None if self._over else running
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """It is answered already, or cannot be: take no place any more."""
         self._end()
 
@@ -78,8 +78,8 @@ class ModernCall:
 
     async def notify(self, message: bytes) -> None:
         """Send a notification; waits while the reader is slow."""
-        await self._line.room()
-        self._say(event(message))
+        await self._writer.wait_writable()
+        self._send_event(event(message))
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Refuse: "the server MUST NOT send independent JSON-RPC requests on this stream"."""
@@ -94,14 +94,14 @@ class ModernCall:
         if self._over:
             return
         self._end()
-        if self._streams:
-            self._line.say(event(response.encode()), last=True)
+        if self._is_stream:
+            self._writer.send_chunk(event(response.encode()), last=True)
         else:
             result = response.result
             parts = (_OPEN, response.id, _RESULT, result, b"}") if result else response.parts
-            self._line.answer(STATUS.get(response.code, 200), parts)
+            self._writer.answer(STATUS.get(response.code, 200), parts)
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """The client has left: this "MUST be treated by the server as cancellation"."""
         if not self._over:
             running = self._running
@@ -109,28 +109,28 @@ class ModernCall:
             if running is not None:
                 running.cancel()
 
-    async def settled(self) -> None:
+    async def wait_finished(self) -> None:
         """Nothing is left of a call whose response is over."""
 
     def cancel(self) -> None:
         """The server stops, and cannot wait any longer."""
         if self._running is not None:
             self._running.cancel()
-        self.reply(stopped(self._id))
+        self.reply(shutdown_error(self._id))
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
-        if self._quiet and not self._line.is_slow:
-            self._say(COMMENT)
+        if self._quiet and not self._writer.is_slow:
+            self._send_event(COMMENT)
         self._quiet = not self._quiet
 
-    def _say(self, frame: bytes) -> None:
+    def _send_event(self, frame: bytes) -> None:
         if self._over:
             return
-        if not self._streams:
+        if not self._is_stream:
             self.open()
         self._quiet = False
-        self._line.say(frame)
+        self._writer.send_chunk(frame)
 
     def _end(self) -> None:
         self._over = True
@@ -142,5 +142,5 @@ class ModernCall:
             load.end_stream()
             return
         load.calls -= 1
-        if load.at_rest is not None:
-            load.look()
+        if load.idle_event is not None:
+            load.notify_if_idle()

@@ -20,7 +20,7 @@ DRAIN_S = 30.0
 HIGH_WATER = 1024 * 1024
 MAX_UNREAD = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
-_LAST_WORDS_S = 5.0
+_FLUSH_S = 5.0
 _PIPE_SIZE = 1024 * 1024
 
 
@@ -38,25 +38,25 @@ async def serve_stdio(
     `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
     """
     stop = stop or asyncio.Event()
-    let_go = stop_on_signals(stop)
+    restore_signals = stop_on_signals(stop)
     writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
-    ended, over = server.ended, stop.set
+    ended, over = server.disconnected, stop.set
     writer.open(server, lambda: (ended(), over()))
 
-    def no_more() -> None:
-        server.heard_all()
+    def input_closed() -> None:
+        server.input_closed()
         over()
 
-    reader = PipeReader(0, server.received, no_more)
+    reader = PipeReader(0, server.received, input_closed)
     reader.open()
     await stop.wait()
-    let_go()
+    restore_signals()
     # The client may just have closed its input (`echo ... | portico run`): what was asked for
     # is still answered, within the limit.
     await server.drain(drain_s)
     reader.close()
-    server.ended()
+    server.disconnected()
     await writer.close()
     return not (reader.failed or writer.failed)
 
@@ -68,11 +68,11 @@ def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
     for number in signals:
         loop.add_signal_handler(number, stop.set)
 
-    def let_go() -> None:
+    def restore_signals() -> None:
         for number in signals:
             loop.remove_signal_handler(number)
 
-    return let_go
+    return restore_signals
 
 
 def take_stdout() -> int:
@@ -103,7 +103,7 @@ class PipeReader:
         self._fd = fd
         self.received = received
         self._ended = ended
-        self._live = False
+        self._is_open = False
         self._may_read = threading.Event()
         self.failed = False
         """True if what is to be read from cannot be."""
@@ -111,35 +111,35 @@ class PipeReader:
     def open(self) -> None:
         """Read from now on."""
         self._loop = asyncio.get_running_loop()
-        self._live = True
+        self._is_open = True
         self._may_read.set()
         if _is_pipe(self._fd):
             os.set_blocking(self._fd, False)
-            self._loop.add_reader(self._fd, self._take)
+            self._loop.add_reader(self._fd, self._read_available)
         else:
-            threading.Thread(target=self._pump_file, daemon=True).start()
+            threading.Thread(target=self._read_file, daemon=True).start()
 
     def pause(self) -> None:
         """Leave what comes where it is."""
-        if self._live and self._may_read.is_set():
+        if self._is_open and self._may_read.is_set():
             self._may_read.clear()
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
         """Read on."""
-        if self._live and not self._may_read.is_set():
+        if self._is_open and not self._may_read.is_set():
             self._may_read.set()
             if _is_pipe(self._fd):
-                self._loop.add_reader(self._fd, self._take)
+                self._loop.add_reader(self._fd, self._read_available)
 
     def close(self) -> None:
         """Read no more."""
-        self._live = False
+        self._is_open = False
         self._loop.remove_reader(self._fd)
         if self._fd == 0 and _is_pipe(0):
             os.set_blocking(0, True)  # a terminal is the shell's again
 
-    def _take(self) -> None:
+    def _read_available(self) -> None:
         try:
             data = os.read(self._fd, _CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -149,18 +149,18 @@ class PipeReader:
         if data:
             self.received(data)
         else:
-            self._live = False
+            self._is_open = False
             self._loop.remove_reader(self._fd)
             self._ended()
 
-    def _pump_file(self) -> None:
+    def _read_file(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
-            while chunk := self._chunk():
-                self._loop.call_soon_threadsafe(self._hand_on, chunk)
+            while chunk := self._read_chunk():
+                self._loop.call_soon_threadsafe(self._deliver, chunk)
                 self._may_read.wait()
             self._loop.call_soon_threadsafe(self._ended)
 
-    def _chunk(self) -> bytes:
+    def _read_chunk(self) -> bytes:
         try:
             return os.read(self._fd, _CHUNK)
         except OSError as error:  # a disk that fails, or a file that is open for writing only
@@ -168,11 +168,11 @@ class PipeReader:
             self.failed = True
             return b""
 
-    def _hand_on(self, chunk: bytes) -> None:
+    def _deliver(self, chunk: bytes) -> None:
         self.received(chunk)
 
 
-class Talker(Protocol):
+class PausableSource(Protocol):
     """Whose words are written."""
 
     def pause(self) -> None:
@@ -207,10 +207,10 @@ class PipeWriter:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def open(self, talker: Talker, lost: Callable[[], object]) -> None:
+    def open(self, source: PausableSource, lost: Callable[[], object]) -> None:
         """Write for this one from now on; `lost` is called if nobody reads any more."""
         self._loop = asyncio.get_running_loop()
-        self._talker, self._on_loss = talker, lost
+        self._source, self._on_loss = source, lost
         os.set_blocking(self._fd, False)
         # Room for a few large lists at once: a pipe that is full costs more than writing to it.
         with contextlib.suppress(AttributeError, OSError):  # Linux only, and pipes only
@@ -230,34 +230,34 @@ class PipeWriter:
                 self._lose()
             if not left:
                 return
-        self._keep(parts, left)
+        self._queue(parts, left)
 
-    def _keep(self, parts: tuple[bytes, ...], left: int) -> None:
+    def _queue(self, parts: tuple[bytes, ...], left: int) -> None:
         self.unwritten += left
         if self._lost:
             return
         if not self._waiting:
-            self._loop.add_writer(self._fd, self._go_on)
+            self._loop.add_writer(self._fd, self._write_waiting)
             self._empty.clear()
         self._waiting.append(memoryview(b"".join(parts))[-left:])
         if self.unwritten > MAX_UNREAD:
             report("the client has stopped reading; giving up on it")
             self._lose()
         elif self.unwritten > HIGH_WATER:
-            self._talker.pause()
+            self._source.pause()
 
     async def close(self) -> None:
         """Let a client that reads have what is left, then close."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), _LAST_WORDS_S)
+            await asyncio.wait_for(self._empty.wait(), _FLUSH_S)
         self._loop.remove_writer(self._fd)
         os.set_blocking(self._fd, True)  # a terminal is the shell's again
         os.close(self._fd)
 
-    def _go_on(self) -> None:
+    def _write_waiting(self) -> None:
         while self._waiting:
             first = self._waiting[0]
-            written = self._try(first)
+            written = self._write_some(first)
             if not written:
                 return
             self.unwritten -= written
@@ -267,9 +267,9 @@ class PipeWriter:
                 self._waiting.popleft()
         self._loop.remove_writer(self._fd)
         self._empty.set()
-        self._talker.resume()
+        self._source.resume()
 
-    def _try(self, data: memoryview) -> int:
+    def _write_some(self, data: memoryview) -> int:
         """How much was written; nothing if nobody is there to read."""
         try:
             return os.write(self._fd, data)
@@ -299,7 +299,7 @@ class FileWriter:
         self.failed = False
         """True if something could not be written, and then nothing more is."""
 
-    def open(self, talker: Talker, lost: Callable[[], object]) -> None:
+    def open(self, source: PausableSource, lost: Callable[[], object]) -> None:
         """Write from now on; `lost` is called if there is no room any more."""
         self._on_loss = lost
 

@@ -32,8 +32,10 @@ from portico.transport.sessions import HttpSession
 _STATIC = MethodKind.STATIC  # members of an enum are slow to look up
 _SESSION = SESSION_HEADER.decode()
 _BARE_400 = Reply(400)
-_GONE = refusal(404, "no such session: it has ended, or never was; begin with initialize")
-_MISSING = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
+_UNKNOWN_SESSION = refusal(
+    404, "no such session: it has ended, or never was; begin with initialize"
+)
+_MISSING_SESSION = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
 
 
 class Posted(Struct, frozen=True, gc=False):
@@ -57,22 +59,22 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
     message = read(body, None if session is None else session.version, head)
     if type(message) is not Request or not message.id:
         return _admit_other(head, message, session)
-    wanted = answer_type(head.raw.get(b"accept", b""))
-    if not wanted:
+    preferred = answer_type(head.raw.get(b"accept", b""))
+    if not preferred:
         return not_acceptable(JSON, EVENT_STREAM)
     modern = message.version.modern
     if session is None and not modern and message.method != "initialize":
-        return missing_or_gone(head)  # to begin a session is allowed with a stale id, too
+        return session_refusal(head)  # to begin a session is allowed with a stale id, too
     if draining:
         return shutting_down(message.id)
     if modern:
-        return Posted(message, None, message, wanted == EVENT_STREAM)
+        return Posted(message, None, message, preferred == EVENT_STREAM)
     if session is None:
         return Posted(message, None)
     connection = session.connection
-    if connection.running and (clash := connection.clash(message)) is not None:
-        return Reply(400, clash.encode(), (JSON_TYPE,))
-    return Posted(message, session, message, wanted == EVENT_STREAM)
+    if connection.running and (duplicate := connection.check_duplicate(message)) is not None:
+        return Reply(400, duplicate.encode(), (JSON_TYPE,))
+    return Posted(message, session, message, preferred == EVENT_STREAM)
 
 
 def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> Posted | Reply:
@@ -84,13 +86,13 @@ def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> P
     if isinstance(message, Request) and message.version.modern:
         return Posted(message, None)
     if session is None and not (isinstance(message, Request) and message.method == "initialize"):
-        return missing_or_gone(head)
+        return session_refusal(head)
     return Posted(message, session)
 
 
-def missing_or_gone(head: Head) -> Reply:
+def session_refusal(head: Head) -> Reply:
     """The refusal of what needs a session and has none."""
-    return _GONE if _SESSION in head else _MISSING
+    return _UNKNOWN_SESSION if _SESSION in head else _MISSING_SESSION
 
 
 def not_acceptable(*types: bytes) -> Reply:
@@ -98,13 +100,13 @@ def not_acceptable(*types: bytes) -> Reply:
     return refusal(406, f"Accept must list {b' and '.join(types).decode()}")
 
 
-def _refusal(refused: RefusedMessage, lost: bool, head: Head) -> Reply:
+def _refusal(refused: RefusedMessage, has_no_session: bool, head: Head) -> Reply:
     version = BY_TEXT.get(head.get(VERSION_HEADER, ""))
     modern = refused.version.modern or (version is not None and version.modern)
     if refused.bare:
         return _BARE_400
-    if lost and _SESSION in head and not modern and refused.response.code != PARSE_ERROR:
-        return _GONE
+    if has_no_session and _SESSION in head and not modern and refused.response.code != PARSE_ERROR:
+        return _UNKNOWN_SESSION
     return Reply(400, refused.response.encode(), (JSON_TYPE,))
 
 
@@ -129,8 +131,8 @@ class Posts:
         self._keepalive = keepalive
         self._legacy = legacy
 
-    def take(
-        self, head: Head, body: bytes, principal: str, data: Any, line: ResponseWriter
+    def accept(
+        self, head: Head, body: bytes, principal: str, data: Any, writer: ResponseWriter
     ) -> Posted | Reply | None:
         """Begin the call that a POST asks for, to be answered on the line.
 
@@ -152,28 +154,28 @@ class Posts:
         if request.meaning is not None and request.meaning.kind is _STATIC:
             answer = self._endpoint.handle(request, context)
             if type(answer) is Response and not (posted.streams and answer.result):
-                line.answer(200 if answer.result else _status(answer, session), answer.parts)
+                writer.answer(200 if answer.result else _status(answer, session), answer.parts)
                 return None
         load = self._load
         call: ModernCall | SessionCall | None = None
         if session is not None:
-            call = self._legacy.begin(session, request.id, line)
+            call = self._legacy.begin_call(session, request.id, writer)
         elif request.method == LISTEN:
-            call = self._listen(request, line)
-        elif load.calls < load.most_calls:
+            call = self._listen(request, writer)
+        elif load.calls < load.max_calls:
             load.calls += 1
-            call = ModernCall(line, request.id, load, self._keepalive)
+            call = ModernCall(writer, request.id, load, self._keepalive)
         if call is None:
             discard(answer)
             return _overloaded(request)
-        line.call = call  # before it runs: it may be over at once
+        writer.call = call  # before it runs: it may be over at once
         context.peer = call
         try:
             if posted.streams:
                 call.open()
             answer = answer or self._endpoint.handle(request, context)
         except BaseException:
-            call.drop()
+            call.release()
             raise
         if type(answer) is Response:
             call.reply(answer)
@@ -181,10 +183,10 @@ class Posts:
             call.run(answer)
         return None
 
-    def _listen(self, request: Request, line: ResponseWriter) -> ModernCall | None:
+    def _listen(self, request: Request, writer: ResponseWriter) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
-        call = ModernCall(line, request.id, self._load, self._keepalive)
+        call = ModernCall(writer, request.id, self._load, self._keepalive)
         call.listens = True
         return call
 

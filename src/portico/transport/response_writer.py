@@ -10,14 +10,14 @@ from portico.transport.events import EVENT_STREAM
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Underway(Protocol):
+class RespondingCall(Protocol):
     """A call under way, as its line sees it."""
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """The client has left."""
         ...
 
-    async def settled(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until nothing of the request is needed any more."""
         ...
 
@@ -25,7 +25,7 @@ class Underway(Protocol):
 class ResponseWriter(Protocol):
     """The response to one request, as a call sees it; nothing here waits but `room`."""
 
-    call: Underway | None
+    call: RespondingCall | None
     """The call that it is answered by."""
 
     @property
@@ -37,7 +37,7 @@ class ResponseWriter(Protocol):
         """Write the head of a stream of events."""
         ...
 
-    def say(self, chunk: bytes, *, last: bool = False) -> None:
+    def send_chunk(self, chunk: bytes, *, last: bool = False) -> None:
         """Write a part of the stream."""
         ...
 
@@ -45,7 +45,7 @@ class ResponseWriter(Protocol):
         """Write a whole response."""
         ...
 
-    async def room(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait while the reader is slow."""
         ...
 
@@ -57,10 +57,10 @@ class ResponseWriter(Protocol):
 class AsgiResponseWriter:
     """The response to one ASGI request. The request's own task sends what is written here."""
 
-    call: Underway | None = None
-    _is_whole = False
+    call: RespondingCall | None = None
+    _is_complete = False
     _app: App | None = None
-    _stirred: asyncio.Event | None = None
+    _changed: asyncio.Event | None = None
     _sent: asyncio.Event | None = None
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,22 +79,22 @@ class AsgiResponseWriter:
         headers = list(EVENT_STREAM)
         self._put({"type": "http.response.start", "status": 200, "headers": headers})
 
-    def say(self, chunk: bytes, *, last: bool = False) -> None:
+    def send_chunk(self, chunk: bytes, *, last: bool = False) -> None:
         """Send a part of the stream."""
-        self._is_whole = last
+        self._is_complete = last
         self._put({"type": "http.response.body", "body": chunk, "more_body": not last})
 
     def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
         """Send a whole response."""
         body = b"".join(parts)
         headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
-        self._is_whole = True
+        self._is_complete = True
         self._put(
             {"type": "http.response.start", "status": status, "headers": headers},
             {"type": "http.response.body", "body": body},
         )
 
-    async def room(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until all of it is sent."""
         while self._unsent:
             self._sent = self._sent or asyncio.Event()
@@ -107,18 +107,18 @@ class AsgiResponseWriter:
         self._put()
         return self._send
 
-    async def served(self) -> None:
+    async def send_all(self) -> None:
         """Send the response, until all of it is sent or the client leaves."""
-        if self._is_whole:
+        if self._is_complete:
             await self._flush()
             return
-        await self._watched()
+        await self._send_while_connected()
         if self._app is not None:
             await self._app(self._scope, self._receive, self._send)
         if self.call is not None:
-            await self.call.settled()
+            await self.call.wait_finished()
 
-    async def _watched(self) -> None:
+    async def _send_while_connected(self) -> None:
         """Send what comes, as long as the client stays."""
         task = asyncio.current_task()
         assert task is not None
@@ -130,21 +130,21 @@ class AsgiResponseWriter:
             left = True
             task.cancel()
 
-        client.when_gone(leave)
+        client.watch(leave)
         try:
-            self._stirred = asyncio.Event()
-            while await self._flush() and not self._is_whole and self._app is None:
-                self._stirred.clear()
-                await self._stirred.wait()
+            self._changed = asyncio.Event()
+            while await self._flush() and not self._is_complete and self._app is None:
+                self._changed.clear()
+                await self._changed.wait()
         except asyncio.CancelledError:
             if not left or task.uncancel():
                 raise
         finally:
-            client.stay()
+            client.unwatch()
             if self.call is not None:
-                self.call.gone()  # unless it is over
+                self.call.on_disconnect()  # unless it is over
             self._unsent.clear()
-            self._tell_room()
+            self._notify_sent()
 
     async def _flush(self) -> bool:
         """Send what waits; False if the client has left (ASGI 2.4)."""
@@ -154,14 +154,14 @@ class AsgiResponseWriter:
                 del self._unsent[0]
         except OSError:
             return False
-        self._tell_room()
+        self._notify_sent()
         return True
 
-    def _tell_room(self) -> None:
+    def _notify_sent(self) -> None:
         if self._sent is not None:
             self._sent.set()
 
     def _put(self, *messages: Message) -> None:
         self._unsent += messages
-        if self._stirred is not None:
-            self._stirred.set()
+        if self._changed is not None:
+            self._changed.set()

@@ -23,54 +23,54 @@ class Routes(HttpApp):
         self._find_endpoint = find
         self._options = {key: options[key] for key in options if key != "pages"}
         self._options["bodies"] = self.bodies
-        self._doors: dict[str, tuple[Endpoint, HttpApp]] = {}
+        self._apps: dict[str, tuple[Endpoint, HttpApp]] = {}
         self._main = self.target.decode()
         self._draining = False
         self._retired: dict[HttpApp, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        door = self.door(scope["path"]) if scope["type"] == "http" else None
-        if door is None:
+        app = self.app_at(scope["path"]) if scope["type"] == "http" else None
+        if app is None:
             await super().__call__(scope, receive, send)
         else:
-            await door(scope, receive, send)
+            await app(scope, receive, send)
 
-    def door(self, path: str) -> HttpApp | None:
+    def app_at(self, path: str) -> HttpApp | None:
         if path == self._main:
             return None
         endpoint = self._find_endpoint(path)
-        known = self._doors.get(path)
+        known = self._apps.get(path)
         if known is not None and known[0] is not endpoint:
-            self._retire(self._doors.pop(path)[1])
+            self._retire(self._apps.pop(path)[1])
             known = None
         if endpoint is None:
             return None
         if known is None:
             app = HttpApp(endpoint, **self._options, path=path, sse=False)
-            known = self._doors[path] = (endpoint, app)
+            known = self._apps[path] = (endpoint, app)
             if self._draining:
                 app.begin_drain()
         return known[1]
 
-    def tidy(self) -> None:
+    def retire_stale(self) -> None:
         """See which doors lead elsewhere now, or nowhere, before anybody comes to them."""
-        for path in tuple(self._doors):
-            self.door(path)
+        for path in tuple(self._apps):
+            self.app_at(path)
 
-    def _retire(self, door: HttpApp) -> None:
+    def _retire(self, app: HttpApp) -> None:
         """End what waits behind a door for news that cannot come, and let its calls finish."""
-        self._retired[door] = retiring = asyncio.ensure_future(door.drain(_RETIRE_S))
-        retiring.add_done_callback(lambda _: self._retired.pop(door))
+        self._retired[app] = retiring = asyncio.ensure_future(app.drain(_RETIRE_S))
+        retiring.add_done_callback(lambda _: self._retired.pop(app))
 
     def begin_drain(self) -> None:
         """Take no new work, at no door."""
         self._draining = True
         super().begin_drain()
-        for _, door in self._doors.values():
-            door.begin_drain()
+        for _, app in self._apps.values():
+            app.begin_drain()
 
     async def drain(self, within_s: float) -> None:
         """Let what is under way at all doors finish for so long."""
-        doors = [*(door for _, door in self._doors.values()), *self._retired]
-        await asyncio.gather(super().drain(within_s), *(door.drain(within_s) for door in doors))
+        apps = [*(app for _, app in self._apps.values()), *self._retired]
+        await asyncio.gather(super().drain(within_s), *(app.drain(within_s) for app in apps))

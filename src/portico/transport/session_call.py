@@ -7,14 +7,14 @@ from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Response
 from portico.model.version import Version
 from portico.state.pending import CancellableWork
-from portico.transport.client_connection import reply_with, stopped
+from portico.transport.client_connection import reply_with, shutdown_error
 from portico.transport.events import Keepalive
 from portico.transport.http_limits import HttpLoad
 from portico.transport.response_writer import ResponseWriter
 from portico.transport.resumable_stream import ResumableStream
 from portico.transport.sessions import HttpSession, ask_on
 
-TakeOver = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
+AttachStream = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
 """Has a stream carried by the response that a line has; true if that is to be opened at once."""
 
 
@@ -27,41 +27,41 @@ class SessionCall:
         session: HttpSession,
         number: int,
         id: bytes,
-        line: ResponseWriter,
+        writer: ResponseWriter,
         load: HttpLoad,
         keepalive: Keepalive,
-        take_over: TakeOver,
+        attach_stream: AttachStream,
     ) -> None:
         self._session = session
         self._number = number
         self._id = id
-        self._line: ResponseWriter | None = line
+        self._writer: ResponseWriter | None = writer
         self._load = load
-        self._take_over = take_over
+        self._attach_stream = attach_stream
         self._running: CancellableWork | None = None
         self._stream: ResumableStream | None = None
         self._quiet = False
-        self._unwanted = False
+        self._is_cancelled = False
         self._over = False
         self._slot = keepalive.add(self)
-        session.exchanges += 1
+        session.open_requests += 1
 
     def open(self) -> None:
         """Become a stream of events now."""
-        self._streamed(opens=True)
+        self._ensure_stream(opens=True)
 
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
-        self._session.connection.hold(self._id, self)
-        running = reply_with(answer, self._arrived)
+        self._session.connection.register(self._id, self)
+        running = reply_with(answer, self._on_answer)
         self._running = None if self._over else running
 
-    def _arrived(self, response: Response) -> None:
-        if not self._unwanted:  # else it was cancelled, and its handler took no notice
-            self._session.connection.free(self._id)
+    def _on_answer(self, response: Response) -> None:
+        if not self._is_cancelled:  # else it was cancelled, and its handler took no notice
+            self._session.connection.release_id(self._id)
             self.reply(response)
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """It is answered already, or cannot be: take no place any more."""
         self._end(used=False)
 
@@ -69,15 +69,15 @@ class SessionCall:
 
     async def notify(self, message: bytes) -> None:
         """Send a notification; waits while the reader is slow."""
-        if not self._is_forgotten:
-            await self._streamed().say(message)
+        if not self._is_finished:
+            await self._ensure_stream().send(message)
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
         session = self._session
-        if session.is_closed or self._is_forgotten:
+        if session.is_closed or self._is_finished:
             raise AskError("the client is gone")
-        return await ask_on(self._streamed(), session.connection, method, params)
+        return await ask_on(self._ensure_stream(), session.connection, method, params)
 
     async def closed(self) -> None:
         """Wait until the session ends or we drain; a dropped connection is neither."""
@@ -88,10 +88,10 @@ class SessionCall:
 
         Does nothing for clients before 2025-11-25, which would not come back.
         """
-        if self._session.version >= Version.V2025_11_25 and not self._is_forgotten:
-            exchange = self._streamed().exchange
-            if exchange is not None:
-                await exchange.end()
+        if self._session.version >= Version.V2025_11_25 and not self._is_finished:
+            response = self._ensure_stream().response
+            if response is not None:
+                await response.end()
 
     def reply(self, response: Response) -> None:
         """Answer with a response; with nothing if it was cancelled (cancellation)."""
@@ -104,33 +104,33 @@ class SessionCall:
         """Answer: as JSON, or as an event if there is a stream by now."""
         if self._over:
             return
-        stream = self._stream if parts else self._streamed()
+        stream = self._stream if parts else self._ensure_stream()
         if stream is not None:
             stream.complete(b"".join(parts), status)
         self._end()
         if stream is not None:
-            self._session.tidy(stream)
-        elif self._line is not None:
-            self._line.answer(status, parts)
+            self._session.close_if_finished(stream)
+        elif self._writer is not None:
+            self._writer.answer(status, parts)
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """The client has left: the call goes on, and what it says is kept on its stream.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
         if not self._over and self._stream is None:
-            self._line = None
-            self._streamed()
-            self._session.exchanges -= 1
+            self._writer = None
+            self._ensure_stream()
+            self._session.open_requests -= 1
 
-    async def settled(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until it is answered, also if its client has left: until then, its body counts."""
         if self._stream is not None:
             await asyncio.wait((self._stream.over,))
 
     def cancel(self) -> None:
         """Nobody wants the answer any more, or the server stops."""
-        self._unwanted = True
+        self._is_cancelled = True
         running = self._running
         if running is not None:
             running.cancel()
@@ -140,28 +140,28 @@ class SessionCall:
             self._stopped()
 
     def _stopped(self) -> None:
-        self.reply(stopped(self._id) if self._load.gave_up else NOTHING)
+        self.reply(shutdown_error(self._id) if self._load.timed_out else NOTHING)
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Say nothing, audibly, if nothing was said since the last beat."""
         if self._quiet:
-            exchange = self._streamed().exchange
-            if exchange is not None:
-                exchange.send_keepalive(loop)
+            response = self._ensure_stream().response
+            if response is not None:
+                response.send_keepalive(loop)
         self._quiet = not self._quiet
 
-    def _streamed(self, opens: bool = False) -> ResumableStream:
+    def _ensure_stream(self, opens: bool = False) -> ResumableStream:
         """Its stream, which is a response's from now on."""
         stream = self._stream
         if stream is None:
             self._slot.discard(self)
             stream = self._stream = self._session.open_reserved(self._number)
-            if self._line is not None:
-                self._take_over(self._session, stream, self._line, opens)
+            if self._writer is not None:
+                self._attach_stream(self._session, stream, self._writer, opens)
         return stream
 
     @property
-    def _is_forgotten(self) -> bool:
+    def _is_finished(self) -> bool:
         """True if it is over and left no stream."""
         return self._over and self._stream is None
 
@@ -171,7 +171,7 @@ class SessionCall:
         self._slot.discard(self)
         if self._stream is None:
             self._session.release(used)
-            self._session.exchanges -= 1
+            self._session.open_requests -= 1
         self._load.end_call()
 
 

@@ -12,22 +12,22 @@ from portico.transport.client_connection import ClientConnection
 from portico.transport.http_limits import HttpLimits
 from portico.transport.resumable_stream import ResumableStream
 
-MAX_WAITING = 16 * 1024 * 1024
+MAX_NOTICE_BYTES = 16 * 1024 * 1024
 """How many bytes of notifications may wait for one session's reader."""
-_LISTEN_S = 30.0
+_STREAM_WAIT_S = 30.0
 """How long a question waits for a client to open its stream."""
 
 
-class Notices:
+class NotificationQueue:
     """Notifications that nobody asked for, waiting for a reader; one repeated is told once."""
 
-    def __init__(self, limit: int, tell: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, limit: int, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._limit = limit
-        self._tell = tell
+        self._send = send
         self._waiting: dict[bytes, None] = {}
         self._size = 0
-        self._telling: asyncio.Task[None] | None = None
-        self.reader = False
+        self._sending: asyncio.Task[None] | None = None
+        self.has_reader = False
         """True while there is someone to tell."""
 
     def add(self, message: bytes) -> None:
@@ -36,25 +36,25 @@ class Notices:
             self._waiting[message] = None
             self._size += len(message)
         while len(self._waiting) > self._limit or (
-            self._size > MAX_WAITING and len(self._waiting) > 1
+            self._size > MAX_NOTICE_BYTES and len(self._waiting) > 1
         ):
             self._next()
-        self.wake()
+        self.flush()
 
-    def wake(self) -> None:
+    def flush(self) -> None:
         """Tell what waits, if there is a reader now."""
-        if self.reader and self._waiting and self._telling is None:
-            self._telling = asyncio.create_task(self._run())
+        if self.has_reader and self._waiting and self._sending is None:
+            self._sending = asyncio.create_task(self._run())
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     async def _run(self) -> None:
         try:
-            while self.reader and self._waiting:
-                await self._tell(self._next())
+            while self.has_reader and self._waiting:
+                await self._send(self._next())
         finally:
-            self._telling = None
+            self._sending = None
 
     def _next(self) -> bytes:
         message = next(iter(self._waiting))
@@ -80,15 +80,15 @@ class HttpSession:
         self._limits = limits
         self._numbers = 0
         self._reserved = 0
-        self.notices = Notices(limits.notices, self._tell)
+        self.notices = NotificationQueue(limits.notices, self._send)
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self._ask
         self.connection = ClientConnection(self.session)
         self.streams: dict[str, ResumableStream] = {}
         """By key, oldest first."""
         self._listeners: list[ResumableStream] = []
-        self._listened = asyncio.Event()
-        self.exchanges = 0
+        self._has_listener = asyncio.Event()
+        self.open_requests = 0
         """HTTP requests that are under way."""
         self.is_used = False
         """True once something but the handshake came."""
@@ -132,7 +132,7 @@ class HttpSession:
             # Clients before 2025-11-25 take an event without data for a broken message.
             primes=self.version >= Version.V2025_11_25,
             listens=listens,
-            kept=self._trim,
+            on_size_change=self._trim,
         )
         self.streams[stream.key] = stream
         return stream
@@ -145,9 +145,9 @@ class HttpSession:
         if had and self._kept is not None:
             self._kept(self, self._size)
 
-    def tidy(self, stream: ResumableStream) -> None:
+    def close_if_finished(self, stream: ResumableStream) -> None:
         """Forget a stream that is over, unless its client may come back for it."""
-        if stream.over.done() and stream.exchange is None and not stream.can_resume:
+        if stream.over.done() and stream.response is None and not stream.can_resume:
             self.close_stream(stream)
 
     def listen(self, stream: ResumableStream) -> None:
@@ -156,17 +156,17 @@ class HttpSession:
         "The server MUST send each of its JSON-RPC messages on only one of the connected streams".
         """
         self._listeners.append(stream)
-        self._listened.set()
-        self.notices.reader = True
-        self.notices.wake()
+        self._has_listener.set()
+        self.notices.has_reader = True
+        self.notices.flush()
 
     def unlisten(self, stream: ResumableStream) -> None:
         """Do so no longer; an older stream takes over if there is one."""
         if stream in self._listeners:
             self._listeners.remove(stream)
-        self.notices.reader = bool(self._listeners)
+        self.notices.has_reader = bool(self._listeners)
         if not self._listeners:
-            self._listened.clear()
+            self._has_listener.clear()
 
     def drain(self) -> None:
         """End what would never end by itself."""
@@ -189,20 +189,20 @@ class HttpSession:
         if not self.is_closed and not self._listeners:
             # A server may ask as soon as it was greeted, and the client opens its stream after.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._listened.wait(), _LISTEN_S)
+                await asyncio.wait_for(self._has_listener.wait(), _STREAM_WAIT_S)
         if self.is_closed or not self._listeners:
             raise AskError("the client has no stream open to be asked on")
         return await ask_on(self._listeners[-1], self.connection, method, params)
 
-    async def _tell(self, message: bytes) -> None:
+    async def _send(self, message: bytes) -> None:
         if self._listeners:
-            await self._listeners[-1].say(message)
+            await self._listeners[-1].send(message)
         else:
             self.notices.add(message)
 
     def _trim(self) -> None:
         """Stay within what a session may keep: the oldest stream that nobody reads goes first."""
-        self.forget(self._size - self._limits.session_replay_bytes)
+        self.free_replay(self._size - self._limits.session_replay_bytes)
         if self._kept is not None:
             self._kept(self, self._size)
 
@@ -210,12 +210,12 @@ class HttpSession:
     def _size(self) -> int:
         return sum(stream.size for stream in self.streams.values())
 
-    def forget(self, size: int) -> None:
+    def free_replay(self, size: int) -> None:
         """Keep so much less, of streams that nobody reads, the oldest first."""
         for stream in tuple(self.streams.values()):
             if size <= 0:
                 return
-            if stream.exchange is None:
+            if stream.response is None:
                 size -= stream.size
                 self.close_stream(stream)
 
@@ -226,11 +226,11 @@ async def ask_on(
     """Send a question on a stream and wait for its answer, which comes by a POST of its own."""
     question = connection.question(method, params)
     try:
-        await stream.say(question.message)
+        await stream.send(question.message)
         return await question.answer
     except asyncio.CancelledError:
         question.answer.cancel()
-        await stream.say(question.taken_back)
+        await stream.send(question.cancellation)
         raise
 
 
@@ -246,10 +246,10 @@ class Sessions:
         self._now = clock
         self._sessions: dict[bytes, HttpSession] = {}
         self._used: dict[bytes, float] = {}
-        self._keeping: dict[HttpSession, int] = {}
+        self._replay_sizes: dict[HttpSession, int] = {}
         """Bytes kept for clients that may come back."""
         self._kept = 0
-        self._greeted: dict[bytes, HttpSession] = {}
+        self._unused: dict[bytes, HttpSession] = {}
         """Those that were not used yet when it was last looked, the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -259,28 +259,30 @@ class Sessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(tuple(self._sessions.values()))
 
-    def make(self, principal: str) -> HttpSession:
+    def create(self, principal: str) -> HttpSession:
         """A session, found from now on by an id that nobody can guess."""
-        session = HttpSession(secrets.token_urlsafe(24), principal, self._limits, self._keep)
+        session = HttpSession(
+            secrets.token_urlsafe(24), principal, self._limits, self._record_replay
+        )
         key = session.id.encode()
         self._sessions[key] = session
         self._used[key] = self._now()
-        self._arm()
+        self._set_timer()
         return session
 
-    def greeted(self, session: HttpSession) -> None:
+    def handshake_done(self, session: HttpSession) -> None:
         """Its handshake is over: until it is used, it is the first to make room for others."""
         if not session.is_closed:
-            self._greeted[session.id.encode()] = session
+            self._unused[session.id.encode()] = session
 
     def make_room(self) -> bool:
         """See to it that one more session can be kept; False if all are in use."""
         if len(self._sessions) >= self._limits.sessions:
             self.expire()
-        while len(self._sessions) >= self._limits.sessions and self._greeted:
-            oldest = next(iter(self._greeted.values()))
-            del self._greeted[oldest.id.encode()]
-            if not oldest.is_used and not oldest.exchanges:
+        while len(self._sessions) >= self._limits.sessions and self._unused:
+            oldest = next(iter(self._unused.values()))
+            del self._unused[oldest.id.encode()]
+            if not oldest.is_used and not oldest.open_requests:
                 self.end(oldest)
         return len(self._sessions) < self._limits.sessions
 
@@ -298,8 +300,8 @@ class Sessions:
         key = session.id.encode()
         if self._sessions.pop(key, None) is not None:
             del self._used[key]
-        self._greeted.pop(key, None)
-        self._keep(session, 0)
+        self._unused.pop(key, None)
+        self._record_replay(session, 0)
         session.close()
 
     def expire(self) -> None:
@@ -309,19 +311,19 @@ class Sessions:
             if now - used < self._limits.session_idle_s:
                 break
             session = self._sessions[key]
-            if session.exchanges:
+            if session.open_requests:
                 self.find(key, session.principal)  # somebody is connected: that is use, too
             else:
                 self.end(session)
 
-    def _keep(self, session: HttpSession, size: int) -> None:
+    def _record_replay(self, session: HttpSession, size: int) -> None:
         """A session keeps so much now; past what all may keep, the oldest ones forget."""
-        self._kept += size - self._keeping.pop(session, 0)
+        self._kept += size - self._replay_sizes.pop(session, 0)
         if size:
-            self._keeping[session] = size
+            self._replay_sizes[session] = size
         if self._kept > self._limits.all_replay_bytes:
-            for other in tuple(self._keeping):
-                other.forget(self._kept - self._limits.all_replay_bytes)
+            for other in tuple(self._replay_sizes):
+                other.free_replay(self._kept - self._limits.all_replay_bytes)
 
     def drain(self) -> None:
         """End the streams that would never end by themselves."""
@@ -336,7 +338,7 @@ class Sessions:
             self._timer.cancel()
             self._timer = None
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is None and self._used:
             due = next(iter(self._used.values())) + self._limits.session_idle_s - self._now()
             loop = asyncio.get_running_loop()
@@ -345,7 +347,7 @@ class Sessions:
     def _wake(self) -> None:
         self._timer = None
         self.expire()
-        self._arm()
+        self._set_timer()
 
 
 def _discard(message: bytes) -> None:

@@ -22,10 +22,10 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch
-from portico.transport.client_connection import ClientConnection, Endpoint, stopped
+from portico.transport.client_connection import ClientConnection, Endpoint, shutdown_error
 from portico.transport.events import EventResponse, Keepalive, event
 from portico.transport.http_limits import HttpLimits, HttpLoad
-from portico.transport.sessions import Notices
+from portico.transport.sessions import NotificationQueue
 
 _ACCEPTED = Reply(202, b"Accepted", ((b"content-type", b"text/plain"),))
 
@@ -34,26 +34,26 @@ class SsePeer:
     """One client of the old transport: its stream is its session."""
 
     def __init__(
-        self, id: str, principal: str, exchange: EventResponse, limits: HttpLimits
+        self, id: str, principal: str, response: EventResponse, limits: HttpLimits
     ) -> None:
         self.id = id
         self.principal = principal
-        self.exchange = exchange
-        self.notices = Notices(limits.notices, self.notify)
-        self.notices.reader = True
+        self.response = response
+        self.notices = NotificationQueue(limits.notices, self.notify)
+        self.notices.has_reader = True
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self.ask
         self.connection = ClientConnection(self.session)
         self.over = asyncio.Event()
-        self._saying = Background()
+        self._sending = Background()
 
     async def notify(self, message: bytes) -> None:
         """Send a message; waits while the reader is slow."""
-        await self.exchange.event(event(message))
+        await self.response.event(event(message))
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
-        if self.exchange.closed:
+        if self.response.closed:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         try:
@@ -61,29 +61,29 @@ class SsePeer:
             return await question.answer
         except asyncio.CancelledError:
             question.answer.cancel()
-            self.say(question.taken_back)
+            self.send_soon(question.cancellation)
             raise
 
     async def closed(self) -> None:
         """Wait until the client leaves or we drain."""
         await self.over.wait()
 
-    def say(self, message: bytes) -> None:
+    def send_soon(self, message: bytes) -> None:
         """Send a message as soon as the reader lets us."""
-        self._saying.start(self.notify(message))
+        self._sending.start(self.notify(message))
 
     async def drain(self) -> None:
         """End the stream as soon as what was asked for is answered."""
         self.over.set()
-        await self.connection.idle()
-        await self.exchange.end()
+        await self.connection.wait_idle()
+        await self.response.end()
 
     def close(self) -> None:
         """The stream is closed: the session ends and its calls are cancelled."""
         self.over.set()
-        self.notices.reader = False
+        self.notices.has_reader = False
         self.connection.close()
-        self.exchange.close()
+        self.response.close()
         self.session.send = lambda _: None
         self.session.end()
 
@@ -109,16 +109,16 @@ class OldSse:
             await send_reply(send, overloaded("too many streams are open"))
             return
         id = secrets.token_urlsafe(24)
-        exchange = EventResponse(send, self._keepalive)
-        peer = self._peers[id] = SsePeer(id, principal, exchange, self._limits)
-        gone = asyncio.create_task(client.gone())
+        response = EventResponse(send, self._keepalive)
+        peer = self._peers[id] = SsePeer(id, principal, response, self._limits)
+        disconnect = asyncio.create_task(client.wait_disconnected())
         draining = asyncio.create_task(self._drain(peer))
         try:
             endpoint = f"{url}?session_id={id}".encode()
-            await exchange.event(event(endpoint, name=b"endpoint"))
-            await asyncio.wait((gone, exchange.over), return_when=asyncio.FIRST_COMPLETED)
+            await response.event(event(endpoint, name=b"endpoint"))
+            await asyncio.wait((disconnect, response.over), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            disconnect.cancel()
             draining.cancel()
             del self._peers[id]
             peer.close()
@@ -173,13 +173,13 @@ class OldSse:
     ) -> None:
         """Answer an array with an array, as one call (2025-03-26)."""
         if self._load.draining or not self._load.begin_call():
-            why = stopped(b"null") if self._load.draining else busy(b"null")
-            peer.say(why.encode())
+            why = shutdown_error(b"null") if self._load.draining else busy(b"null")
+            peer.send_soon(why.encode())
             return
 
         def deliver(answers: bytes) -> None:
             if answers:
-                peer.say(answers)
+                peer.send_soon(answers)
             self._load.end_call()
 
         Batch(deliver).serve(members, self._endpoint, peer.connection, context)
@@ -187,20 +187,20 @@ class OldSse:
     def _request(self, peer: SsePeer, request: Request, context: Context) -> Response | None:
         """Start a call; the answer comes back if it must not be."""
         if self._load.draining:
-            return stopped(request.id)
+            return shutdown_error(request.id)
         if not self._load.begin_call():
             return busy(request.id)
         answered = False
 
         async def work() -> None:
             nonlocal answered
-            response = await peer.connection.arrived(self._endpoint.handle(request, context))
+            response = await peer.connection.await_answer(self._endpoint.handle(request, context))
             answered = True
             await peer.notify(response.encode())
 
         def over() -> None:
-            if not answered and self._load.gave_up:
-                peer.say(stopped(request.id).encode())
+            if not answered and self._load.timed_out:
+                peer.send_soon(shutdown_error(request.id).encode())
             self._load.end_call()
 
         refused = peer.connection.start(request, work, over)

@@ -15,10 +15,10 @@ from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.memory import LARGE, map_large_blocks_apart
 from portico.state.pending import Pending
 from portico.transport.batch import Batch
-from portico.transport.client_connection import ClientConnection, Endpoint, stopped
+from portico.transport.client_connection import ClientConnection, Endpoint, shutdown_error
 
 _OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
-_SHORT = 4096
+_COPY_LIMIT = 4096
 _MAX_PARTS = 64
 """So many are written at once; the system takes 1,024, and few of them may be large."""
 MAX_LINE = 4 * 1024 * 1024
@@ -41,16 +41,16 @@ class StdioServer:
         self._out = write
         self._lines = LineReader(max_line)
         self._data = data
-        self._left = False
-        self._silent = False
+        self._is_disconnected = False
+        self._is_input_closed = False
         self._draining = False
-        self._early: list[bytes] | None = None
+        self._deferred: list[bytes] | None = None
         """While `initialize` is under way, what can only be read once it is answered."""
         self._unwritten: list[bytes] | None = None
         """While what was read is taken in, the answers to it so far."""
-        self._over = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._closed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self.session = Session(self._send, principal=LOCAL)
         self.session.ask = self.ask
         self.connection = ClientConnection(self.session)
@@ -64,7 +64,7 @@ class StdioServer:
         try:
             # Mostly lines come whole.
             for line in data[:-1].split(b"\n") if is_whole else reader.feed(data):
-                self.take_line(line)
+                self.receive_line(line)
         finally:
             if not nested:
                 parts, self._unwritten = self._unwritten, None
@@ -81,32 +81,32 @@ class StdioServer:
             self._unwritten = []
             self._out(tuple(unwritten))
 
-    def take_line(self, line: bytes | None) -> None:
+    def receive_line(self, line: bytes | None) -> None:
         """Take in one line; None stands for one that was too long."""
         if line is None:
-            self._reply(too_long(self._lines, self.session.version))
+            self._reply(line_too_long(self._lines, self.session.version))
         elif line:
             if len(line) > LARGE:
                 map_large_blocks_apart()
             inbound = read(line, self.session.version)
             if type(inbound) is Request:
                 self._serve(inbound)
-            elif self._early is not None and self._may_wait(self._early, inbound):
-                self._early.append(line)
+            elif self._deferred is not None and self._can_defer(self._deferred, inbound):
+                self._deferred.append(line)
             elif not line.isspace():
-                self._take(inbound)
+                self._receive(inbound)
 
-    def heard_all(self) -> None:
+    def input_closed(self) -> None:
         """The client closed its end: it is still answered, but answers nothing any more."""
         self.received(b"\n")  # the last line of a file or a shell's pipe may lack its end
-        self._silent = True
-        self.connection.give_up()
+        self._is_input_closed = True
+        self.connection.fail_questions()
 
-    def ended(self) -> None:
+    def disconnected(self) -> None:
         """The client is gone: whatever is in flight is cancelled."""
-        self._left = True
-        self._over.set()
-        self._room.set()
+        self._is_disconnected = True
+        self._closed.set()
+        self._writable.set()
         self.connection.close()
         self.session.end()
 
@@ -114,46 +114,46 @@ class StdioServer:
         """Take no new work, end streams, and let running calls finish for so long; who asked for
         those that do not is told."""
         self._draining = True
-        self._over.set()
+        self._closed.set()
         try:
-            await asyncio.wait_for(self.connection.idle(), within_s)
+            await asyncio.wait_for(self.connection.wait_idle(), within_s)
         except TimeoutError:
             for id in self.connection.abandon():
-                self._reply(stopped(id))
+                self._reply(shutdown_error(id))
 
     def pause(self) -> None:
         """The reader is slow: handlers that talk wait."""
-        self._room.clear()
+        self._writable.clear()
 
     def resume(self) -> None:
         """The reader has caught up."""
-        self._room.set()
+        self._writable.set()
 
     # The peer, as a handler's context knows it.
 
     async def notify(self, message: bytes) -> None:
         """Send a notification; waits while the reader is slow."""
-        if not self._room.is_set():
-            await self._room.wait()
+        if not self._writable.is_set():
+            await self._writable.wait()
         self._send(message)
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
-        if self._left or self._silent:
+        if self._is_disconnected or self._is_input_closed:
             raise AskError("the client is gone")
         question = self.connection.question(method, params)
         self._send(question.message)
         try:
             return await question.answer
         except asyncio.CancelledError:
-            self._send(question.taken_back)
+            self._send(question.cancellation)
             raise
 
     async def closed(self) -> None:
         """Wait until the client leaves or we drain."""
-        await self._over.wait()
+        await self._closed.wait()
 
-    def _take(self, inbound: Inbound) -> None:
+    def _receive(self, inbound: Inbound) -> None:
         if isinstance(inbound, RefusedMessage):
             if not inbound.is_notification:
                 self._reply(inbound.response)
@@ -169,7 +169,7 @@ class StdioServer:
             self.connection.cancel(request)
             return
         if self._draining and request.id:
-            self._reply(stopped(request.id))
+            self._reply(shutdown_error(request.id))
             return
         connection = self.connection
         if connection.running and (refusal := self._refusal(request)) is not None:
@@ -180,10 +180,10 @@ class StdioServer:
         if type(answer) is Response:
             self._reply(answer)
         elif isinstance(answer, Pending):
-            connection.expect(request, answer, self._reply)
+            connection.reply_later(request, answer, self._reply)
         elif request.method == "initialize":
-            self._early = self._early or []
-            over = self._catch_up
+            self._deferred = self._deferred or []
+            over = self._serve_deferred
             connection.start(request, lambda: self._answer(request, answer), over, now=True)
         else:
             connection.start(request, lambda: self._answer(request, answer), now=True)
@@ -192,42 +192,43 @@ class StdioServer:
         """Why a request cannot be served beside those that are running, if it cannot."""
         if len(self.connection.running) >= MAX_RUNNING and not _is_light(request):
             return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else NOTHING
-        return self.connection.clash(request)
+        return self.connection.check_duplicate(request)
 
-    def _may_wait(self, early: list[bytes], inbound: Inbound) -> bool:
+    def _can_defer(self, deferred: list[bytes], inbound: Inbound) -> bool:
         """True for what came before `initialize` was answered, as all of a shell's pipe does."""
         is_refused = isinstance(inbound, RefusedMessage)
-        return is_refused and not self._draining and len(early) < MAX_RUNNING
+        return is_refused and not self._draining and len(deferred) < MAX_RUNNING
 
-    def _catch_up(self) -> None:
-        early, self._early = self._early or [], None
+    def _serve_deferred(self) -> None:
+        deferred, self._deferred = self._deferred or [], None
         # All of it was there before the drain that may have begun meanwhile.
         draining, self._draining = self._draining, False
-        for line in () if self._left else early:
-            self.take_line(line)
+        for line in () if self._is_disconnected else deferred:
+            self.receive_line(line)
         self._draining = draining
 
     async def _answer(self, request: Request, answer: Awaitable[Response]) -> None:
-        response = await self.connection.arrived(answer)
-        self.connection.free(request.id)  # the client may use it as soon as it reads the answer
+        response = await self.connection.await_answer(answer)
+        # The client may reuse the id as soon as it reads the answer.
+        self.connection.release_id(request.id)
         self._reply(response)
 
     def _reply(self, response: Response) -> None:
         result = response.result
         body = result or response.error
-        if not body or self._left:
+        if not body or self._is_disconnected:
             return
         if LF in body or CR in body:  # somebody else's bytes, in which a line may end
             self._write((one_line(response.encode()), b"\n"))
         elif not result:
             self._write((*response.parts, b"\n"))
-        elif len(result) < _SHORT:  # then to copy it is the least
+        elif len(result) < _COPY_LIMIT:  # then to copy it is the least
             self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
         else:
             self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
 
     def _send(self, message: bytes) -> None:
-        if not self._left:
+        if not self._is_disconnected:
             self._write((one_line(message), b"\n"))
 
 
@@ -236,7 +237,7 @@ def _is_light(request: Request) -> bool:
     return request.is_static or request.method == "ping"
 
 
-def too_long(lines: LineReader, version: Version | None) -> Response:
+def line_too_long(lines: LineReader, version: Version | None) -> Response:
     """The answer to a line that nobody has kept."""
     from portico.protocol.salvage import id_at_edge  # seldom needed, slow to load
 

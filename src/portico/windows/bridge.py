@@ -18,9 +18,9 @@ from portico.protocol.codec import Envelope, cancelled_id, error_response, notif
 from portico.protocol.line_reader import LineReader
 from portico.state.background import Background
 from portico.state.report import report
-from portico.transport.client_connection import id_key, in_flight
+from portico.transport.client_connection import duplicate_id_error, id_key
 from portico.transport.pipes import PipeReader, Writer
-from portico.transport.stdio import too_long
+from portico.transport.stdio import line_too_long
 from portico.windows.connected_windows import LEAVE, SAY
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.session_state import (
@@ -234,7 +234,7 @@ class Bridge:
     def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if line is None:
-                self._reply(too_long(self._lines, self._state.version))
+                self._reply(line_too_long(self._lines, self._state.version))
             elif line and not line.isspace():
                 self._from_client(line)
 
@@ -269,7 +269,7 @@ class Bridge:
             key = id_key(id)
             if not is_batch and key in connection.asked:
                 # The two answers could not be told apart.
-                self._reply(in_flight(id))
+                self._reply(duplicate_id_error(id))
                 return False
             connection.asked[key] = kept(envelope, b"" if is_batch else line)
         elif not method:

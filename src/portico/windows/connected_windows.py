@@ -160,7 +160,7 @@ class _ConnectedWindow:
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
         server.last, server.windows = self._last, self._windows
         if turn := _turn(self._order):
-            server.connection.asker = f"portico.{turn}"
+            server.connection.question_prefix = f"portico.{turn}"
         self._reader = PipeReader(self._fd, server.received, self._over.set)
         self._writer.open(self, self._over.set)
         if self._greets:
@@ -217,7 +217,7 @@ class _ConnectedWindow:
                 await first_of(self._server.drain(self._windows.drain_s), self._over.wait())
         finally:
             self._reader.close()
-            self._server.ended()
+            self._server.disconnected()
             if self._over.is_set():
                 self._writer.drop()
             await self._writer.close()
@@ -230,14 +230,14 @@ class _WindowServer(StdioServer):
     last: asyncio.Event
     windows: ConnectedWindows
 
-    def take_line(self, line: bytes | None) -> None:
+    def receive_line(self, line: bytes | None) -> None:
         """Take in one line."""
         if line == LAST:
             self.last.set()
         elif line == AGAIN:
             self.windows.ask_again()
         else:
-            super().take_line(line)
+            super().receive_line(line)
 
 
 def wants_of(order: Order) -> Wants:
