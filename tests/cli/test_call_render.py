@@ -66,14 +66,14 @@ def test_cleaned_json_is_still_the_same_json(value: dict[str, str]) -> None:
 
 def test_a_file_gets_what_was_sent() -> None:
     out = io.StringIO()
-    Screen(out).say("\x1b[31mraw\x1b[0m\u202e")
+    Screen(out).print("\x1b[31mraw\x1b[0m\u202e")
     assert out.getvalue() == "\x1b[31mraw\x1b[0m\u202e\n"
 
 
 @pytest.mark.parametrize("style", ["", "bold"])
 def test_a_terminal_does_not(style: str) -> None:
     out = Terminal()
-    Screen(out).say("\x1b]0;x\x07[bold]not markup[/bold] :smile:", style)
+    Screen(out).print("\x1b]0;x\x07[bold]not markup[/bold] :smile:", style)
     assert "\x1b]0" not in out.getvalue()
     assert "[bold]not markup[/bold] :smile:" in out.getvalue()
 
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
 def test_what_takes_its_time_is_said_on_a_terminal_only() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        Screen(stream).wait_for("asking \x1b[2Jfiles")
+        Screen(stream).print_waiting("asking \x1b[2Jfiles")
     assert "asking \\u001b[2Jfiles ..." in terminal.getvalue()
     assert file.getvalue() == ""
 
@@ -188,7 +188,7 @@ def test_progress_does_not_disturb_whoever_is_asked_something(
     terminal = Terminal()
     ticker = Ticker(Screen(terminal))
     ticker.show({"progress": 1})
-    with ticker.aside():
+    with ticker.paused():
         ticker.show({"progress": 2})
     ticker.show({"progress": 3})
     assert terminal.getvalue() == "\r\x1b[2Kprogress 1\r\x1b[2K\r\x1b[2Kprogress 3"

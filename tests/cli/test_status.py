@@ -15,7 +15,7 @@ import pytest
 
 from portico.cli.main import main
 from portico.cli.running import RunningPortico
-from portico.cli.status import span
+from portico.cli.status import duration
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.rigs.running import bad
 from tests.support.running import WAIT_S
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(home: Path, *words: str) -> list[dict[str, Any]]:
+def status_of(home: Path, *words: str) -> list[dict[str, Any]]:
     ran = portico(home, "status", "--json", *words)
     assert ran.returncode == 0, ran.stderr
     answer: list[dict[str, Any]] = json.loads(ran.stdout)
@@ -83,9 +83,9 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
         wrap.initialize()
         wrap.said("echo", text="hello")
         wrap.reachable()
-        gateway, alone = sorted(told(home), key=lambda one: "gateway" not in one)
+        gateway, alone = sorted(status_of(home), key=lambda one: "gateway" not in one)
         text = portico(home, "status").stdout
-        only = told(home, "--config", str(config))
+        only = status_of(home, "--config", str(config))
     assert (gateway["running"], gateway["pid"]) == (True, window.owner)
     assert gateway["config"] == str(config)
     maths, broken, switched_off = gateway["servers"]
@@ -106,13 +106,15 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
 @pytest.mark.slow
 def test_a_gateway_over_http_is_shown_too(home: Path) -> None:
     with Gateway(home, "--http", "127.0.0.1:0") as gateway:
-        until(lambda: told(home, "--config", str(home / "portico.toml"))[0]["running"], "unseen")
-        (running,) = told(home)
+        until(
+            lambda: status_of(home, "--config", str(home / "portico.toml"))[0]["running"], "unseen"
+        )
+        (running,) = status_of(home)
         text = portico(home, "status").stdout
         assert running["pid"] == gateway.process.pid
         assert running["url"] == f"http://127.0.0.1:{gateway.port}/mcp"
         assert f"portico.toml, {running['url']}, 3 tools" in text
-    (after,) = told(home, "--config", str(home / "portico.toml"))
+    (after,) = status_of(home, "--config", str(home / "portico.toml"))
     assert after["running"] is False
 
 
@@ -121,7 +123,7 @@ def test_a_wrap_over_http_is_shown_with_its_url(home: Path) -> None:
     wrap = Served(home / "home", "--name", "wrapped", "--", *bad("stdio", "plain"))
     try:
         until(lambda: portico(home, "status").returncode == 0, "it cannot be asked")
-        (alone,) = told(home)
+        (alone,) = status_of(home)
         text = portico(home, "status").stdout
     finally:
         wrap.stop()
@@ -215,7 +217,7 @@ def test_what_a_server_says_cannot_draw_on_the_terminal(
 ) -> None:
     evil = {"server": "e\x1b[2Jvil", "state": "failed", "tools": 1, "error": "a\x1b]0;b\x07\nc"}
     answer = [RunningPortico(True, {"pid": 1, "servers": [evil]})], ""
-    monkeypatch.setattr("portico.cli.status.all_of_them", lambda config: answer)
+    monkeypatch.setattr("portico.cli.status.list_porticos", lambda config: answer)
     assert main(["status"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -228,7 +230,7 @@ def test_what_a_server_says_cannot_draw_on_the_terminal(
     [(None, "-"), (0.4, "0 s"), (59, "59 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")],
 )
 def test_a_time_is_told_in_one_unit(seconds: float | None, shown: str) -> None:
-    assert span(seconds) == shown
+    assert duration(seconds) == shown
 
 
 def test_one_that_does_not_say_how_it_fares_is_named(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.names import all_fitted
+from portico.config.names import valid_names
 from portico.config.problems import ConfigError
 from portico.config.read import read
 from portico.config.schema import Config, ServerEntry, ToolFilter
@@ -144,13 +144,13 @@ def test_names_are_made_to_fit_and_kept_as_titles(tmp_path: Path) -> None:
     names = ("My Server", "my/server", "my server", "io.github.user/a__b_", "плохо", "ok_1")
     text = ", ".join(f'"{name}": {entry}' for name in names)
     found = config(tmp_path, f'{{"mcpServers": {{{text}}}}}').servers
-    fitted = list(found)
-    assert fitted[:2] == ["My-Server", "my-server"]
-    assert fitted[2].startswith("my-server-")
-    assert fitted[3] == "io-github-user-a_b"
-    assert fitted[4].startswith("server-")
+    valid = list(found)
+    assert valid[:2] == ["My-Server", "my-server"]
+    assert valid[2].startswith("my-server-")
+    assert valid[3] == "io-github-user-a_b"
+    assert valid[4].startswith("server-")
     assert [server.title for server in found.values()] == [*names[:5], ""]
-    assert fitted == list(all_fitted(names))
+    assert valid == list(valid_names(names))
 
 
 def test_the_file_of_a_client_that_writes_toml(tmp_path: Path) -> None:

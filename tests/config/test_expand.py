@@ -35,7 +35,7 @@ SOURCES = Sources(ENVIRON, "/nowhere")
     ],
 )
 def test_references_are_replaced_once(raw: str, value: str) -> None:
-    assert SOURCES.whole(raw) == value
+    assert SOURCES.resolve(raw) == value
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_references_are_replaced_once(raw: str, value: str) -> None:
 )
 def test_what_cannot_be_had_says_so(raw: str, what: str) -> None:
     with pytest.raises(Unresolved) as caught:
-        SOURCES.whole(raw)
+        SOURCES.resolve(raw)
     assert what in caught.value.what
     assert caught.value.remedy
 
@@ -67,8 +67,8 @@ def test_a_file_holds_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", str(tmp_path))
     sources = Sources({"NAME": "token"}, str(tmp_path))
     for raw in ("file:token", "file:${NAME}", "file:~/token", f"file:{tmp_path}/token"):
-        assert sources.whole(raw) == " s3cret "
-    assert sources.whole("Bearer ${file:token}") == "Bearer  s3cret "
+        assert sources.resolve(raw) == " s3cret "
+    assert sources.resolve("Bearer ${file:token}") == "Bearer  s3cret "
 
 
 def test_a_file_that_holds_no_value_is_refused_without_showing_it(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_file_that_holds_no_value_is_refused_without_showing_it(tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     for name in ("huge", "bytes", "pipe", ".", "a\0b"):
         with pytest.raises(Unresolved) as caught:
-            Sources({}, str(tmp_path)).whole(f"file:{name}")
+            Sources({}, str(tmp_path)).resolve(f"file:{name}")
         assert "s3cret" not in caught.value.what + caught.value.remedy
 
 
@@ -85,7 +85,7 @@ def test_what_a_variable_holds_is_not_shown_as_a_path_either(tmp_path: Path) -> 
     sources = Sources({"V": "s3cret"}, str(tmp_path))
     for raw in ("file:${V}", "file:x/${V}", "keyring:${V}"):
         with pytest.raises(Unresolved) as caught:
-            sources.whole(raw)
+            sources.resolve(raw)
         assert "s3cret" not in caught.value.what + caught.value.remedy
         assert "${V}" in caught.value.what
 
@@ -93,7 +93,7 @@ def test_what_a_variable_holds_is_not_shown_as_a_path_either(tmp_path: Path) -> 
 def test_the_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(Unresolved) as caught:
-        SOURCES.whole("keyring:github")
+        SOURCES.resolve("keyring:github")
     assert "pip install keyring" in caught.value.remedy
 
     class Locked(Exception):
@@ -107,10 +107,10 @@ def test_the_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     keyring = ModuleType("keyring")
     vars(keyring).update(get_password=get_password, errors=SimpleNamespace(KeyringError=Locked))
     monkeypatch.setitem(sys.modules, "keyring", keyring)
-    assert SOURCES.whole("keyring:github") == "s3cret"
+    assert SOURCES.resolve("keyring:github") == "s3cret"
     for name, why in (("other", "has no other"), ("locked", "did not return locked: Locked")):
         with pytest.raises(Unresolved, match=why) as caught:
-            SOURCES.whole(f"keyring:{name}")
+            SOURCES.resolve(f"keyring:{name}")
         assert "s3cret" not in caught.value.what
 
 
@@ -129,11 +129,11 @@ def test_a_value_is_its_parts_in_order(environ: dict[str, str], data: st.DataObj
         default = data.draw(st.text("ab:-/é", max_size=4))
         raw += f"${{{data.draw(st.sampled_from(['', 'env:']))}{name}:-{default}}}"
         value += environ.get(name) or default
-    assert Sources(environ, "/").inside(raw) == value
+    assert Sources(environ, "/").expand(raw) == value
 
 
 @settings(deadline=None)
 @given(st.text("${}:-AaB_env file", max_size=30))
 def test_any_text_gives_a_value_or_a_reason(raw: str) -> None:
     with suppress(Unresolved):
-        assert isinstance(SOURCES.whole(raw), str)
+        assert isinstance(SOURCES.resolve(raw), str)

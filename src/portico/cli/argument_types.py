@@ -26,11 +26,11 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def whole(what: str, least: int, most: int) -> Callable[[str], int]:
+def integer(what: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Reads a whole number within bounds; `what` says what else it should have been."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
+        if not text.isdecimal() or len(text) > 9 or not minimum <= int(text) <= maximum:
             raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
         return int(text)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 
-class _Said(PorticoError):
+class _CallFailed(PorticoError):
     """A failure in words of our own."""
 
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     """Call one tool; 1 if it failed."""
     parser = _parser()
     options = parser.parse_intermixed_args(argv)
-    _sort(parser, options)
+    _assign_words(parser, options)
     _check_text(parser, options.tool, *(word for pair in options.arg for word in pair))
     if options.target is None:
         if options.header or options.token or options.token_file or options.env:
@@ -47,18 +47,18 @@ def main(argv: list[str]) -> int:
         parser.error("--config is for tools of the configured servers, not for a TARGET")
     else:
         address = address_of(parser, options)
-    given = _given(parser, options.arguments)
+    arguments = _parse_json(parser, options.arguments)
     try:
-        return run(_call(address, options, given))
+        return run(_call(address, options, arguments))
     except TargetError as error:
-        if not gateway.has(options.target):
+        if not gateway.has_server(options.target):
             raise
         # There may be a program of the same name, such as `time` or `git`.
         meant = f"portico call {options.target}__{options.tool}"
-        raise _Said(f"{error}\n  of the configured server, it is `{meant}`") from None
+        raise _CallFailed(f"{error}\n  of the configured server, it is `{meant}`") from None
 
 
-async def _call(address: "Address", options: argparse.Namespace, given: dict[str, Any]) -> int:
+async def _call(address: "Address", options: argparse.Namespace, arguments: dict[str, Any]) -> int:
     err = Screen(sys.stderr)
     ticker = Ticker(err)
 
@@ -67,23 +67,23 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         source = f" {params['logger']}" if isinstance(params.get("logger"), str) else ""
         ticker.clear()
-        err.say(f"{params.get('level', 'log')}{source}: {text}", "dim")
+        err.print(f"{params.get('level', 'log')}{source}: {text}", "dim")
 
     answers = Form(err, address.name, ticker).answers
     async with await open_client(address, options, answers=answers, log=log) as client:
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
         if options.target is None:
-            await gateway.know(client, options.tool)
-        call = await _asked(client, options, given)
+            await gateway.refresh_unknown(client, options.tool)
+        call = await _call_params(client, options, arguments)
         try:
             raw = await client.request_raw("tools/call", call, progress=ticker.show)
         except McpError as error:
             ticker.clear()
             await _check_name(client, options)
             more = "" if error.data is None else msgspec.json.encode(error.data).decode()[:2000]
-            said = f"{options.tool} failed: {error.message} (code {error.code})"
-            raise _Said(f"{said}\n  {more}" if more else said) from None
+            message = f"{options.tool} failed: {error.message} (code {error.code})"
+            raise _CallFailed(f"{message}\n  {more}" if more else message) from None
         finally:
             ticker.clear()
         result = msgspec.json.decode(raw, type=dict[str, Any])
@@ -98,7 +98,7 @@ async def _call(address: "Address", options: argparse.Namespace, given: dict[str
     return 1 if failed else 0
 
 
-def _sort(parser: Parser, options: argparse.Namespace) -> None:
+def _assign_words(parser: Parser, options: argparse.Namespace) -> None:
     """Which of the words is what: without a TARGET, the gateway of the config is meant."""
     words = options.words
     if len(words) > 3:
@@ -135,11 +135,11 @@ def _is_target(word: str) -> bool:
     )
 
 
-async def _asked(
-    client: "Client", options: argparse.Namespace, given: dict[str, Any]
+async def _call_params(
+    client: "Client", options: argparse.Namespace, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """The call as its server, or the gateway in front of it, gets it."""
-    arguments = given | await _typed(client, options)
+    arguments |= await _converted_args(client, options)
     call = {"name": options.tool, "arguments": arguments}
     if options.target is not None:
         return call
@@ -159,7 +159,7 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
     except PorticoError:
         return  # the failure at hand is the better one to report
     if tool not in names:
-        raise _Said(_unknown(client.name, tool, names))
+        raise _CallFailed(_unknown(client.name, tool, names))
 
 
 def _unknown(server: str, tool: str, names: list[str]) -> str:
@@ -172,7 +172,7 @@ def _unknown(server: str, tool: str, names: list[str]) -> str:
     return f"{server} has no tool {tool!r}; it has {', '.join(names[:10])}{more}"
 
 
-def _given(parser: Parser, text: str | None) -> dict[str, Any]:
+def _parse_json(parser: Parser, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
@@ -206,7 +206,7 @@ def _where(text: str, problem: str) -> str:
     return problem
 
 
-async def _typed(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
+async def _converted_args(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
     """`--arg` values as the tool's schema has them."""
     if not options.arg:
         return {}
@@ -220,12 +220,12 @@ async def _typed(client: "Client", options: argparse.Namespace) -> dict[str, Any
 async def _definition(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
     tool = options.tool
     if options.target is None:
-        told = await gateway.ask(client, "describe_tool", name=tool)
-        described: dict[str, Any] = told["structuredContent"]["tools"][0]["definition"]
-        return described
+        result = await gateway.query(client, "describe_tool", name=tool)
+        definition: dict[str, Any] = result["structuredContent"]["tools"][0]["definition"]
+        return definition
     tools = {item["name"]: item for item in await client.list_tools()}
     if tool not in tools:
-        raise _Said(_unknown(client.name, tool, list(tools)))
+        raise _CallFailed(_unknown(client.name, tool, list(tools)))
     return tools[tool]
 
 
@@ -237,8 +237,8 @@ def _value(name: str, text: str, schema: Any) -> Any:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         if kinds and "string" not in kinds:
-            wanted = " or ".join(kinds)
-            raise _Said(f"--arg {name} must be JSON of type {wanted}, not {text[:80]!r}") from None
+            problem = f"must be JSON of type {' or '.join(kinds)}, not {text[:80]!r}"
+            raise _CallFailed(f"--arg {name} {problem}") from None
         return text
     kind = type_name(value)
     fits = kind in kinds or (kind == "integer" and "number" in kinds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.parameter_summary import parameters
-from portico.cli.gateway import add_options, address_of, ask, check_name, know
+from portico.cli.gateway import add_options, address_of, check_name, query, refresh_unknown
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
@@ -16,7 +16,7 @@ from portico.model.errors import PorticoError
 if TYPE_CHECKING:
     from portico.wires.wire import Address
 
-_MOST = 20
+_BATCH = 20
 """That the gateway describes at once."""
 
 
@@ -28,10 +28,11 @@ def main(argv: list[str]) -> int:
 
 async def _describe(address: "Address", options: argparse.Namespace) -> int:
     async with await open_client(address, options) as client:
-        await know(client, *options.name)
+        await refresh_unknown(client, *options.name)
         try:
-            several = [options.name[at : at + _MOST] for at in range(0, len(options.name), _MOST)]
-            results = [await ask(client, "describe_tool", names=names) for names in several]
+            starts = range(0, len(options.name), _BATCH)
+            batches = [options.name[start : start + _BATCH] for start in starts]
+            results = [await query(client, "describe_tool", names=names) for names in batches]
         except PorticoError:
             await check_name(client, options.name[0])
             raise
@@ -43,7 +44,7 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
                 _show(Screen(sys.stdout), tool)
         missing = set(options.name) - {tool["name"] for tool in tools}
         for name in sorted(missing):
-            Screen(sys.stderr).say(
+            Screen(sys.stderr).print(
                 f"portico: there is no tool {name!r}; `portico search` finds some"
             )
         sys.stdout.flush()  # the gateway may take its time to leave
@@ -52,15 +53,15 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
 
 def _show(screen: Screen, tool: dict[str, Any]) -> None:
     definition = dict(tool["definition"])
-    screen.say(f"{tool['name']}  ({tool['tool']} of {tool['server']})", "bold cyan")
+    screen.print(f"{tool['name']}  ({tool['tool']} of {tool['server']})", "bold cyan")
     if "warning" in tool:
-        screen.say(tool["warning"], "yellow")
+        screen.print(tool["warning"], "yellow")
     for key in ("title", "description"):
         words = definition.pop(key, None)
         if isinstance(words, str) and words.strip():
-            screen.say(words.strip())
+            screen.print(words.strip())
     takes = parameters(definition.get("inputSchema"), nulls=True) or "no arguments"
-    screen.say(f"takes {takes}", "bold")
+    screen.print(f"takes {takes}", "bold")
     screen.data(definition)
 
 

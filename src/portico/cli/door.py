@@ -46,9 +46,9 @@ def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     what = "a further Host to answer to, for example behind a proxy"
     repeatable(add, "--allow-host", _host, "HOST[:PORT]", what)
     what = "how long running calls may take after SIGTERM (default 30)"
-    valued(add, "--drain", _patience, "S", what)
+    valued(add, "--drain", _seconds_or_zero, "S", what)
     what = "how long to serve on as not ready before that, if something probes /readyz (default 8)"
-    valued(add, "--drain-notice", _patience, "S", what)
+    valued(add, "--drain-notice", _seconds_or_zero, "S", what)
 
 
 def _address(text: str) -> str:
@@ -77,7 +77,7 @@ def _host(text: str) -> str:
     return text
 
 
-def _patience(text: str) -> float:
+def _seconds_or_zero(text: str) -> float:
     """A time that may be none."""
     from argparse import ArgumentTypeError
 

@@ -16,7 +16,7 @@ _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}
 
 
-class _Left(Exception):
+class _InputClosed(Exception):
     """The person closed the input (Ctrl-D)."""
 
 
@@ -33,30 +33,30 @@ class Form:
     async def answer(self, params: dict[str, Any]) -> dict[str, Any]:
         """What the person says to one elicitation."""
         async with self._turn:
-            with self._ticker.aside():
-                return await self._put(params)
+            with self._ticker.paused():
+                return await self._ask(params)
 
-    async def _put(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         message = params.get("message")
-        asks = (
+        question = (
             f"{self._server} requests input: {message if isinstance(message, str) else '(nothing)'}"
         )
-        self._screen.say(asks, "bold")
+        self._screen.print(question, "bold")
         if not (sys.stdin.isatty() and self._screen.is_terminal):
-            self._screen.say("declined, because there is no terminal to answer from", "dim")
+            self._screen.print("declined, because there is no terminal to answer from", "dim")
             return _DECLINED
         try:
             if params.get("mode") == "url":
                 return await self._visit(str(params.get("url")))
             return await self._fill_in(params.get("requestedSchema"))
-        except _Left:
-            self._screen.say("")
+        except _InputClosed:
+            self._screen.print("")
             return _CANCELLED
 
     async def _visit(self, url: str) -> dict[str, Any]:
         # Shown in full, its host apart; never opened for the person (safe URL handling).
-        self._screen.say(f"  to do so, visit {url}")
-        self._screen.say(f"  which is on {_host(url) or 'no host at all'}", "bold")
+        self._screen.print(f"  to do so, visit {url}")
+        self._screen.print(f"  which is on {_host(url) or 'no host at all'}", "bold")
         reply = await self._read("Will you visit it yourself, in a browser? [y/N] ")
         return {"action": "accept"} if reply[:1].lower() == "y" else _DECLINED
 
@@ -83,9 +83,9 @@ class Form:
     async def _field(self, name: str, field: dict[str, Any], required: bool) -> Any:
         title = field.get("title") if isinstance(field.get("title"), str) else name
         choices = _choices(field)
-        self._screen.say(f"  {title}{_hint(field, required)}")
+        self._screen.print(f"  {title}{_hint(field, required)}")
         for number, (_, label) in enumerate(choices, 1):
-            self._screen.say(f"    {number}. {label}")
+            self._screen.print(f"    {number}. {label}")
         while True:
             text = (await self._read("  > ")).strip()
             if not text and "default" in field:
@@ -95,7 +95,7 @@ class Form:
             try:
                 return _convert(text, field, choices)
             except ValueError as problem:
-                self._screen.say(f"  {problem}", "red")
+                self._screen.print(f"  {problem}", "red")
 
     async def _read(self, prompt: str) -> str:
         """One line, without holding up the event loop, so that Ctrl-C still works."""
@@ -110,7 +110,7 @@ class Form:
             loop.remove_reader(sys.stdin.fileno())
         line = sys.stdin.readline()
         if not line:
-            raise _Left
+            raise _InputClosed
         return line.rstrip("\n")
 
 

@@ -78,10 +78,10 @@ def _running(path: str, error: ConfigError) -> "Address":
 
 def warn_broken(error: ConfigError, instead: str) -> None:
     """Tell the user what is wrong with the config file, and what is used instead of it."""
-    Screen(sys.stderr).say(f"portico: {error}\nportico: {instead}", "yellow")
+    Screen(sys.stderr).print(f"portico: {error}\nportico: {instead}", "yellow")
 
 
-def has(server: str | None) -> bool:
+def has_server(server: str | None) -> bool:
     """True if the config at the default place has a server of this name."""
     from portico.config.read import read
 
@@ -91,62 +91,63 @@ def has(server: str | None) -> bool:
         return False
 
 
-async def ask(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
+async def query(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
     """What a tool of the gateway itself says; PorticoError in its words if it refuses."""
-    result = await _query(client, tool, arguments)
+    result = await _request(client, tool, arguments)
     if result.get("isError") is True:
         content = result.get("content")
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-        said = "\n".join(text for text in texts if isinstance(text, str))
-        raise PorticoError(said or "it failed without a message")
+        message = "\n".join(text for text in texts if isinstance(text, str))
+        raise PorticoError(message or f"{tool} failed without a message")
     return result
 
 
-async def _query(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The result of a tool of the gateway itself; the log does not take it for a call."""
     from portico.gateway.metatool_definitions import OWN_QUERY
 
-    asked = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
-    return await client.request("tools/call", asked)
+    params = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
+    return await client.request("tools/call", params)
 
 
-async def learn(client: "Client", *wanted: str) -> None:
+async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
     """Have servers asked that never said what they offer: those that are wanted, else all but
     those that the gateway could not ask before, since that may take long."""
     err = Screen(sys.stderr)
-    told = _servers(await ask(client, "gateway_status"))
-    pending = [one for one in told if one.get("pending")]
+    servers = _servers(await query(client, "gateway_status"))
+    pending = [one for one in servers if one.get("pending")]
     if wanted:
         failed, new = [], [one["server"] for one in pending if one["server"] in wanted]
     else:
         failed = [one for one in pending if one.get("error")]
         new = [one["server"] for one in pending if not one.get("error")]
     if new:
-        err.say(f"listing the tools of {', '.join(new)} for the first time ...", "dim")
-        answers = await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in new))
-        failed += [one for told in answers for one in _servers(told) if one.get("error")]
+        err.print(f"listing the tools of {', '.join(new)} for the first time ...", "dim")
+        requests = (query(client, "refresh_tools", server=name) for name in new)
+        results = await asyncio.gather(*requests)
+        failed += [one for result in results for one in _servers(result) if one.get("error")]
     for one in failed:
-        err.say(f"portico: {one['error']}", "yellow")
+        err.print(f"portico: {one['error']}", "yellow")
 
 
-async def know(client: "Client", *tools: str) -> None:
+async def refresh_unknown(client: "Client", *tools: str) -> None:
     """Have the servers of tools that are not known asked: what is known of them may be old."""
-    await learn(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
-    asked = (_query(client, "describe_tool", {"name": tool}) for tool in tools)
-    told = zip(tools, await asyncio.gather(*asked), strict=True)
-    owners = {tool.partition(SEPARATOR)[0] for tool, one in told if one.get("isError") is True}
-    if not owners:
+    await fetch_missing_lists(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
+    requests = (_request(client, "describe_tool", {"name": tool}) for tool in tools)
+    results = zip(tools, await asyncio.gather(*requests), strict=True)
+    unknown = {tool.partition(SEPARATOR)[0] for tool, one in results if one.get("isError") is True}
+    if not unknown:
         return
-    status = _servers(await ask(client, "gateway_status"))
-    old = [one["server"] for one in status if one["server"] in owners and not one["pending"]]
-    await asyncio.gather(*(ask(client, "refresh_tools", server=name) for name in old))
+    servers = _servers(await query(client, "gateway_status"))
+    stale = [one["server"] for one in servers if one["server"] in unknown and not one["pending"]]
+    await asyncio.gather(*(query(client, "refresh_tools", server=name) for name in stale))
 
 
-def _servers(told: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*(told.get("structuredContent") or {}).get("servers", ())]
+def _servers(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*(result.get("structuredContent") or {}).get("servers", ())]
 
 
 async def check_name(client: "Client", tool: str) -> None:
     """PorticoError with the nearest names if the gateway has no such tool."""
-    await ask(client, "describe_tool", name=tool)
+    await query(client, "describe_tool", name=tool)

@@ -34,18 +34,18 @@ async def _inspect(address: "Address", options: argparse.Namespace) -> int:
         opened = time.perf_counter()
         lists = {kind: await client.listing(kind) for kind in _TABLES}
         listed = time.perf_counter()
-        took = {"start": opened - started, "lists": listed - opened}
+        elapsed = {"start": opened - started, "lists": listed - opened}
         if options.json:
-            Screen(sys.stdout).json(msgspec.json.encode(_as_data(client, lists, took)))
+            Screen(sys.stdout).json(msgspec.json.encode(_as_data(client, lists, elapsed)))
         else:
-            _show(Screen(sys.stdout), client, lists, took)
+            _show(Screen(sys.stdout), client, lists, elapsed)
     for reason in (reason for listing in lists.values() for reason in listing.rejected):
-        Screen(sys.stderr).say(f"portico: left out {reason}", "yellow")
+        Screen(sys.stderr).print(f"portico: left out {reason}", "yellow")
     return 0
 
 
 def _as_data(
-    client: "Client", lists: dict[str, "Listing"], took: dict[str, float]
+    client: "Client", lists: dict[str, "Listing"], elapsed: dict[str, float]
 ) -> dict[str, Any]:
     server = client.server
     return {
@@ -58,27 +58,27 @@ def _as_data(
         **{"resourceTemplates" if k == "templates" else k: lists[k].items for k in _TABLES},
         "toolBytes": lists["tools"].size,
         "toolTokens": lists["tools"].size // _BYTES_PER_TOKEN,
-        "startMs": round(took["start"] * 1000, 1),
-        "listsMs": round(took["lists"] * 1000, 1),
+        "startMs": round(elapsed["start"] * 1000, 1),
+        "listsMs": round(elapsed["lists"] * 1000, 1),
         "leftOut": [reason for listing in lists.values() for reason in listing.rejected],
     }
 
 
 def _show(
-    screen: Screen, client: "Client", lists: dict[str, "Listing"], took: dict[str, float]
+    screen: Screen, client: "Client", lists: dict[str, "Listing"], elapsed: dict[str, float]
 ) -> None:
     server = client.server
     title = server.info.get("title")
     name = f"{server.info.get('name', client.name)} {server.info.get('version', '')}".rstrip()
-    screen.say(f"{name} · {title}" if isinstance(title, str) else name, "bold")
-    screen.say(f"  protocol  {server.version.text} ({_era(client)}) over {client.transport}")
-    screen.say(f"  offers    {_capabilities(server.capabilities)}")
-    screen.say(f"  took      {_ms(took['start'])} to start, {_ms(took['lists'])} to list")
+    screen.print(f"{name} · {title}" if isinstance(title, str) else name, "bold")
+    screen.print(f"  protocol  {server.version.text} ({_era(client)}) over {client.transport}")
+    screen.print(f"  offers    {_capabilities(server.capabilities)}")
+    screen.print(f"  took      {_ms(elapsed['start'])} to start, {_ms(elapsed['lists'])} to list")
     if server.instructions:
-        screen.say("")
-        screen.say("Instructions", "bold")
+        screen.print("")
+        screen.print("Instructions", "bold")
         for line in server.instructions.strip().splitlines():
-            screen.say(f"  {line}")
+            screen.print(f"  {line}")
     for kind, (heading, key, more) in _TABLES.items():
         found = lists[kind]
         if found.items:
@@ -87,7 +87,7 @@ def _show(
             weight = f": {tokens}" if kind == "tools" else ""
             screen.table(f"{heading} ({len(rows)}{weight})", rows)
     if not any(listing.items for listing in lists.values()):
-        screen.say("\nIt lists no tools, resources or prompts.")
+        screen.print("\nIt lists no tools, resources or prompts.")
 
 
 def _arguments(prompt: dict[str, Any]) -> str:
@@ -114,11 +114,11 @@ def _about(item: dict[str, Any]) -> str:
 
 
 def _capabilities(capabilities: dict[str, Any]) -> str:
-    shown = []
+    parts = []
     for name, detail in capabilities.items():
-        parts = ", ".join(detail) if isinstance(detail, dict) else ""
-        shown.append(f"{name} ({parts})" if parts else name)
-    return ", ".join(shown) or "nothing"
+        options = ", ".join(detail) if isinstance(detail, dict) else ""
+        parts.append(f"{name} ({options})" if options else name)
+    return ", ".join(parts) or "nothing"
 
 
 def _era(client: "Client") -> str:

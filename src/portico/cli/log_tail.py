@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self
 
-_EVERY_S = 0.2
+_POLL_S = 0.2
 _MAX_LINE = 1_000_000
 
 
@@ -26,24 +26,24 @@ class LogTail:
 
     def start(self) -> int:
         """Begin with what is written from now on; how much is there already."""
-        self._file = _opened(self._path)
+        self._file = _open(self._path)
         return 0 if self._file is None else self._file.seek(0, os.SEEK_END)
 
-    def more(self) -> Iterator[bytes]:
+    def read_new(self) -> Iterator[bytes]:
         """Whole lines that have come, after waiting a while if there are none."""
         if self._file is None:
-            self._file = _opened(self._path)
+            self._file = _open(self._path)
         data = b"" if self._file is None else self._file.read()
         if not data:
-            if not self._turn():
-                time.sleep(_EVERY_S)
+            if not self._reopen_if_rotated():
+                time.sleep(_POLL_S)
             return
-        *whole, self._rest = (self._rest + data).split(b"\n")
+        *complete, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _MAX_LINE:
             self._rest = b""
-        yield from whole
+        yield from complete
 
-    def _turn(self) -> bool:
+    def _reopen_if_rotated(self) -> bool:
         """Go on with the file that is there now, if it is another, or was cut."""
         file = self._file
         if file is None:
@@ -59,11 +59,11 @@ class LogTail:
         if not os.path.samestat(now, ours) and ours.st_size > file.tell():
             return True
         file.close()
-        self._file, self._rest = _opened(self._path), b""
+        self._file, self._rest = _open(self._path), b""
         return True
 
 
-def last_lines(path: str, count: int, wants: Callable[[bytes], bool], upto: int) -> list[bytes]:
+def last_lines(path: str, count: int, matches: Callable[[bytes], bool], upto: int) -> list[bytes]:
     """The last lines that are wanted, oldest first, also of the file before this one."""
     found: list[bytes] = []
     for file, end in ((path, upto), (f"{path}.1", None)):
@@ -77,12 +77,12 @@ def last_lines(path: str, count: int, wants: Callable[[bytes], bool], upto: int)
         for line in reversed(data.splitlines()):
             if len(found) >= count:
                 break
-            if wants(line):
+            if matches(line):
                 found.append(line)
     return found[::-1]
 
 
-def _opened(path: str) -> BinaryIO | None:
+def _open(path: str) -> BinaryIO | None:
     try:
         return open(path, "rb")
     except OSError:

@@ -7,45 +7,45 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from portico.cli.argument_types import whole
+from portico.cli.argument_types import integer
 from portico.cli.gateway import warn_broken
 from portico.cli.log_tail import LogTail, last_lines
 from portico.cli.render import Screen
-from portico.cli.running import all_told, serves
+from portico.cli.running import running_statuses, serves
 from portico.cli.usage import Parser
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
 from portico.model.errors import PorticoError
 from portico.protocol.codec import decoded
 
-_OURS = "portico"
+_GATEWAY_LABEL = "portico"
 _WIDTH = 12
 
 
 def main(argv: list[str]) -> int:
     """Show the end of the log, and with -f all that comes until Ctrl-C."""
     options = _parser().parse_intermixed_args(argv)
-    path = _path(options.config)
+    path = _log_path(options.config)
     if not os.path.exists(path) and not options.follow:
         raise PorticoError(f"there is no log yet at {path}; `portico serve` writes it")
     view = _View(options.server, options.json)
     with LogTail(path) as lines:
-        shown = view.show(last_lines(path, options.lines, view.wants, lines.start()))
+        shown = view.show(last_lines(path, options.lines, view.matches, lines.start()))
         if options.follow:
             _follow(lines, view, path)
         elif options.lines and not shown:
             about = f" of {options.server!r}" if options.server else ""
-            Screen(sys.stderr).say(f"portico: nothing{about} is in {path}")
+            Screen(sys.stderr).print(f"portico: nothing{about} is in {path}")
     return 0
 
 
 def _follow(lines: LogTail, view: "_View", path: str) -> None:
     if not os.path.exists(path):
-        Screen(sys.stderr).say(f"portico: waiting for {path}")
+        Screen(sys.stderr).print(f"portico: waiting for {path}")
         sys.stderr.flush()
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            view.show(line for line in lines.more() if view.wants(line))
+            view.show(line for line in lines.read_new() if view.matches(line))
             view.screen.check_reader()
 
 
@@ -57,21 +57,21 @@ class _View:
         self._as_json = as_json
         self.screen = Screen(sys.stdout)
 
-    def wants(self, line: bytes) -> bool:
+    def matches(self, line: bytes) -> bool:
         """True for what can be read, of the server if there is one."""
-        told = _read(line)
-        return told is not None and (self._server is None or _is_about(told, self._server))
+        record = _read(line)
+        return record is not None and (self._server is None or _is_about(record, self._server))
 
     def show(self, lines: Iterable[bytes]) -> int:
         """Print them; how many there were."""
         count = 0
         for line in lines:
             count += 1
-            told = _read(line)
+            record = _read(line)
             if self._as_json:
-                self.screen.say(line.decode(errors="replace"))
-            elif told is not None:
-                self.screen.say(*_worded(told))
+                self.screen.print(line.decode(errors="replace"))
+            elif record is not None:
+                self.screen.print(*_format(record))
         self.screen.stream.flush()
         return count
 
@@ -81,35 +81,35 @@ def _read(line: bytes) -> dict[str, Any] | None:
     return decoded(line, dict[str, Any]) if line else None
 
 
-def _is_about(told: dict[str, Any], server: str) -> bool:
+def _is_about(record: dict[str, Any], server: str) -> bool:
     """Its calls and its stderr; and of what happened, all that begins with its name."""
-    if told.get("kind") == "event":
-        return str(told.get("text")).startswith(f"{server} ")
-    return told.get("server") == server
+    if record.get("kind") == "event":
+        return str(record.get("text")).startswith(f"{server} ")
+    return record.get("server") == server
 
 
-def _worded(told: dict[str, Any]) -> tuple[str, str]:
+def _format(record: dict[str, Any]) -> tuple[str, str]:
     """A line for a person, and its style."""
-    kind = told.get("kind")
-    server = told.get("server") or _OURS
+    kind = record.get("kind")
+    server = record.get("server") or _GATEWAY_LABEL
     style = ""
     if kind == "call":
-        what, style = _call(told)
+        what, style = _call(record)
     elif kind == "stderr":
-        what, style = f"| {told.get('text')}", "dim"
+        what, style = f"| {record.get('text')}", "dim"
     else:
-        what = str(told.get("text"))
+        what = str(record.get("text"))
     # What goes on over several lines stays under its beginning.
     what = what.rstrip().replace("\n", "\n    ")
-    return f"{_local(told.get('time'))}  {str(server).ljust(_WIDTH)}  {what}", style
+    return f"{_local(record.get('time'))}  {str(server).ljust(_WIDTH)}  {what}", style
 
 
-def _call(told: dict[str, Any]) -> tuple[str, str]:
-    outcome = str(told.get("outcome"))
-    client = f"  from {told['client']}" if told.get("client") else ""
-    what = f"{told.get('tool') or told.get('method')}{told.get('arguments') or ''}"
+def _call(record: dict[str, Any]) -> tuple[str, str]:
+    outcome = str(record.get("outcome"))
+    client = f"  from {record['client']}" if record.get("client") else ""
+    what = f"{record.get('tool') or record.get('method')}{record.get('arguments') or ''}"
     style = "" if outcome == "ok" else "yellow" if outcome == "cancelled" else "red"
-    return f"{what}  {outcome}  {told.get('ms')} ms{client}", style
+    return f"{what}  {outcome}  {record.get('ms')} ms{client}", style
 
 
 def _local(time: Any) -> str:
@@ -119,7 +119,7 @@ def _local(time: Any) -> str:
         return str(time)
 
 
-def _path(given: str | None) -> str:
+def _log_path(given: str | None) -> str:
     """Where the log is; if the config cannot be read, where the gateway that runs has it."""
     from portico.config.read import read
 
@@ -129,8 +129,8 @@ def _path(given: str | None) -> str:
     try:
         log = read(file, only=()).gateway.log
     except ConfigError as error:
-        told = (one for _, one in all_told() if serves(one, file))
-        log = next((str(one["log"]) for one in told if one.get("log")), None)
+        found = (status for _, status in running_statuses() if serves(status, file))
+        log = next((str(status["log"]) for status in found if status.get("log")), None)
         if log is None and given is not None:
             raise
         warn_broken(error, f"showing the log at {log or log_file()}")
@@ -148,7 +148,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("server", nargs="?", metavar="SERVER", help="only lines of this server")
     add("-f", "--follow", action="store_true", help="keep showing new lines, until Ctrl-C")
-    count = whole("a number of lines", 0, 999_999_999)
+    count = integer("a number of lines", 0, 999_999_999)
     add(
         "-n",
         "--lines",

@@ -31,24 +31,24 @@ FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    _open_closed()
-    _spell_out()
+    _reopen_closed_streams()
+    _escape_unencodable()
     if argv is None and arguments[:1] and arguments[0] in COMMANDS:
-        from portico.cli.seclusion import seclude
+        from portico.cli.hardening import harden
 
-        seclude()  # before anything is started that could look
-    code = _written(lambda: _run(arguments))
-    _let_go()
+        harden()  # before anything is started that could look
+    code = _flushed(lambda: _run(arguments))
+    _discard_unwritten()
     return code
 
 
 def command(name: str, argv: Sequence[str], **more: Any) -> int:
     """Run one command from a program of the user's, with more than words can say."""
-    _open_closed()
-    return _written(lambda: _guarded(COMMANDS[name][0], list(argv), **more))
+    _reopen_closed_streams()
+    return _flushed(lambda: _run_module(COMMANDS[name][0], list(argv), **more))
 
 
-def _written(run: Callable[[], int]) -> int:
+def _flushed(run: Callable[[], int]) -> int:
     """Run a command, and write what it printed."""
     try:
         code = run()
@@ -57,7 +57,7 @@ def _written(run: Callable[[], int]) -> int:
         code = PIPE_CLOSED  # whoever read our output has seen enough
     except OSError as error:  # such as a full disk behind `>`
         code = FAILED
-        _tell(error)
+        _print_error(error)
     return code
 
 
@@ -79,10 +79,10 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         print(f"portico: {_unknown(name)}", file=sys.stderr)
         return USAGE
-    return _guarded(COMMANDS[name][0], rest)
+    return _run_module(COMMANDS[name][0], rest)
 
 
-def _guarded(module: str, argv: list[str], **more: Any) -> int:
+def _run_module(module: str, argv: list[str], **more: Any) -> int:
     """Run a command so that every failure it can explain is one line and an exit code."""
     from importlib import import_module
 
@@ -91,7 +91,7 @@ def _guarded(module: str, argv: list[str], **more: Any) -> int:
     except PorticoError as error:
         from portico.cli.render import Screen
 
-        Screen(sys.stderr).say(f"portico: {error}")
+        Screen(sys.stderr).print(f"portico: {error}")
         code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -103,7 +103,7 @@ def _guarded(module: str, argv: list[str], **more: Any) -> int:
     return code
 
 
-def _open_closed() -> None:
+def _reopen_closed_streams() -> None:
     """A stream that the shell has closed (`>&-`) is opened on nothing: what is opened next must
     not take its place, and nobody else has to ask whether it is there."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -113,14 +113,14 @@ def _open_closed() -> None:
             setattr(sys, name, os.fdopen(handle, mode, closefd=False))
 
 
-def _spell_out() -> None:
+def _escape_unencodable() -> None:
     """What an encoding has no letter for is shown by its number, and is no reason to fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _tell(error: OSError) -> None:
+def _print_error(error: OSError) -> None:
     from contextlib import suppress
 
     where = f"{error.filename}: " if error.filename else ""
@@ -128,7 +128,7 @@ def _tell(error: OSError) -> None:
         print(f"portico: {where}{error.strerror or error}", file=sys.stderr)
 
 
-def _let_go() -> None:
+def _discard_unwritten() -> None:
     """What could not be written is dropped: Python must not fail again when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:

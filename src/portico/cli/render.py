@@ -51,7 +51,7 @@ class Screen:
         self.redraws = self.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown")
         """It can take back what it shows."""
 
-    def say(self, text: str, style: str = "") -> None:
+    def print(self, text: str, style: str = "") -> None:
         """One or more lines; a style shows on a terminal only."""
         if not self.is_terminal:
             self.stream.write(text if text.endswith("\n") else f"{text}\n")
@@ -65,7 +65,7 @@ class Screen:
     def json(self, raw: bytes) -> None:
         """JSON as it came: indented and coloured on a terminal."""
         if not self.is_terminal:
-            self.say(raw.decode())
+            self.print(raw.decode())
             return
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
@@ -80,8 +80,8 @@ class Screen:
 
     def table(self, title: str, rows: Sequence[Sequence[str]]) -> None:
         """Rows under a title, the first column standing out."""
-        self.say("")
-        self.say(title, "bold")
+        self.print("")
+        self.print(title, "bold")
         if self.is_terminal:
             from rich.table import Table
             from rich.text import Text
@@ -94,19 +94,19 @@ class Screen:
             self._console.print(grid)
             return
         for row in rows:
-            self.say("  " + "  ".join(cell for cell in row if cell))
+            self.print("  " + "  ".join(cell for cell in row if cell))
 
-    def wait_for(self, what: str) -> None:
+    def print_waiting(self, what: str) -> None:
         """Say on a terminal what takes its time; elsewhere nobody waits."""
         if self.is_terminal:
-            self.say(f"{what} ...", "dim")
+            self.print(f"{what} ...", "dim")
             self.stream.flush()
 
     def check_reader(self) -> None:
         """BrokenPipeError if whoever reads has left; a write would only tell once there is news."""
-        ears = select.poll()
-        ears.register(self.stream.fileno(), 0)
-        if any(told & (select.POLLERR | select.POLLHUP) for _, told in ears.poll(0)):
+        poller = select.poll()
+        poller.register(self.stream.fileno(), 0)
+        if any(events & (select.POLLERR | select.POLLHUP) for _, events in poller.poll(0)):
             raise BrokenPipeError
 
     @cached_property
@@ -122,21 +122,21 @@ class Ticker:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._shown = False
-        self._aside = False
+        self._paused = False
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Keep out of the way while a person is asked something, and maybe types."""
         self.clear()
-        self._aside = True
+        self._paused = True
         try:
             yield
         finally:
-            self._aside = False
+            self._paused = False
 
     def show(self, params: dict[str, Any]) -> None:
         """Show the params of a progress notification."""
-        if self._aside:
+        if self._paused:
             return
         done, total = params.get("progress"), params.get("total")
         message = params.get("message")
@@ -145,10 +145,10 @@ class Ticker:
             count += f"/{total:g}"
         text = f"progress {count} {message if isinstance(message, str) else ''}".rstrip()
         if not self._screen.redraws:
-            self._screen.say(text)
+            self._screen.print(text)
             return
         width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be taken back
-        line = _cut(clean(text).replace("\n", " "), width)
+        line = _truncate(clean(text).replace("\n", " "), width)
         self._screen.stream.write(f"\r\x1b[2K{line}")
         self._screen.stream.flush()
         self._shown = True
@@ -160,7 +160,7 @@ class Ticker:
             self._shown = False
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     """As much of a text as fits; some letters are two wide."""
     taken = 0
     for at, letter in enumerate(text):
@@ -170,7 +170,7 @@ def _cut(text: str, width: int) -> str:
     return text
 
 
-def blame(server: str, why: str) -> str:
+def server_error(server: str, why: str) -> str:
     """Whose failure it is, and why; many errors of servers begin with their names."""
     return why if why.startswith(f"{server} ") else f"{server}: {why}"
 

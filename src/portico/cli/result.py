@@ -25,21 +25,21 @@ def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None
     blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
     structured = result.get("structuredContent")
     if structured is not None:
-        said = _said(blocks)
-        if said is not None and said == structured:
+        text_data = _text_as_data(blocks)
+        if text_data is not None and text_data == structured:
             blocks = [block for block in blocks if block.get("type") != "text"]
-        elif said is not None and structured == {"result": said}:
+        elif text_data is not None and structured == {"result": text_data}:
             structured = None  # only a wrapper that makes an object of the text
     for number, block in enumerate(blocks, 1):
-        _show(block, screen, partial(_saved, save, number), "red" if failed else "")
+        _show(block, screen, partial(_save_file, save, number), "red" if failed else "")
     if structured is not None:
         screen.data(structured)
     elif not blocks:
         extra = {key: value for key, value in result.items() if key != "content"}
-        screen.data(extra) if extra else screen.say("(nothing)", "dim")
+        screen.data(extra) if extra else screen.print("(nothing)", "dim")
 
 
-def _said(blocks: list[dict[str, Any]]) -> Any:
+def _text_as_data(blocks: list[dict[str, Any]]) -> Any:
     """What the one text says, as data: most servers say structured data again for old clients."""
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     if len(texts) != 1 or not isinstance(texts[0], str):
@@ -50,7 +50,7 @@ def _said(blocks: list[dict[str, Any]]) -> Any:
         return texts[0]
 
 
-def _saved(folder: Path | None, number: int, data: bytes, mime: str) -> str:
+def _save_file(folder: Path | None, number: int, data: bytes, mime: str) -> str:
     """Write the file of a block to the folder, if there is one; what to say of it."""
     if folder is None:
         return ""
@@ -68,24 +68,24 @@ def _saved(folder: Path | None, number: int, data: bytes, mime: str) -> str:
     return f", saved as {path}"
 
 
-_Save = Callable[[bytes, str], str]
+_SaveFile = Callable[[bytes, str], str]
 
 
-def _show(block: dict[str, Any], screen: Screen, save: _Save, style: str) -> None:
+def _show(block: dict[str, Any], screen: Screen, save: _SaveFile, style: str) -> None:
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
-        screen.say(block["text"], style)
+        screen.print(block["text"], style)
     elif kind in ("image", "audio"):
-        screen.say(_file(kind, block.get("data"), block.get("mimeType"), save), "cyan")
+        screen.print(_file(kind, block.get("data"), block.get("mimeType"), save), "cyan")
     elif kind == "resource_link":
-        screen.say(_link(block), "cyan")
+        screen.print(_link(block), "cyan")
     elif kind == "resource" and isinstance(block.get("resource"), dict):
         _embedded(block["resource"], screen, save)
     else:
         screen.data(block)
 
 
-def _file(what: str, data: Any, mime: Any, save: _Save) -> str:
+def _file(what: str, data: Any, mime: Any, save: _SaveFile) -> str:
     kind = mime if isinstance(mime, str) else "of unknown type"
     try:
         raw = b64decode(data, validate=True) if isinstance(data, str) else b""
@@ -102,10 +102,10 @@ def _link(block: dict[str, Any]) -> str:
     return f"[link {name} <{block.get('uri')}>{mime}{about}]"
 
 
-def _embedded(resource: dict[str, Any], screen: Screen, save: _Save) -> None:
+def _embedded(resource: dict[str, Any], screen: Screen, save: _SaveFile) -> None:
     uri, mime = resource.get("uri"), resource.get("mimeType")
     if isinstance(resource.get("text"), str):
-        screen.say(f"[resource {uri}{f' ({mime})' if isinstance(mime, str) else ''}]", "cyan")
-        screen.say(resource["text"])
+        screen.print(f"[resource {uri}{f' ({mime})' if isinstance(mime, str) else ''}]", "cyan")
+        screen.print(resource["text"])
     else:
-        screen.say(_file(f"resource {uri}", resource.get("blob"), mime, save), "cyan")
+        screen.print(_file(f"resource {uri}", resource.get("blob"), mime, save), "cyan")

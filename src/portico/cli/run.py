@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     if options.http is None:
         from portico.app import serve_stdio
 
-        tell_waiting(server.name, "portico run --http 8000 ...")
+        report_waiting(server.name, "portico run --http 8000 ...")
         return serve_stdio(server, links=links, out=out, drain_s=options.drain)
     from portico.app import serve_http
 

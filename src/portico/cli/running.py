@@ -10,7 +10,7 @@ from portico.config.problems import ConfigError
 from portico.windows.control import ask, names
 
 _STATUS_S = 5.0
-_PASSING = ("age_s", "connections", "held", "lists")
+_VOLATILE = ("age_s", "connections", "held", "lists")
 """What changes although nothing happens, or too often to be told."""
 
 
@@ -18,95 +18,96 @@ class RunningPortico(Struct):
     """A gateway or a `wrap`, or a gateway that does not run."""
 
     is_running: bool
-    told: dict[str, Any]
+    status: dict[str, Any]
 
     @property
     def servers(self) -> list[dict[str, Any]]:
         """How each server behind it fares, and then those that are switched off."""
-        several = self.told.get("servers")
-        if isinstance(several, list):
-            off = [{"server": name, "state": "disabled"} for name in self.told.get("disabled", ())]
-            return [*(one for one in several if isinstance(one, dict)), *off]
-        return [_alone(self.told)] if "server" in self.told else []
+        status = self.status
+        servers = status.get("servers")
+        if isinstance(servers, list):
+            off = [{"server": name, "state": "disabled"} for name in status.get("disabled", ())]
+            return [*(one for one in servers if isinstance(one, dict)), *off]
+        return [_wrapped_server(status)] if "server" in status else []
 
     @property
     def error(self) -> str:
         """Why it says nothing of itself."""
-        return str(self.told.get("error") or "")
+        return str(self.status.get("error") or "")
 
     @property
     def rejected(self) -> str:
         """The problems for which it keeps a previous config, each on its line."""
-        return str(self.told.get("rejected") or "")
+        return str(self.status.get("rejected") or "")
 
     @property
     def title(self) -> str:
         """Who it is, in a line."""
         if not self.is_running:
-            return f"not running: {self.told.get('config')}, as far as is known"
-        process = f"process {self.told.get('pid')}"
-        url = [str(self.told["url"])] if self.told.get("url") else []
-        gateway = self.told.get("gateway")
+            return f"not running: {self.status.get('config')}, as far as is known"
+        process = f"process {self.status.get('pid')}"
+        url = [str(self.status["url"])] if self.status.get("url") else []
+        gateway = self.status.get("gateway")
         if not isinstance(gateway, dict):
-            return ", ".join([f"wrap: {process}" if "server" in self.told else process, *url])
-        from portico.cli.status import span
+            return ", ".join([f"wrap: {process}" if "server" in self.status else process, *url])
+        from portico.cli.status import duration
         from portico.model.wording import counted
 
         parts = [
             f"serve: {process}",
-            str(self.told.get("config")),
+            str(self.status.get("config")),
             *url,
             counted(gateway.get("tools"), "tool"),
-            *([counted(self.told["windows"], "window")] if self.told.get("windows") else []),
+            *([counted(self.status["windows"], "window")] if self.status.get("windows") else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
-            f"up {span(gateway.get('uptime_s'))}",
+            f"up {duration(gateway.get('uptime_s'))}",
         ]
         return ", ".join(parts)
 
     @property
     def as_data(self) -> dict[str, Any]:
         """All of it, for programs."""
-        told = {key: value for key, value in self.told.items() if key != "ok"}
-        return {"running": self.is_running, **told, "servers": self.servers}
+        status = {key: value for key, value in self.status.items() if key != "ok"}
+        return {"running": self.is_running, **status, "servers": self.servers}
 
     @property
-    def lasting(self) -> object:
+    def significant_state(self) -> object:
         """What must differ for it to be worth telling again."""
-        kept = [{k: v for k, v in one.items() if k not in _PASSING} for one in self.servers]
-        return (self.is_running, self.told.get("pid"), self.error, self.rejected, kept)
+        kept = [{k: v for k, v in one.items() if k not in _VOLATILE} for one in self.servers]
+        return (self.is_running, self.status.get("pid"), self.error, self.rejected, kept)
 
 
-def all_told() -> list[tuple[str, dict[str, Any]]]:
+def running_statuses() -> list[tuple[str, dict[str, Any]]]:
     """What each that lives says of itself, always with `ok` and `pid`, beside its socket."""
     folder = control_folder()
-    asked = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
+    statuses = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
     return [
-        (name, {"pid": int(name.partition(".")[0]), **told})
-        for name, told in asked
-        if told is not None
+        (name, {"pid": int(name.partition(".")[0]), **status})
+        for name, status in statuses
+        if status is not None
     ]
 
 
-def all_of_them(given: str | None) -> tuple[list[RunningPortico], str]:
+def list_porticos(given: str | None) -> tuple[list[RunningPortico], str]:
     """All that run, or those of the given config, and the config's own if none of them is that;
     beside it why the config cannot be read, if so."""
-    found = [RunningPortico(True, told) for _, told in all_told()]
+    found = [RunningPortico(True, status) for _, status in running_statuses()]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
-        return found, "" if found else nothing(path)
-    here = [one for one in found if serves(one.told, path)]
+        return found, "" if found else nothing_runs(path)
+    here = [one for one in found if serves(one.status, path)]
     if here:
         return (found if given is None else here), ""
     found = found if given is None else []
     try:
-        return [*found, RunningPortico(False, _known(path))], ""
+        return [*found, RunningPortico(False, _cached_status(path))], ""
     except ConfigError as error:
         return found, str(error)
 
 
-def serves(told: dict[str, Any], path: str) -> bool:
+def serves(status: dict[str, Any], path: str) -> bool:
     """Whether a Portico that told this of itself is a gateway of the config at this path."""
-    return os.path.realpath(str(told.get("config"))) == os.path.realpath(path)
+    return os.path.realpath(str(status.get("config"))) == os.path.realpath(path)
 
 
 def owners(config: str) -> tuple[str, list[str]]:
@@ -115,40 +116,42 @@ def owners(config: str) -> tuple[str, list[str]]:
     from portico.windows.owner_lock import owners_of
 
     folder = control_folder()
-    told = [
-        (name, ask(folder, name, "status", _STATUS_S)) for name in owners_of(folder, key_of(config))
-    ]
-    # A number may be another process's by now; one that has just begun does not say its config.
-    lives = [name for name, one in told if one is not None and one.get("config", config) == config]
-    return folder, sorted(lives, key=lambda name: int(name.partition(".")[0]))
+    live = []
+    for name in owners_of(folder, key_of(config)):
+        status = ask(folder, name, "status", _STATUS_S)
+        # The pid may belong to another process by now; a starting gateway omits its config.
+        if status is not None and status.get("config", config) == config:
+            live.append(name)
+    return folder, sorted(live, key=lambda name: int(name.partition(".")[0]))
 
 
-def nothing(path: str) -> str:
+def nothing_runs(path: str) -> str:
     """What to say where there is neither a config nor anything that runs."""
     how = "create it with `portico servers add NAME COMMAND`"
     return f"no gateway runs, and there is no config at {path}; {how}"
 
 
-def _known(path: str) -> dict[str, Any]:
+def _cached_status(path: str) -> dict[str, Any]:
     from portico import __version__
     from portico.config.read import read
     from portico.gateway.cached_catalogs import known
 
     config = read(path)
-    told = known(config, __version__)
-    for one in told["servers"]:
-        one.update(state="not running", starts=None)
-    return {"config": config.path, "disabled": config.disabled, "warnings": config.warnings, **told}
+    cached = known(config, __version__)
+    for server in cached["servers"]:
+        server.update(state="not running", starts=None)
+    about = {"config": config.path, "disabled": config.disabled, "warnings": config.warnings}
+    return about | cached
 
 
-def _alone(told: dict[str, Any]) -> dict[str, Any]:
+def _wrapped_server(status: dict[str, Any]) -> dict[str, Any]:
     """The one server of a `wrap`, as a gateway tells of each."""
-    connections = told.get("connections") or []
+    connections = status.get("connections") or []
     states = [str(connection.get("state")) for connection in connections]
-    failing = told.get("breaker") == "open"
-    lists = told.get("lists") or {}
+    failing = status.get("breaker") == "open"
+    lists = status.get("lists") or {}
     return {
-        **{key: value for key, value in told.items() if key not in ("ok", "pid", "tasks", "url")},
+        **{key: value for key, value in status.items() if key not in ("ok", "pid", "tasks", "url")},
         "state": "failing" if failing else ", ".join(states) or "not started",
         "tools": lists.get("tools", 0),
         "pending": not lists,

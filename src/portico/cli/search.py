@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.argument_types import whole
-from portico.cli.gateway import add_options, address_of, ask, learn
+from portico.cli.argument_types import integer
+from portico.cli.gateway import add_options, address_of, fetch_missing_lists, query
 from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _VECTORS_S = 5.0
 """How long a person may wait for vectors: loading takes one, embedding thousands takes minutes."""
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 def main(argv: list[str]) -> int:
@@ -39,10 +39,10 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
     if options.server is not None:
         arguments["server"] = options.server
     async with await open_client(address, options) as client:
-        await learn(client, *([options.server] if options.server else ()))
-        result = await ask(client, "search_tools", **arguments)
-        if await _joined(client):
-            result = await ask(client, "search_tools", **arguments)
+        await fetch_missing_lists(client, *([options.server] if options.server else ()))
+        result = await query(client, "search_tools", **arguments)
+        if await _wait_for_vectors(client):
+            result = await query(client, "search_tools", **arguments)
         found = result.get("structuredContent") or {}
         tools = [tool for one in found.get("results", ()) for tool in one.get("tools", ())]
         if options.json:
@@ -50,15 +50,15 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
         elif tools:
             _show(Screen(sys.stdout), tools)
         else:
-            Screen(sys.stderr).say(f"portico: {result['content'][0]['text']}")
+            Screen(sys.stderr).print(f"portico: {result['content'][0]['text']}")
         if coming := found.get("indexing"):
             there = f"{coming['indexed']} of {coming['tools']} tools"
-            Screen(sys.stderr).say(f"portico: {there} are indexed so far; search again", "yellow")
+            Screen(sys.stderr).print(f"portico: {there} are indexed so far; search again", "yellow")
         sys.stdout.flush()  # the gateway may take its time to leave
     return 0 if tools else 1
 
 
-async def _joined(client: "Client") -> bool:
+async def _wait_for_vectors(client: "Client") -> bool:
     """True if vectors, which the config wants and the search above could not wait for, are there
     now; a gateway that only we have started would never come to use them."""
     err = Screen(sys.stderr)
@@ -67,29 +67,29 @@ async def _joined(client: "Client") -> bool:
         return False
     deadline = time.monotonic() + _VECTORS_S
     while not vectors["ready"] and not vectors.get("failed") and time.monotonic() < deadline:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
         vectors = await _vectors(client)
     if vectors.get("failed"):
-        err.say(f"portico: search continues without vectors: {vectors['failed']}", "yellow")
+        err.print(f"portico: search continues without vectors: {vectors['failed']}", "yellow")
     elif not vectors["ready"]:
         made = f"{vectors['made']} of {vectors['of']}"
-        err.say(f"portico: only words were compared, {made} vectors are made yet", "yellow")
+        err.print(f"portico: only words were compared, {made} vectors are made yet", "yellow")
     return bool(vectors["ready"])
 
 
 async def _vectors(client: "Client") -> dict[str, Any]:
     """How they fare; empty without any."""
-    status = (await ask(client, "gateway_status")).get("structuredContent") or {}
+    status = (await query(client, "gateway_status")).get("structuredContent") or {}
     search = (status.get("gateway") or {}).get("search") or {}
     return search.get("vectors") or {}
 
 
 def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
     for tool in tools:
-        screen.say(tool["name"], "bold cyan")
+        screen.print(tool["name"], "bold cyan")
         for key, style in (("description", ""), ("parameters", "dim"), ("warning", "yellow")):
             if tool.get(key):
-                screen.say(f"  {tool[key]}", style)
+                screen.print(f"  {tool[key]}", style)
 
 
 def _parser() -> Parser:
@@ -100,7 +100,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("query", nargs="+", metavar="QUERY", help="description of what you need, in plain words")
-    limit = whole("a number from 1 to 50", 1, 50)
+    limit = integer("a number from 1 to 50", 1, 50)
     add(
         "--limit",
         type=limit,

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.cli.usage import Parser
 from portico.model.wording import counted
 from portico.state.report import report
@@ -29,26 +29,27 @@ def main(
     options.alone = options.alone or bool(links or members)
     out = keep_stdout(options.http)
     log_to_stderr()
-    serving = _with(_serving(options), links, members or {})
-    gateway = serving.config.gateway
+    serve_options = _with_members(_serve_options(options), links, members or {})
+    config = serve_options.config
+    gateway = config.gateway
     http = options.http
     if http is None and gateway.http and not options.stdio:
         http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
-    count = len(serving.config.servers) - len(serving.config.disabled) + len(serving.local)
+    count = len(config.servers) - len(config.disabled) + len(serve_options.local)
     if not count:
-        report(_empty(serving.config, options))
+        report(_no_servers_hint(config, options))
     if http is None:
         from portico.app import gateway_stdio
 
-        servers = f"{counted(count, 'server')} of {serving.config.path}"
-        tell_waiting(servers, "portico serve --http 8000")
-        return gateway_stdio(serving, out=out, drain_s=drain_s, alone=options.alone)
+        servers = f"{counted(count, 'server')} of {config.path}"
+        report_waiting(servers, "portico serve --http 8000")
+        return gateway_stdio(serve_options, out=out, drain_s=drain_s, alone=options.alone)
     from portico.app import gateway_http
 
     notice_s = gateway.drain_notice_s if options.drain_notice is None else options.drain_notice
     return gateway_http(
-        serving,
+        serve_options,
         http,
         auth=options.auth or gateway.auth,
         hosts=options.allow_host,
@@ -59,19 +60,19 @@ def main(
     )
 
 
-def _with(
-    serving: "ServeOptions", links: "tuple[Link, ...]", members: "Mapping[str, Server]"
+def _with_members(
+    serve_options: "ServeOptions", links: "tuple[Link, ...]", members: "Mapping[str, Server]"
 ) -> "ServeOptions":
     if not links and not members:
-        return serving
+        return serve_options
     from msgspec.structs import replace
 
     from portico.gateway.local_server import local_entries
 
-    return replace(serving, links=links, local=local_entries(members, serving.config))
+    return replace(serve_options, links=links, local=local_entries(members, serve_options.config))
 
 
-def _empty(config: "Config", options: argparse.Namespace) -> str:
+def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:
     """What to do about a gateway without servers; one that is added is served at once."""
     import shlex
 
@@ -84,13 +85,13 @@ def _empty(config: "Config", options: argparse.Namespace) -> str:
     return f"{config.path} has no servers; add one with {how}, also while this runs"
 
 
-def _serving(options: argparse.Namespace) -> "ServeOptions":
+def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
     from portico.gateway.serve_options import ServeOptions, stamp, within
 
-    def wanted(path: str) -> "Config":
+    def load(path: str) -> "Config":
         if options.group is None:
             return read(path)
         # Servers that nobody wants need not have their variables set.
@@ -99,15 +100,15 @@ def _serving(options: argparse.Namespace) -> "ServeOptions":
         return within(read(path, only=chosen), options.group)
 
     path = options.config or config_file()
-    then = stamp(path)
+    seen = stamp(path)
     return ServeOptions(
-        wanted(path),
+        load(path),
         __version__,
         group=options.group,
         expose=options.expose,
         refresh=options.refresh,
-        read=wanted,
-        stamp=then,
+        read=load,
+        stamp=seen,
     )
 
 

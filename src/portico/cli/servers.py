@@ -11,7 +11,7 @@ portico servers list [NAME] [--config FILE]
        portico servers remove|enable|disable NAME [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
        portico servers refresh [NAME] [--config FILE] [--timeout S]"""
-_DEEDS = {
+_ACTIONS = {
     "list": "show the configured servers, and those that run",
     "add": "add a server to the config",
     "remove": "remove a server from the config",
@@ -21,7 +21,7 @@ _DEEDS = {
     "refresh": "fetch the lists of running servers again",
 }
 _WITH_NAME = ("remove", "enable", "disable")
-_FOR = {
+_OPTION_ACTIONS = {
     **dict.fromkeys(("env", "header", "cwd", "tag", "disabled"), ("add",)),
     "timeout": ("test", "refresh"),
 }
@@ -30,11 +30,11 @@ _FOR = {
 def main(argv: list[str]) -> int:
     """Do one thing with servers; the exit code."""
     options = _options(argv)
-    if options.do in ("list", "refresh"):
+    if options.action in ("list", "refresh"):
         from portico.cli import servers_running
 
         return servers_running.main(options)
-    if options.do == "test":
+    if options.action == "test":
         from portico.cli import servers_test
 
         return servers_test.main(options)
@@ -47,21 +47,21 @@ def _options(argv: list[str]) -> argparse.Namespace:
     """What the command line says; `options.name` and `options.target` are parted already."""
     parser = _parser()
     if not argv:
-        parser.error(f"give an action: {', '.join(_DEEDS)}")
+        parser.error(f"give an action: {', '.join(_ACTIONS)}")
     before, command = parser.split_command(argv, after=2)
     options: argparse.Namespace = parser.parse_intermixed_args(before)
-    for option, deeds in _FOR.items():
-        if options.do not in deeds and getattr(options, option):
-            parser.error(f"--{option} is for {', '.join(deeds)}")
+    for option, actions in _OPTION_ACTIONS.items():
+        if options.action not in actions and getattr(options, option):
+            parser.error(f"--{option} is for {', '.join(actions)}")
     words = options.words
     options.name = words[0] if words else None
     options.target = words[1:] if command is None else command
-    if options.do == "add":
+    if options.action == "add":
         _check_add(parser, options, has_command=command is not None)
     elif command is not None or len(words) > 1:
-        parser.error(f"{options.do} takes no more than one NAME")
-    elif options.do in _WITH_NAME and not words:
-        parser.error(f"{options.do} needs the NAME of a server")
+        parser.error(f"{options.action} takes no more than one NAME")
+    elif options.action in _WITH_NAME and not words:
+        parser.error(f"{options.action} needs the NAME of a server")
     return options
 
 
@@ -84,18 +84,18 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
 def _parser() -> Parser:
     from portico.cli.argument_types import header, pair, repeatable, seconds, valued
 
-    width = max(map(len, _DEEDS))
+    width = max(map(len, _ACTIONS))
     parser = Parser(
         prog="portico servers",
         usage=_USAGE,
         description="The servers of the config, and those that run behind Portico now.",
         epilog="\n".join(
-            ("actions:", *(f"  {deed.ljust(width)}  {what}" for deed, what in _DEEDS.items()))
+            ("actions:", *(f"  {action.ljust(width)}  {what}" for action, what in _ACTIONS.items()))
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("do", choices=tuple(_DEEDS), metavar="DO", help=f"one of {', '.join(_DEEDS)}")
+    add("action", choices=tuple(_ACTIONS), metavar="ACTION", help=f"one of {', '.join(_ACTIONS)}")
     add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
     parser.add_config()
     parser.add_json()

@@ -29,29 +29,29 @@ def main(options: argparse.Namespace) -> int:
     path: str = options.config or config_file()
     name: str = options.name
     changed = True
-    if options.do == "add":
+    if options.action == "add":
         entry = _entry(options)
         _check(path, name, entry)
         add_server(path, name, entry)
-        said = f"added {name} to {path}"
-    elif options.do == "remove":
+        message = f"added {name} to {path}"
+    elif options.action == "remove":
         remove_server(path, name)
-        said = f"removed {name} from {path}"
+        message = f"removed {name} from {path}"
     else:
-        changed = set_enabled(path, name, options.do == "enable")
-        said = f"{name} is {options.do}d {'now' if changed else 'already'}"
+        changed = set_enabled(path, name, options.action == "enable")
+        message = f"{name} is {options.action}d {'now' if changed else 'already'}"
     if options.json:
         told = {"ok": True, "server": name, "config": os.path.abspath(path), "changed": changed}
         Screen(sys.stdout).json(msgspec.json.encode(told))
     else:
-        Screen(sys.stdout).say(said)
-    if options.do == "add":
+        Screen(sys.stdout).print(message)
+    if options.action == "add":
         for note in _notes(options):
-            Screen(sys.stderr).say(f"portico: {note}")
+            Screen(sys.stderr).print(f"portico: {note}")
     return 0
 
 
-def _meant_here(options: argparse.Namespace) -> str:
+def _relative_word(options: argparse.Namespace) -> str:
     """The first word of a command that names what lies in the working folder, if it is relative."""
     words = [] if options.cwd or len(options.words) > 1 else options.target
     near = (word for word in words if not word.startswith(("/", "~", "$", "-")))
@@ -65,7 +65,7 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     else:
         entry = {"command": options.target[0], "args": options.target[1:]}
     entry["env"] = {
-        key: f"${{{key}}}" if _by_name(key, value) else value for key, value in options.env
+        key: f"${{{key}}}" if _is_referenced(key, value) else value for key, value in options.env
     }
     entry["headers"] = dict(options.header)
     cwd = options.cwd or ""
@@ -77,7 +77,7 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     return {**found, "enabled": False} if options.disabled else found
 
 
-def _by_name(key: str, value: str) -> bool:
+def _is_referenced(key: str, value: str) -> bool:
     """Whether a variable is written as a reference, so that its secret stays out of the file."""
     is_name = key.isascii() and key.isidentifier()
     return bool(value) and is_name and looks_secret(key) and not is_reference(value)
@@ -86,7 +86,7 @@ def _by_name(key: str, value: str) -> bool:
 def _notes(options: argparse.Namespace) -> Iterator[str]:
     """Tell the user which secrets are not in the file and must come from elsewhere, or are."""
     for key, value in options.env:
-        if _by_name(key, value):
+        if _is_referenced(key, value):
             yield (
                 f"{key} looks like a secret: the config refers to ${{{key}}} and does not hold its "
                 f"value.\n  {_remedy(key, value)}, or give --env {key}=file:PATH or "
@@ -102,7 +102,7 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
                 f"the config now holds the value of {name}; to keep it out, write a reference in "
                 f"single quotes: --header '{name}: ${{NAME}}'"
             )
-    if here := _meant_here(options):
+    if here := _relative_word(options):
         yield (
             f"{here} is looked for where a gateway happens to be started; "
             "give its whole path, or `--cwd .`"

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from portico.cli.gateway import warn_broken
-from portico.cli.render import Screen, blame
-from portico.cli.running import all_told, nothing, serves
+from portico.cli.render import Screen, server_error
+from portico.cli.running import nothing_runs, running_statuses, serves
 from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
@@ -26,54 +26,54 @@ class RunningServer(Struct):
     """One server behind a Portico that runs, or a Portico that does not say what is behind it."""
 
     socket: str
-    told: dict[str, Any]
+    status: dict[str, Any]
     """What its Portico said of it, always with `ok` and `pid`."""
     of_gateway: bool = False
     """It is one of several there."""
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """Its name, else that of the process."""
-        return str(self.told.get("server") or f"process {self.told.get('pid')}")
+        return str(self.status.get("server") or f"process {self.status.get('pid')}")
 
 
 def main(options: argparse.Namespace) -> int:
     """Ask every Portico of this user, or the one in front of the named server."""
-    running = [one for name, told in all_told() for one in _parted(name, told)]
-    if options.do == "refresh":
-        running = _behind(running, options.config)
+    running = [one for name, status in running_statuses() for one in _split_servers(name, status)]
+    if options.action == "refresh":
+        running = _of_config(running, options.config)
         if not running:
             if options.config is None and not os.path.lexists(config_file()):
-                raise PorticoError(nothing(config_file()))
-            return run(_asked_once(options))
-        chosen = _chosen(running, options.name)
-        Screen(sys.stderr).wait_for(f"refreshing {', '.join(one.called for one in chosen)}")
+                raise PorticoError(nothing_runs(config_file()))
+            return run(_refresh_once(options))
+        chosen = _select(running, options.name)
+        Screen(sys.stderr).print_waiting(f"refreshing {', '.join(one.label for one in chosen)}")
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
-        return _report(_refreshed(chosen, within_s, by_name=by_name), options.json)
+        return _report(_refresh(chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
     if config is None and problem is None and not running:
-        raise PorticoError(nothing(options.config or config_file()))
-    rows = _chosen(_listed(config, running), options.name)
+        raise PorticoError(nothing_runs(options.config or config_file()))
+    rows = _select(_merge(config, running), options.name)
     if config is not None and not rows and not options.json:
-        Screen(sys.stdout).say(
+        Screen(sys.stdout).print(
             f"no server is configured in {config.path}, and none runs; "
             "add one with `portico servers add NAME COMMAND`"
         )
     code = _report(rows, options.json)
     if problem is None:
         return code
-    if _behind(running, options.config or config_file()):
+    if _of_config(running, options.config or config_file()):
         warn_broken(problem, "showing the servers of the running gateway and its previous config")
         return code
-    Screen(sys.stderr).say(f"portico: {problem}")
+    Screen(sys.stderr).print(f"portico: {problem}")
     return 1
 
 
-def _behind(running: list[RunningServer], config: str | None) -> list[RunningServer]:
+def _of_config(running: list[RunningServer], config: str | None) -> list[RunningServer]:
     """Those of a config's gateways; all if none is named."""
     if config is None:
         return running
-    return [one for one in running if serves(one.told, config)]
+    return [one for one in running if serves(one.status, config)]
 
 
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
@@ -89,17 +89,17 @@ def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
         return None, error
 
 
-def _parted(socket: str, told: dict[str, Any]) -> list[RunningServer]:
+def _split_servers(socket: str, status: dict[str, Any]) -> list[RunningServer]:
     """One for each server that a Portico has told of."""
-    servers = told.get("servers")
+    servers = status.get("servers")
     if not isinstance(servers, list):
-        return [RunningServer(socket, told)]
-    around = {key: told.get(key) for key in ("ok", "pid", "config")}
+        return [RunningServer(socket, status)]
+    around = {key: status.get(key) for key in ("ok", "pid", "config")}
     each = [one for one in servers if isinstance(one, dict)]
     return [RunningServer(socket, {**around, **one}, of_gateway=True) for one in each]
 
 
-def _listed(config: Config | None, running: list[RunningServer]) -> list[RunningServer]:
+def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningServer]:
     """The configured servers, each with how it fares, and then all others that run."""
     if config is None:
         return running
@@ -110,7 +110,7 @@ def _listed(config: Config | None, running: list[RunningServer]) -> list[Running
             "server": name,
             "configured": True,
             "enabled": server.enabled,
-            "target": _where(server.command, server.args, server.url),
+            "target": _redacted_target(server.command, server.args, server.url),
             "title": server.title,
             "tags": server.tags,
             "config": config.path,
@@ -118,17 +118,19 @@ def _listed(config: Config | None, running: list[RunningServer]) -> list[Running
         here = [
             number
             for number, one in enumerate(running)
-            if one.of_gateway and one.told.get("server") == name and serves(one.told, config.path)
+            if one.of_gateway
+            and one.status.get("server") == name
+            and serves(one.status, config.path)
         ]
         seen.update(here)
         several = [running[number] for number in here] or [RunningServer("", {})]
         rows += [
-            RunningServer(one.socket, {**one.told, **facts}, one.of_gateway) for one in several
+            RunningServer(one.socket, {**one.status, **facts}, one.of_gateway) for one in several
         ]
     return rows + [one for number, one in enumerate(running) if number not in seen]
 
 
-def _where(command: str, args: tuple[str, ...], url: str) -> str:
+def _redacted_target(command: str, args: tuple[str, ...], url: str) -> str:
     """A command or a URL without what could be secret in it."""
     if not url:
         from portico.cli.wrap import title
@@ -147,22 +149,20 @@ def _where(command: str, args: tuple[str, ...], url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
-def _chosen(rows: list[RunningServer], wanted: str | None) -> list[RunningServer]:
+def _select(rows: list[RunningServer], wanted: str | None) -> list[RunningServer]:
     """Those of this name; if there are none, those that have it in theirs."""
     if wanted is None:
         return rows
-    chosen = [one for one in rows if one.called == wanted]
-    chosen = chosen or [one for one in rows if wanted in one.called]
+    chosen = [one for one in rows if one.label == wanted]
+    chosen = chosen or [one for one in rows if wanted in one.label]
     if not chosen:
-        there = ", ".join(sorted({one.called for one in rows}))
+        there = ", ".join(sorted({one.label for one in rows}))
         hint = f"choose from {there}" if there else "there are none"
         raise PorticoError(f"there is no server {wanted!r}; {hint}")
     return chosen
 
 
-def _refreshed(
-    chosen: list[RunningServer], within_s: float, *, by_name: bool
-) -> list[RunningServer]:
+def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> list[RunningServer]:
     """What is said when the servers were asked; all of one Portico's at once, unless by name."""
     groups: dict[object, list[RunningServer]] = {}
     for number, one in enumerate(chosen):
@@ -170,86 +170,86 @@ def _refreshed(
     found = []
     for group in groups.values():
         first = group[0]
-        which = {"server": first.called} if first.of_gateway and by_name else {}
-        told = ask_socket(control_folder(), first.socket, "refresh", within_s, **which)
-        told = told or {"ok": False, "error": "it has ended"}
-        parts = {part.called: part.told for part in _parted(first.socket, told)}
-        found += [_after(one, parts.get(one.called, told)) for one in group]
+        which = {"server": first.label} if first.of_gateway and by_name else {}
+        status = ask_socket(control_folder(), first.socket, "refresh", within_s, **which)
+        status = status or {"ok": False, "error": "it has ended"}
+        parts = {part.label: part.status for part in _split_servers(first.socket, status)}
+        found += [_updated(one, parts.get(one.label, status)) for one in group]
     return found
 
 
-async def _asked_once(options: argparse.Namespace) -> int:
+async def _refresh_once(options: argparse.Namespace) -> int:
     """None runs: a gateway asks the configured servers, and ends; what they say is kept."""
-    from portico.cli.gateway import address_of, ask
+    from portico.cli.gateway import address_of, query
 
     options.era, options.token = "auto", ""
     which = {} if options.name is None else {"server": options.name}
-    Screen(sys.stderr).wait_for(f"refreshing {options.name or 'all servers'}")
+    Screen(sys.stderr).print_waiting(f"refreshing {options.name or 'all servers'}")
     async with await open_client(address_of(options), options) as client:
-        told = (await ask(client, "refresh_tools", **which))["structuredContent"]
-    rows = [RunningServer("", {**one, "ok": not one["error"]}) for one in told["servers"]]
+        status = (await query(client, "refresh_tools", **which))["structuredContent"]
+    rows = [RunningServer("", {**one, "ok": not one["error"]}) for one in status["servers"]]
     if not rows and not options.json:
         path = options.config or config_file()
-        Screen(sys.stderr).say(f"portico: {path}: no server is enabled; nothing to refresh")
+        Screen(sys.stderr).print(f"portico: {path}: no server is enabled; nothing to refresh")
     return _report(rows, options.json)
 
 
-def _after(one: RunningServer, told: dict[str, Any]) -> RunningServer:
+def _updated(one: RunningServer, status: dict[str, Any]) -> RunningServer:
     """The same server, asked anew; one that fails says less of itself."""
-    if one.of_gateway and told.get("error"):
-        told = {**told, "ok": False}
-    known = {"pid": one.told["pid"], "server": one.told.get("server", "")}
-    return RunningServer(one.socket, {**known, **told}, one.of_gateway)
+    if one.of_gateway and status.get("error"):
+        status = {**status, "ok": False}
+    known = {"pid": one.status["pid"], "server": one.status.get("server", "")}
+    return RunningServer(one.socket, {**known, **status}, one.of_gateway)
 
 
 def _report(rows: list[RunningServer], as_json: bool) -> int:
     if as_json:
-        Screen(sys.stdout).json(msgspec.json.encode([one.told for one in rows]))
+        Screen(sys.stdout).json(msgspec.json.encode([one.status for one in rows]))
     else:
         screen = Screen(sys.stdout)
         # People look down a column; programs count words.
-        width = max((len(one.called) for one in rows), default=0) if screen.is_terminal else 0
+        width = max((len(one.label) for one in rows), default=0) if screen.is_terminal else 0
         for one in rows:
-            if one.told["ok"]:
-                screen.say(_line(one, width))
-    failed = [one for one in rows if not one.told["ok"]]
+            if one.status["ok"]:
+                screen.print(_line(one, width))
+    failed = [one for one in rows if not one.status["ok"]]
     for one in failed:
-        said = blame(one.called, str(one.told.get("error")))
-        Screen(sys.stderr).say(f"portico: {said}")
+        message = server_error(one.label, str(one.status.get("error")))
+        Screen(sys.stderr).print(f"portico: {message}")
     return 1 if failed else 0
 
 
 def _line(one: RunningServer, width: int) -> str:
-    told = one.told
-    parts = [one.called.ljust(width)]
-    if told.get("configured"):
-        parts.append(told["target"])
-        if not told["enabled"]:
+    status = one.status
+    parts = [one.label.ljust(width)]
+    if status.get("configured"):
+        parts.append(status["target"])
+        if not status["enabled"]:
             parts.append("disabled")
-    if "pid" in told:
-        parts.append(f"pid {told['pid']}")
-    if "pid" in told or "lists" in told:
-        parts += [_states(told), _lists(told)]
-    elif told.get("enabled"):
+    if "pid" in status:
+        parts.append(f"pid {status['pid']}")
+    if "pid" in status or "lists" in status:
+        parts += [_states(status), _lists(status)]
+    elif status.get("enabled"):
         parts.append("not running")
-    if told.get("error"):
-        parts.append(str(told["error"]))
+    if status.get("error"):
+        parts.append(str(status["error"]))
     return "  ".join(parts)
 
 
-def _states(told: dict[str, Any]) -> str:
-    if isinstance(told.get("state"), str):
-        return str(told["state"])
+def _states(status: dict[str, Any]) -> str:
+    if isinstance(status.get("state"), str):
+        return str(status["state"])
     states = [
         f"{one.get('state')} ({one['busy']} calls)" if one.get("busy") else str(one.get("state"))
-        for one in told.get("connections") or ()
+        for one in status.get("connections") or ()
     ]
     return ", ".join(states) or "not started"
 
 
-def _lists(told: dict[str, Any]) -> str:
-    lists = told.get("lists")
-    if lists is None and isinstance(told.get("tools"), int):
-        lists = {"tools": told["tools"]}
+def _lists(status: dict[str, Any]) -> str:
+    lists = status.get("lists")
+    if lists is None and isinstance(status.get("tools"), int):
+        lists = {"tools": status["tools"]}
     counts = [counted(many, kind.removesuffix("s")) for kind, many in (lists or {}).items()]
     return ", ".join(counts) or "lists not known yet"

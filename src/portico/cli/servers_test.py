@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.render import Screen, blame
+from portico.cli.render import Screen, server_error
 from portico.cli.target import run
 from portico.config.paths import config_file
-from portico.config.problems import ConfigError, nearest, word
+from portico.config.problems import ConfigError, quoted, suggestion
 from portico.config.read import read
 from portico.config.schema import ServerEntry
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 
-_AT_ONCE = 4
+_MAX_CONCURRENT = 4
 _KINDS = ("tools", "resources", "templates", "prompts")
 
 
@@ -31,44 +31,44 @@ def main(options: argparse.Namespace) -> int:
             name for name, server in config.servers.items() if options.name in (name, server.title)
         ][:1]
         if not names:
-            hint = nearest(options.name, config.servers) or "there is none"
-            raise ConfigError(f"{path}: there is no server {word(options.name)}; {hint}")
+            hint = suggestion(options.name, config.servers) or "there is none"
+            raise ConfigError(f"{path}: there is no server {quoted(options.name)}; {hint}")
     elif not names:
         raise ConfigError(f"{path}: no server is enabled; `portico servers add` adds one")
-    return run(_try_all(path, names, options))
+    return run(_test_all(path, names, options))
 
 
-async def _try_all(path: str, names: list[str], options: argparse.Namespace) -> int:
-    turn = asyncio.Semaphore(_AT_ONCE)
-    Screen(sys.stderr).wait_for(f"starting {', '.join(names)}")
+async def _test_all(path: str, names: list[str], options: argparse.Namespace) -> int:
+    limiter = asyncio.Semaphore(_MAX_CONCURRENT)
+    Screen(sys.stderr).print_waiting(f"starting {', '.join(names)}")
 
-    async def tried(name: str) -> dict[str, Any]:
-        async with turn:
-            told = await _tried(path, name, options.timeout)
+    async def test(name: str) -> dict[str, Any]:
+        async with limiter:
+            outcome = await _test(path, name, options.timeout)
         if not options.json:
-            _say(told)
-        return told
+            _print_outcome(outcome)
+        return outcome
 
     # Should one break in a way that we cannot explain, the others must not stay behind.
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(tried(name)) for name in names]
-    answers = [task.result() for task in tasks]
+        tasks = [group.create_task(test(name)) for name in names]
+    outcomes = [task.result() for task in tasks]
     if options.json:
-        Screen(sys.stdout).json(msgspec.json.encode(answers))
-    return 0 if all(told["ok"] for told in answers) else 1
+        Screen(sys.stdout).json(msgspec.json.encode(outcomes))
+    return 0 if all(outcome["ok"] for outcome in outcomes) else 1
 
 
-async def _tried(path: str, name: str, within_s: float | None) -> dict[str, Any]:
+async def _test(path: str, name: str, within_s: float | None) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         # Each is read by itself: a variable that one lacks is no fault of the others.
-        told = await _asked(read(path, only={name}).servers[name], within_s)
+        outcome = await _connect_and_list(read(path, only={name}).servers[name], within_s)
     except PorticoError as error:
-        told = {"ok": False, "error": str(error)}
-    return {"server": name, **told, "ms": round((time.perf_counter() - started) * 1000, 1)}
+        outcome = {"ok": False, "error": str(error)}
+    return {"server": name, **outcome, "ms": round((time.perf_counter() - started) * 1000, 1)}
 
 
-async def _asked(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
+async def _connect_and_list(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
     from portico.upstream.configured_address import address
     from portico.upstream.connect import connect
@@ -96,17 +96,17 @@ async def _asked(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
         }
 
 
-def _say(told: dict[str, Any]) -> None:
-    if not told["ok"]:
-        Screen(sys.stderr).say(f"portico: {blame(told['server'], told['error'])}")
+def _print_outcome(outcome: dict[str, Any]) -> None:
+    if not outcome["ok"]:
+        Screen(sys.stderr).print(f"portico: {server_error(outcome['server'], outcome['error'])}")
         return
-    info = told["info"]
-    is_named = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
+    info = outcome["info"]
+    identity = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
     counts = [
-        counted(told[kind], kind[:-1]) for kind in _KINDS if told[kind] or kind != "templates"
+        counted(outcome[kind], kind[:-1]) for kind in _KINDS if outcome[kind] or kind != "templates"
     ]
-    if told["hidden"]:
-        counts[0] += f" ({told['hidden']} filtered out)"
-    spoken = f"{told['protocolVersion']} ({told['era']}) over {told['transport']}"
-    parts = (told["server"], is_named, spoken, ", ".join(counts), f"{told['ms']:,.0f} ms")
-    Screen(sys.stdout).say("  ".join(parts))
+    if outcome["hidden"]:
+        counts[0] += f" ({outcome['hidden']} filtered out)"
+    protocol = f"{outcome['protocolVersion']} ({outcome['era']}) over {outcome['transport']}"
+    parts = (outcome["server"], identity, protocol, ", ".join(counts), f"{outcome['ms']:,.0f} ms")
+    Screen(sys.stdout).print("  ".join(parts))

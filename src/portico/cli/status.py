@@ -8,22 +8,22 @@ from typing import Any, NoReturn
 import msgspec
 
 from portico.cli.render import Screen, clean
-from portico.cli.running import RunningPortico, all_of_them
+from portico.cli.running import RunningPortico, list_porticos
 from portico.cli.usage import Parser
 
-_EVERY_S = 1.0
+_POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
 _MAX_ERROR = 100
-_MAX_NEWS = 5
+_MAX_NOTICES = 5
 
 
 def main(argv: list[str]) -> int:
     """Show it once, or until Ctrl-C comes; 1 if something cannot be shown."""
     options = _parser().parse_args(argv)
     if not options.watch:
-        told, problem = all_of_them(options.config)
-        _print(told, problem, options.json)
-        return 1 if problem or any(one.error for one in told) else 0
+        porticos, problem = list_porticos(options.config)
+        _print(porticos, problem, options.json)
+        return 1 if problem or any(portico.error for portico in porticos) else 0
     try:
         if Screen(sys.stdout).redraws and not options.json:
             _redraw(options.config)
@@ -39,56 +39,56 @@ def _redraw(config: str | None) -> NoReturn:
 
     with Live(auto_refresh=False, transient=False) as live:
         while True:
-            told, problem = all_of_them(config)
-            lines = [*_lines(told), *([f"portico: {problem}"] if problem else [])]
+            porticos, problem = list_porticos(config)
+            lines = [*_lines(porticos), *([f"portico: {problem}"] if problem else [])]
             text = Text(clean("\n".join(lines)), no_wrap=True, overflow="ellipsis")
             live.update(text, refresh=True)
-            time.sleep(_EVERY_S)
+            time.sleep(_POLL_S)
 
 
 def _print_changes(config: str | None, as_json: bool) -> NoReturn:
     screen = Screen(sys.stdout)
     shown: object = None
     while True:
-        told, problem = all_of_them(config)
-        now = ([one.lasting for one in told], problem)
+        porticos, problem = list_porticos(config)
+        now = ([portico.significant_state for portico in porticos], problem)
         if now != shown:
             if shown is not None and not as_json:
-                screen.say("")
-            _print(told, problem, as_json)
+                screen.print("")
+            _print(porticos, problem, as_json)
             sys.stdout.flush()
             shown = now
         screen.check_reader()
-        time.sleep(_EVERY_S)
+        time.sleep(_POLL_S)
 
 
-def _print(told: list[RunningPortico], problem: str, as_json: bool) -> None:
+def _print(porticos: list[RunningPortico], problem: str, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     if as_json:
-        screen.json(msgspec.json.encode([one.as_data for one in told]))
+        screen.json(msgspec.json.encode([portico.as_data for portico in porticos]))
     else:
-        for line in _lines(told):
-            screen.say(line)
+        for line in _lines(porticos):
+            screen.print(line)
     if problem:
-        Screen(sys.stderr).say(f"portico: {problem}")
+        Screen(sys.stderr).print(f"portico: {problem}")
 
 
-def _lines(told: list[RunningPortico]) -> Iterator[str]:
-    for number, one in enumerate(told):
+def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
+    for number, portico in enumerate(porticos):
         if number:
             yield ""
-        yield one.title
-        if one.rejected:
+        yield portico.title
+        if portico.rejected:
             yield "  config not reloaded; keeping the previous one:"
-            yield from (f"    {line}" for line in one.rejected.splitlines())
-        for warning in one.told.get("warnings") or ():
-            yield f"  warning: {_in_line(str(warning))}"
-        rows = [_row(server) for server in one.servers]
+            yield from (f"    {line}" for line in portico.rejected.splitlines())
+        for warning in portico.status.get("warnings") or ():
+            yield f"  warning: {_on_one_line(str(warning))}"
+        rows = [_row(server) for server in portico.servers]
         if rows:
             yield from _aligned([_HEAD, *rows])
-            yield from _news(one.servers)
-        elif one.error:
-            yield f"  {one.error}"
+            yield from _notices(portico.servers)
+        elif portico.error:
+            yield f"  {portico.error}"
         else:
             yield "  no servers; add one with `portico servers add NAME COMMAND`"
 
@@ -104,38 +104,38 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         str(server.get("server", "?")),
         str(server.get("state", "?")),
         tools,
-        span(server.get("age_s")),
+        duration(server.get("age_s")),
         "-" if starts is None else str(starts),
         error if len(error) <= _MAX_ERROR else f"{error[: _MAX_ERROR - 1]}…",
     )
 
 
-def _news(servers: list[dict[str, Any]]) -> Iterator[str]:
+def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:
     """Warnings about servers, and the latest changes of definitions."""
     from portico.catalog.history import change_line
 
     for server in servers:
         warnings, changes = server.get("warnings"), server.get("changes")
-        for warning in warnings[:_MAX_NEWS] if isinstance(warnings, list) else ():
-            yield f"  warning: {_in_line(str(warning))}"
-        for change in changes[:_MAX_NEWS] if isinstance(changes, list) else ():
+        for warning in warnings[:_MAX_NOTICES] if isinstance(warnings, list) else ():
+            yield f"  warning: {_on_one_line(str(warning))}"
+        for change in changes[:_MAX_NOTICES] if isinstance(changes, list) else ():
             words = change_line(str(server.get("server", "?")), change)
-            yield f"  {change.get('time')}  {_in_line(words)}"
+            yield f"  {change.get('time')}  {_on_one_line(words)}"
 
 
-def _in_line(words: str) -> str:
+def _on_one_line(words: str) -> str:
     return clean(words).replace("\n", " ")
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    safe = [[_in_line(cell) for cell in row] for row in rows]
+    safe = [[_on_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
     for row in safe:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield f"  {'  '.join(cells)}".rstrip()
 
 
-def span(seconds: Any) -> str:
+def duration(seconds: Any) -> str:
     """A time for a person: one unit will do."""
     if not isinstance(seconds, int | float):
         return "-"

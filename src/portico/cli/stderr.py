@@ -35,7 +35,7 @@ def keep_stdout(http: str | None) -> int | None:
     return take_stdout()
 
 
-def tell_waiting(what: str, over_http: str, program: str = "") -> None:
+def report_waiting(what: str, over_http: str, program: str = "") -> None:
     """Say on stderr what is served and waited for, if standard input is a terminal; by which
     command it would be served over HTTP; and that `program`, to be started later, is missing."""
     if sys.stdin.isatty():

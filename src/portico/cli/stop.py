@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
         answer = ask(folder, name, "stop", _ASK_S)
         if answer is not None and not answer["ok"]:
             raise PorticoError(f"process {process} does not stop: {answer['error']}")
-        while ask(folder, name, "status", _ASK_S) is not None or _lives(int(process)):
+        while ask(folder, name, "status", _ASK_S) is not None or _is_alive(int(process)):
             if time.monotonic() > until:
                 raise PorticoError(
                     f"process {process} still has calls after {options.within:g} s; "
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -14,7 +14,7 @@ from portico.cli.usage import URLS, Parser
 from portico.model.errors import PorticoError
 
 FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"
-_OF_SHELL = (FILES, FOLDERS, PROGRAMS)
+_SHELL_COMPLETED = (FILES, FOLDERS, PROGRAMS)
 _MAX_HELP = 70
 
 Source = Callable[[str], Iterable[str]]
@@ -30,8 +30,8 @@ def suggestions(words: Sequence[str]) -> Iterator[str]:
         before, current = [*before, name], value
     # Where the shell parts words at `=`, what it replaces is only what stands after it.
     shown = prefix if words and words[-1].startswith(prefix) else ""
-    for line in _following(before, current):
-        if line in _OF_SHELL:
+    for line in _candidates(before, current):
+        if line in _SHELL_COMPLETED:
             yield line
         elif line.startswith(current):
             yield f"{shown}{line}"
@@ -39,17 +39,17 @@ def suggestions(words: Sequence[str]) -> Iterator[str]:
 
 def _joined(words: Sequence[str]) -> list[str]:
     """The words, with `--option`, `=` and `value` as the one word that they are."""
-    whole: list[str] = []
+    joined: list[str] = []
     for word in words:
-        after_equals = len(whole) > 0 and whole[-1].startswith("--") and whole[-1].endswith("=")
-        if whole and ((word == "=" and whole[-1].startswith("--")) or after_equals):
-            whole[-1] += word
+        after_equals = len(joined) > 0 and joined[-1].startswith("--") and joined[-1].endswith("=")
+        if joined and ((word == "=" and joined[-1].startswith("--")) or after_equals):
+            joined[-1] += word
         else:
-            whole.append(word)
-    return whole
+            joined.append(word)
+    return joined
 
 
-def _following(before: Sequence[str], current: str) -> Iterator[str]:
+def _candidates(before: Sequence[str], current: str) -> Iterator[str]:
     if not before or before == ["help"]:
         yield from (f"{name}\t{purpose}" for name, (_, purpose) in COMMANDS.items())
         if not before:
@@ -61,7 +61,7 @@ def _following(before: Sequence[str], current: str) -> Iterator[str]:
     parser: Parser = import_module(COMMANDS[command][0])._parser()
     plain, waiting = _walk(parser, typed)
     config = _config(typed)
-    if _is_foreign(command, plain, typed):
+    if _is_in_command(command, plain, typed):
         yield FILES
     elif waiting is not None:
         yield from _values(waiting, config)
@@ -86,7 +86,7 @@ def _walk(parser: Parser, typed: Sequence[str]) -> tuple[list[str], argparse.Act
     return plain, waiting
 
 
-def _is_foreign(command: str, plain: Sequence[str], typed: Sequence[str]) -> bool:
+def _is_in_command(command: str, plain: Sequence[str], typed: Sequence[str]) -> bool:
     """Whether the words belong to another program's command line by now."""
     if "--" in typed:
         return True
@@ -123,7 +123,7 @@ def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> I
         if plain[0] == "add":
             return (PROGRAMS,) if len(plain) == 2 else ()
         return _named("servers", config) if len(plain) == 1 else ()
-    several, source = _NEXT.get(command, (False, None))
+    several, source = _POSITIONALS.get(command, (False, None))
     return source(config) if source and (several or not plain) else ()
 
 
@@ -161,7 +161,7 @@ def _tools(config: str) -> Iterable[str]:
         return ()
 
 
-_NEXT: dict[str, tuple[bool, Source]] = {
+_POSITIONALS: dict[str, tuple[bool, Source]] = {
     "wrap": (False, lambda _: (PROGRAMS,)),
     "run": (True, lambda _: (FILES,)),
     "call": (False, lambda config: (*_tools(config), FILES)),

@@ -112,7 +112,7 @@ def _hint(status: object, options: argparse.Namespace) -> str:
     """What to do about a refusal over HTTP; empty if there is nothing to be said."""
     if status == 401:
         if not options.token and options.token_file is None:
-            _spare_token(options.target)  # if ours cannot be read, that is the reason
+            _fallback_token(options.target)  # if ours cannot be read, that is the reason
         return "give the right one with --token, --token-file or PORTICO_TOKEN"
     if status == 404 and not urlsplit(options.target or "").path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
@@ -155,11 +155,11 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
         token = given.token
     elif not token:
         with suppress(TokenError):  # told if the server turns out to want one
-            spare = _spare_token(url)
+            spare = _fallback_token(url)
     return Url(url, headers=dict(options.header), token=token, spare_token=spare)
 
 
-def _spare_token(url: str) -> str:
+def _fallback_token(url: str) -> str:
     """A token to send only if the server wants one: PORTICO_TOKEN, else that of our own door, which
     is for this machine alone; TokenError if it cannot be trusted."""
     from portico.auth.token import given_token, known_token
@@ -192,5 +192,5 @@ def _component(target: str) -> list[str] | None:
 
 def _title(argv: list[str]) -> str:
     """A command as people would say it: without the paths."""
-    said = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    title = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
+    return title if len(title) <= 60 else f"{title[:57]}..."

@@ -10,7 +10,7 @@ URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")
 _NEARLY_URL = re.compile(r"\w+:/|[\w-]+(\.[\w-]+)+(:\d+)?/|[\w.-]+:\d+(/|$)")
 """Another scheme, or a host with a path or a port."""
-_SETTING = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
 
     def add_config(self) -> None:
         """Which config is meant."""
-        said = "portico.toml, or any client's JSON (default: yours)"
-        self.add_argument("--config", metavar="FILE", help=said)
+        help = "portico.toml, or any client's JSON (default: yours)"
+        self.add_argument("--config", metavar="FILE", help=help)
 
     def add_json(self, help: str = "print JSON, for programs") -> None:
         """Whether programs read the output."""
@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
             return
         if _NEARLY_URL.match(word):
             self.error("a URL begins with https:// or http://")
-        if _SETTING.match(word):
+        if _ASSIGNMENT.match(word):
             self.error("give a variable as --env NAME=VALUE, before the command")
         if len(word.split()) > 1:
             self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, tell_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ _URLS = ("http://", "https://")
 _LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
 _PROGRAM = re.compile(r"\.{0,2}/[^\s:]+|[^\s:/=-][^\s:/=]*")
 """A command that cannot be anything mistyped."""
-_UNSPOKEN = re.compile(r"^-|://|[\s=]")
+_NOT_A_NAME = re.compile(r"^-|://|[\s=]")
 """Options, URLs, settings and code."""
 _FLAGS = {
     "--warm": ("warm", True),
@@ -63,16 +63,16 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     if options.http is None:
         from portico.app import wrap_stdio
 
-        wrapping = _wrapping(options, links)
+        wrap_options = _wrap_options(options, links)
         program = "" if options.target[0].startswith(_URLS) else options.target[0]
-        tell_waiting(wrapping.address.name, "portico wrap --http 8000 ...", program)
-        return wrap_stdio(wrapping, out=out, drain_s=options.drain)
+        report_waiting(wrap_options.address.name, "portico wrap --http 8000 ...", program)
+        return wrap_stdio(wrap_options, out=out, drain_s=options.drain)
     from portico.app import wrap_http
 
-    return wrap_http(_wrapping(options, links), options.http, **options.at)
+    return wrap_http(_wrap_options(options, links), options.http, **options.at)
 
 
-def _wrapping(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
+def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     from portico import __version__
     from portico.upstream.handshake import HandshakeLimits
     from portico.upstream.policy import UpstreamPolicy
@@ -160,7 +160,7 @@ def title(argv: list[str]) -> str:
     that a launcher starts."""
     name = os.path.basename(argv[0])
     if name.rstrip("0123456789.") in _LAUNCHERS:
-        plain = (word for word in argv[1:] if not _UNSPOKEN.search(word))
+        plain = (word for word in argv[1:] if not _NOT_A_NAME.search(word))
         name = f"{name} {os.path.basename(next(plain, ''))}".rstrip()
     return name if len(name) <= 60 else f"{name[:57]}..."
 
@@ -203,9 +203,9 @@ def _parsed(argv: list[str]) -> _Options:
     if command and options.header:
         parser.error("--header is for URLs; a command takes --env")
     least_one = ("instances", "max_in_flight", "max_connections")
-    for name, least in (*((name, 1) for name in least_one), ("queue", 0)):
-        if not getattr(options, name) >= least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
+    for name, minimum in (*((name, 1) for name in least_one), ("queue", 0)):
+        if not getattr(options, name) >= minimum:
+            parser.error(f"--{name.replace('_', '-')} must be at least {minimum}")
     options.target = options.target or list(command or ())
     return options
 
@@ -255,7 +255,7 @@ def _add_limits(add: "Add") -> None:
 
 def _add_server(add: "Add") -> None:
     """How the server is started, remembered and spoken to."""
-    from portico.cli.argument_types import header, pair, repeatable, valued, whole
+    from portico.cli.argument_types import header, integer, pair, repeatable, valued
 
     add("--warm", action="store_true", help="start the server as soon as a client connects")
     add(
@@ -275,4 +275,5 @@ def _add_server(add: "Add") -> None:
     repeatable(add, "--header", header, "'K: V'", what)
     add("--log", metavar="FILE", help="write one line a call; no values of arguments")
     what = "report what kept all clients waiting for so long; 0 never does (default 250)"
-    valued(add, "--watchdog-ms", whole("a whole number of milliseconds", 0, 9_999_999), "MS", what)
+    milliseconds = integer("a whole number of milliseconds", 0, 9_999_999)
+    valued(add, "--watchdog-ms", milliseconds, "MS", what)

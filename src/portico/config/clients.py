@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from portico.config.problems import Path, Report, word
+from portico.config.problems import Path, Report, quoted
 from portico.config.schema import SERVER
 from portico.config.values import BAD, Reader, flag, number, pairs, read_table, text, texts
 
@@ -21,7 +21,7 @@ _IGNORED = """
     required settings source supports_parallel_tool_calls trust version watchPaths
 """
 """What only the client itself has use for."""
-_FASTEST_MS = 1000
+_MIN_MS = 1000
 """Nobody gives a server less than a second: a smaller number is one of seconds."""
 
 Folded = tuple[dict[str, Any], dict[str, str]]
@@ -79,7 +79,7 @@ def _type(report: Report, at: Path, value: Any) -> Any:
     if isinstance(value, str) and value in _TYPES:
         return _TYPES[value]
     if isinstance(value, str):
-        report.wrong(at, f"{word(value)} is not a supported transport", "use stdio, http or sse")
+        report.wrong(at, f"{quoted(value)} is not a supported transport", "use stdio, http or sse")
         return BAD
     return text(report, at, value)
 
@@ -165,7 +165,7 @@ _FOLDS: dict[str, _Fold] = {
         "headers", lambda value: {"Authorization": f"Bearer ${{{value}}}"}
     ),
     "timeout": _more(
-        "timeouts", lambda value: {"call": value if value < _FASTEST_MS else value / 1000}
+        "timeouts", lambda value: {"call": value if value < _MIN_MS else value / 1000}
     ),
     **{key: _filter("allow") for key in _ALLOW},
     **{key: _filter("deny") for key in _DENY},

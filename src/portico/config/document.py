@@ -14,7 +14,7 @@ MAX_SIZE = 4 * 1024 * 1024
 _BOM = "\ufeff"
 # Compiled when there is something wrong, and not at every start.
 _TOML_AT = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
-_TWICE = r"Cannot (?:declare|overwrite|mutate)"
+_DUPLICATE = r"Cannot (?:declare|overwrite|mutate)"
 # A pipe would make us wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 
@@ -28,13 +28,13 @@ class Document(Struct, frozen=True):
     text: str
     """Without a byte order mark."""
     data: dict[str, Any]
-    twice: tuple[tuple[Path, int], ...] = ()
+    duplicates: tuple[tuple[Path, int], ...] = ()
     """Keys of JSON objects that were there before, each with its line."""
 
 
-def opened(path: str) -> Document:
+def open_document(path: str) -> Document:
     """The file at this path, parsed; ConfigError says why it cannot be."""
-    return parsed(path, as_text(path, read_bytes(path)))
+    return parse(path, as_text(path, read_bytes(path)))
 
 
 def read_bytes(path: str) -> bytes:
@@ -71,17 +71,17 @@ def as_text(path: str, data: bytes) -> str:
         raise ConfigError(f"{path}:{line}: not UTF-8 text; save it as UTF-8") from None
 
 
-def parsed(path: str, text: str) -> Document:
+def parse(path: str, text: str) -> Document:
     """Text parsed as what it looks like."""
     text = text.removeprefix(_BOM)
     kind = _kind(path, text)
     try:
-        data, twice = _json(path, text) if kind == "json" else (_toml(path, text), ())
+        data, duplicates = _json(path, text) if kind == "json" else (_toml(path, text), ())
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}:1: must contain an object with mcpServers")
-    return Document(path, kind, text, data, twice)
+    return Document(path, kind, text, data, duplicates)
 
 
 def _kind(path: str, text: str) -> str:
@@ -104,7 +104,7 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         at = re.search(_TOML_AT, what)
         line, column = (at[1], at[2]) if at and at[1] else (str(text.count("\n") + 1), "")
         why = re.sub(_TOML_AT, "", what)
-        if re.match(_TWICE, why):
+        if re.match(_DUPLICATE, why):
             # Where the parser does not name the key, its line does.
             named = ".".join(re.findall(r"'([^']*)'", why))
             key = named or text.split("\n")[int(line) - 1].partition("=")[0].strip()[:60]
@@ -122,12 +122,12 @@ def _json(path: str, text: str) -> tuple[Any, tuple[tuple[Path, int], ...]]:
 
     from portico.config.jsonc import plain
 
-    several = False
+    has_duplicates = False
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal several
+        nonlocal has_duplicates
         made = dict(found)
-        several = several or len(made) < len(found)
+        has_duplicates = has_duplicates or len(made) < len(found)
         return made
 
     try:
@@ -138,7 +138,7 @@ def _json(path: str, text: str) -> tuple[Any, tuple[tuple[Path, int], ...]]:
         ) from None
     except ValueError:
         raise ConfigError(f"{path}: contains a number with too many digits") from None
-    if not several:
+    if not has_duplicates:
         return data, ()
     from portico.config.places import last_duplicates, places
 

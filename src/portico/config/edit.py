@@ -4,11 +4,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from portico.config.document import Document, as_text, parsed
-from portico.config.names import fits, fitted
-from portico.config.problems import ConfigError, Path, nearest, word
+from portico.config.document import Document, as_text, parse
+from portico.config.names import is_valid_name, valid_name
+from portico.config.problems import ConfigError, Path, quoted, suggestion
 from portico.config.save import rewrite
-from portico.config.sections import home, names_in, sections
+from portico.config.sections import names_in, section_for_new, sections
 
 _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 """The new text, and the data that it must hold."""
@@ -16,24 +16,25 @@ _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
     """Add a server at the end; the file is made if there is none. ConfigError if it is there."""
-    if not fits(name):
-        raise ConfigError(f"{path}: {word(name)} is not a valid server name; try {fitted(name)}")
+    if not is_valid_name(name):
+        hint = f"try {valid_name(name)}"
+        raise ConfigError(f"{path}: {quoted(name)} is not a valid server name; {hint}")
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
-        if _find(document, name) is not None:
+        if _find_server(document, name) is not None:
             raise ConfigError(
                 f"{document.path}: server {name} already exists; "
                 f"remove it first with `portico servers remove {name}`"
             )
-        section = home(document)
-        wanted = copy.deepcopy(document.data)
-        table = wanted
+        section = section_for_new(document)
+        expected = copy.deepcopy(document.data)
+        table = expected
         for key in section.path:
             table = table.setdefault(str(key), {})
         if not isinstance(table, dict):
             raise _by_hand(document)
         table[name] = dict(entry)
-        return _editor(document).added(document.text, section.path, name, entry), wanted
+        return _editor(document).added(document.text, section.path, name, entry), expected
 
     _change(path, edit, make=True)
 
@@ -42,11 +43,11 @@ def remove_server(path: str, name: str) -> None:
     """Remove a server with all that belongs to it."""
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
-        at = _found(document, name)
+        at = _require(document, name)
         _check_groups(document, {name, str(at[-1])})
-        wanted = copy.deepcopy(document.data)
-        del _inside(wanted, at[:-1])[at[-1]]
-        return _editor(document).removed(document.text, at), wanted
+        expected = copy.deepcopy(document.data)
+        del _value_at(expected, at[:-1])[at[-1]]
+        return _editor(document).removed(document.text, at), expected
 
     _change(path, edit)
 
@@ -57,19 +58,19 @@ def set_enabled(path: str, name: str, on: bool) -> bool:
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
         nonlocal changed
-        at = _found(document, name)
-        wanted = copy.deepcopy(document.data)
-        entry = _inside(wanted, at)
+        at = _require(document, name)
+        expected = copy.deepcopy(document.data)
+        entry = _value_at(expected, at)
         if not isinstance(entry, dict):
             raise ConfigError(f"{document.path}: the entry of {name} is not a table; fix it first")
         changed = on != (entry.get("enabled", True) is True and entry.get("disabled") is not True)
         if not changed:
-            return document.text, wanted
+            return document.text, expected
         text = document.text
-        for key, value in _switches(document, at, entry, on).items():
+        for key, value in _flags(document, at, entry, on).items():
             text = _editor(document).with_value(text, (*at, key), value)
             entry[key] = value
-        return text, wanted
+        return text, expected
 
     _change(path, edit)
     return changed
@@ -83,11 +84,12 @@ def _check_groups(document: Document, names: set[str]) -> None:
         for one in members if isinstance(members, list) else ():
             if one in names:
                 raise ConfigError(
-                    f"{document.path}: groups.{word(group)} has {word(one)}; remove it there first"
+                    f"{document.path}: groups.{quoted(group)} has {quoted(one)}; "
+                    "remove it there first"
                 )
 
 
-def _switches(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> dict[str, bool]:
+def _flags(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> dict[str, bool]:
     """The keys to set: those that are there, else the one that such a file's clients know."""
     there = {
         key: on if key == "enabled" else not on for key in ("enabled", "disabled") if key in entry
@@ -110,24 +112,24 @@ def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
         mark = "\ufeff" if raw.startswith("\ufeff") else ""
         if not raw.removeprefix(mark).strip() and path.endswith((".json", ".jsonc")):
             raw = "{}\n"
-        document = parsed(path, raw)
-        if document.twice:
-            keys, line = document.twice[0]
-            raise ConfigError(f"{path}:{line}: {word(str(keys[-1]))} is set twice; fix it first")
-        text, wanted = edit(document)
-        _check(document, text, wanted)
+        document = parse(path, raw)
+        if document.duplicates:
+            keys, line = document.duplicates[0]
+            raise ConfigError(f"{path}:{line}: {quoted(str(keys[-1]))} is set twice; fix it first")
+        text, expected = edit(document)
+        _check(document, text, expected)
         return old if old and text == document.text else f"{mark}{text}".encode()
 
     rewrite(path, change)
 
 
-def _check(document: Document, text: str, wanted: dict[str, Any]) -> None:
+def _check(document: Document, text: str, expected: dict[str, Any]) -> None:
     try:
-        now = parsed(document.path, text)
+        now = parse(document.path, text)
     except ConfigError:
         raise _by_hand(document) from None
-    then = Document(document.path, document.kind, "", wanted)
-    if _filled(now) != _filled(then) or _order(now) != _order(then):
+    then = Document(document.path, document.kind, "", expected)
+    if _without_empty(now) != _without_empty(then) or _order(now) != _order(then):
         raise _by_hand(document)
 
 
@@ -138,7 +140,7 @@ def _by_hand(document: Document) -> ConfigError:
     )
 
 
-def _filled(document: Document) -> Any:
+def _without_empty(document: Document) -> Any:
     """The data; a table of TOML that had nothing but the removed server is gone with it."""
     return _canonical({key: value for key, value in document.data.items() if value != {}})
 
@@ -158,15 +160,15 @@ def _order(document: Document) -> list[list[str]]:
     return [list(table) for table in tables if isinstance(table, dict) and table]
 
 
-def _found(document: Document, name: str) -> Path:
-    at = _find(document, name)
+def _require(document: Document, name: str) -> Path:
+    at = _find_server(document, name)
     if at is None:
-        hint = nearest(name, _servers(document)) or "there is none"
-        raise ConfigError(f"{document.path}: there is no server {word(name)}; {hint}")
+        hint = suggestion(name, _servers(document)) or "there is none"
+        raise ConfigError(f"{document.path}: there is no server {quoted(name)}; {hint}")
     return at
 
 
-def _find(document: Document, name: str) -> Path | None:
+def _find_server(document: Document, name: str) -> Path | None:
     """Where a server is, by the name that it has here or in the file."""
     servers = _servers(document)
     by_key = (at for at in servers.values() if at[-1] == name)
@@ -182,7 +184,7 @@ def _servers(document: Document) -> dict[str, Path]:
     return found
 
 
-def _inside(data: Any, path: Path) -> Any:
+def _value_at(data: Any, path: Path) -> Any:
     for key in path:
         data = data[key]
     return data

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from portico.config.expand import Sources, Unresolved, is_elsewhere
-from portico.config.problems import ConfigProblem, Path, Report, word
+from portico.config.problems import ConfigProblem, Path, Report, quoted
 from portico.config.schema import SERVER, ServerEntry, Timeouts, ToolFilter
 from portico.config.values import check_url, read_table
 
@@ -31,16 +31,16 @@ def read_server(
     `wanted` says whether to look up its variables; None does so if it is enabled.
     """
     before = len(report.problems)
-    called: dict[str, str] = {}
+    key_names: dict[str, str] = {}
     if of_client:
         from portico.config.clients import read_entry
 
-        found, called = read_entry(report, at, entry)
+        found, key_names = read_entry(report, at, entry)
         if name != at[-1]:
             found.setdefault("title", at[-1])
     else:
         found = read_table(report, at, entry, SERVER)
-    reading = _Entry(report, at, found, called, sources)
+    reading = _Entry(report, at, found, key_names, sources)
     if len(report.problems) == before:
         reading.check_kind()
     if wanted or (wanted is None and found.get("enabled", True)):
@@ -54,10 +54,10 @@ class _Entry(Struct):
     report: Report
     at: Path
     found: dict[str, Any]
-    called: dict[str, str]
+    key_names: dict[str, str]
     """What the file calls our keys, where that is something else."""
     sources: Sources
-    elsewhere: set[Path] = field(default_factory=set)
+    referenced: set[Path] = field(default_factory=set)
     mistakes: set[Path] = field(default_factory=set)
 
     def check_kind(self) -> None:
@@ -78,21 +78,21 @@ class _Entry(Struct):
 
     def expanded(self) -> str:
         """Look up what its values refer to; what cannot be had through no fault of the file."""
-        whole, self.report = self.report, Report()
+        report, self.report = self.report, Report()
         self._expand()
-        here, self.report = self.report, whole
-        lacking: list[ConfigProblem] = []
-        for problem in here.problems:
-            is_lacking = problem.at in self.elsewhere - self.mistakes
-            (lacking if is_lacking else whole.problems).append(problem)
-        whole.unresolved += lacking
-        return "\n".join(map(str, lacking))
+        local, self.report = self.report, report
+        unresolved: list[ConfigProblem] = []
+        for problem in local.problems:
+            is_unresolved = problem.at in self.referenced - self.mistakes
+            (unresolved if is_unresolved else report.problems).append(problem)
+        report.unresolved += unresolved
+        return "\n".join(map(str, unresolved))
 
     def _expand(self) -> None:
         found = self.found
         for key in ("command", "url", "cwd"):
             if key in found:
-                found[key] = self._one(self._key(key), found[key], may_be_elsewhere=key == "url")
+                found[key] = self._one(self._key(key), found[key], may_be_reference=key == "url")
         if found.get("command", "").startswith("~"):
             found["command"] = os.path.expanduser(found["command"])
         if found.get("cwd"):
@@ -112,11 +112,11 @@ class _Entry(Struct):
                 }
         self._check_names()
 
-    def _one(self, at: Path, raw: str, *, may_be_elsewhere: bool = True) -> str:
+    def _one(self, at: Path, raw: str, *, may_be_reference: bool = True) -> str:
         if is_elsewhere(raw):
-            self.elsewhere.add(at)
+            self.referenced.add(at)
         try:
-            found = self.sources.whole(raw) if may_be_elsewhere else self.sources.inside(raw)
+            found = self.sources.resolve(raw) if may_be_reference else self.sources.expand(raw)
         except Unresolved as error:
             self.report.wrong(at, error.what, error.remedy)
             if error.is_mistake:
@@ -134,11 +134,11 @@ class _Entry(Struct):
         for name, value in self.found.get("headers", {}).items():
             at = (*self._key("headers"), name)
             if not re.fullmatch(_HEADER, name):
-                self.report.wrong(at, f"{word(name)} is not a valid header name", "rename it")
+                self.report.wrong(at, f"{quoted(name)} is not a valid header name", "rename it")
             if not re.fullmatch(_IN_HEADER, value):
                 what = "its value contains characters that headers cannot carry"
                 self.report.wrong(at, what, "remove line breaks and control characters")
 
     def _key(self, key: str) -> Path:
         """Where the file has what we call so."""
-        return (*self.at, self.called.get(key, key))
+        return (*self.at, self.key_names.get(key, key))

@@ -15,8 +15,8 @@ from portico.state.files import read
 
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL | re.ASCII)
-_OF_EDITORS = ("workspaceFolder", "workspaceFolderBasename")
-_AS_EDITORS_DO = {"userHome": lambda: os.path.expanduser("~"), "pathSeparator": lambda: os.sep}
+_EDITOR_ONLY = ("workspaceFolder", "workspaceFolderBasename")
+_EDITOR_VARIABLES = {"userHome": lambda: os.path.expanduser("~"), "pathSeparator": lambda: os.sep}
 _FILE, _KEYRING = "file:", "keyring:"
 _MAX_SECRET = 64 * 1024
 SERVICE = "portico"
@@ -48,16 +48,16 @@ class Sources(Struct, frozen=True):
     looked_up: set[str] = field(default_factory=set)
     """The names of variables, as they are met."""
 
-    def whole(self, raw: str) -> str:
+    def resolve(self, raw: str) -> str:
         """A value that may also be the name of a file or of a secret in the keyring."""
         if raw.startswith(_FILE) and not raw.startswith("file://"):  # that is a URL
             return self._file(raw.removeprefix(_FILE))
         if raw.startswith(_KEYRING):
             name = raw.removeprefix(_KEYRING)
-            return _from_keyring(self.inside(name), _short(name))
-        return self.inside(raw)
+            return _from_keyring(self.expand(name), _short(name))
+        return self.expand(raw)
 
-    def inside(self, raw: str) -> str:
+    def expand(self, raw: str) -> str:
         """A value with its references replaced."""
         return _REFERENCE.sub(self._found, raw) if "${" in raw else raw
 
@@ -88,31 +88,31 @@ class Sources(Struct, frozen=True):
         value = self.environ.get(name)
         if has_default:
             return value or default
-        if value is None and name in _AS_EDITORS_DO:
-            return _AS_EDITORS_DO[name]()
-        if value is None and name in _OF_EDITORS:
+        if value is None and name in _EDITOR_VARIABLES:
+            return _EDITOR_VARIABLES[name]()
+        if value is None and name in _EDITOR_ONLY:
             raise Unresolved(f"${{{name}}} is only available in an editor", "write the path itself")
         if value is None:
             raise Unresolved(f"{name} is not set", f"set it, or write ${{{name}:-default}}")
         return value
 
     def _file(self, given: str) -> str:
-        path = self.path(self.inside(given))
+        path = self.path(self.expand(given))
         # A message may show the path that is written here, but not what a variable holds.
-        said = _short(given if "${" in given else path)
+        shown = _short(given if "${" in given else path)
         try:
             data, status = read(path, _MAX_SECRET, follow=True)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise Unresolved(
-                f"{said} cannot be read: {why}", "give the file with the value"
+                f"{shown} cannot be read: {why}", "give the file with the value"
             ) from None
         if os.name == "posix" and status.st_mode & stat.S_IWOTH:
-            raise Unresolved(f"every user can write to {said}", "run `chmod o-w` on it")
+            raise Unresolved(f"every user can write to {shown}", "run `chmod o-w` on it")
         try:
             return data.decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise Unresolved(f"{said} is not UTF-8 text", "save it as text") from None
+            raise Unresolved(f"{shown} is not UTF-8 text", "save it as text") from None
 
 
 def is_reference(raw: str) -> bool:
@@ -121,25 +121,25 @@ def is_reference(raw: str) -> bool:
     return is_file or raw.startswith(_KEYRING) or "${" in raw
 
 
-def _from_keyring(name: str, said: str) -> str:
+def _from_keyring(name: str, shown: str) -> str:
     from importlib import import_module
 
     try:
         keyring = import_module("keyring")
     except ImportError:
         raise Unresolved(
-            f"keyring:{said} needs the keyring package",
+            f"keyring:{shown} needs the keyring package",
             "`pip install keyring` beside Portico, or use a variable",
         ) from None
     try:
         value = keyring.get_password(SERVICE, name)
     except keyring.errors.KeyringError as error:
         raise Unresolved(
-            f"the keyring did not return {said}: {type(error).__name__}",
+            f"the keyring did not return {shown}: {type(error).__name__}",
             "unlock it, or use a variable",
         ) from None
     if not isinstance(value, str):
-        raise Unresolved(f"the keyring has no {said}", f"`keyring set {SERVICE} {said}` adds it")
+        raise Unresolved(f"the keyring has no {shown}", f"`keyring set {SERVICE} {shown}` adds it")
     return value
 
 

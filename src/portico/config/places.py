@@ -63,9 +63,9 @@ class LineIndex:
 def last_duplicates(found: list[Place]) -> list[Place]:
     """Those whose key was there before."""
     seen: set[Path] = set()
-    twice = []
+    duplicates = []
     for place in found:
         if place.path in seen and place.path and isinstance(place.path[-1], str):
-            twice.append(place)
+            duplicates.append(place)
         seen.add(place.path)
-    return twice
+    return duplicates

@@ -11,11 +11,11 @@ from portico.model.wording import close_matches, did_you_mean
 Path = tuple[str | int, ...]
 """The keys that lead to something in a file, from the outside."""
 
-MOST = 20
-_ENOUGH = 200
-_LONGEST = 60
-_MAX_NEAR = 500
-_WORD = str.maketrans("_-", "aa")
+MAX_LISTED = 20
+_MAX_HINTED = 200
+_MAX_KEY = 60
+_MAX_OPTIONS = 500
+_AS_LETTERS = str.maketrans("_-", "aa")
 
 
 class ConfigError(PorticoError):
@@ -55,9 +55,10 @@ class Report:
         """It cannot be used like this."""
         self.problems.append(ConfigProblem(at, what, remedy))
 
-    def near(self, text: str, options: Iterable[str]) -> str:
+    def suggest(self, text: str, options: Iterable[str]) -> str:
         """`nearest`, which is slow, and of no use once there is more to tell than is told."""
-        return nearest(text, options) if len(self.problems) + len(self.warnings) < _ENOUGH else ""
+        found = len(self.problems) + len(self.warnings)
+        return suggestion(text, options) if found < _MAX_HINTED else ""
 
     def warn(self, at: Path, what: str, remedy: str = "") -> None:
         """It can, but not all of it does something."""
@@ -71,19 +72,19 @@ def dotted(path: Path) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{word(part)}" if text else word(part)
+            text += f".{quoted(part)}" if text else quoted(part)
     return text
 
 
-def word(text: str) -> str:
+def quoted(text: str) -> str:
     """A key as it is, or in quotes if it is no plain word; never long."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return cut if text.isascii() and text.translate(_WORD).isalnum() else ascii(cut)
+    cut = text if len(text) <= _MAX_KEY else f"{text[:_MAX_KEY]}…"
+    return cut if text.isascii() and text.translate(_AS_LETTERS).isalnum() else ascii(cut)
 
 
-def nearest(text: str, options: Iterable[str]) -> str:
+def suggestion(text: str, options: Iterable[str]) -> str:
     """`did you mean command?`, or what there is to choose from."""
-    known = list(islice(options, _MAX_NEAR))
-    if meant := did_you_mean(map(word, close_matches(text[:_LONGEST], known))):
+    known = list(islice(options, _MAX_OPTIONS))
+    if meant := did_you_mean(map(quoted, close_matches(text[:_MAX_KEY], known))):
         return meant
-    return f"choose from {', '.join(map(word, known[:MOST]))}" if known else ""
+    return f"choose from {', '.join(map(quoted, known[:MAX_LISTED]))}" if known else ""

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.document import Document, opened
+from portico.config.document import Document, open_document
 from portico.config.entry import read_server
 from portico.config.expand import Sources
-from portico.config.names import fits, fitted
-from portico.config.problems import MOST, ConfigError, ConfigProblem, Path, Report, word
+from portico.config.names import is_valid_name, valid_name
+from portico.config.problems import MAX_LISTED, ConfigError, ConfigProblem, Path, Report, quoted
 from portico.config.schema import (
     KEYS_OF,
     LATER,
@@ -22,7 +22,7 @@ from portico.config.schema import (
     Search,
     ServerEntry,
 )
-from portico.config.sections import Section, is_codex, left_out, names_in, sections
+from portico.config.sections import Section, excluded_servers, is_codex, names_in, sections
 from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table, readers
 
@@ -37,7 +37,7 @@ def read(
 
     Variables and secrets are looked up for the servers that are enabled, or `only` for those named.
     """
-    document = opened(os.fspath(path))
+    document = open_document(os.fspath(path))
     return _Reading(document, os.environ if environ is None else environ, only).config()
 
 
@@ -67,21 +67,21 @@ class _Reading:
             servers=servers,
             groups=self._groups(servers),
             later=self._later(),
-            warnings=(*group_warning(self._document.path), *self._worded(self._report.warnings)),
+            warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
-            unresolved=self._worded(self._report.unresolved),
+            unresolved=self._located(self._report.unresolved),
         )
         if self._report.problems:
             wrong = [*self._report.problems, *self._report.unresolved]
-            raise ConfigError(*self._worded(wrong))
+            raise ConfigError(*self._located(wrong))
         return config
 
     def _check_top(self, found: list[Section]) -> None:
         """Complain of what stands beside the tables we know."""
         report = self._report
         mine = {section.path[0] for section in found} | {"gateway", "search", "groups"}
-        again = {path for path, _ in self._document.twice}
-        for path, line in self._document.twice:
+        again = {path for path, _ in self._document.duplicates}
+        for path, line in self._document.duplicates:
             if path[0] in mine and not any(path[:n] in again for n in range(1, len(path))):
                 what, remedy = "is set twice", "rename or remove one of them"
                 report.problems.append(ConfigProblem(path, what, remedy, line))
@@ -94,7 +94,7 @@ class _Reading:
         elif not is_codex(self._document):  # else the rest is that client's own business
             for key in self._data:
                 if key not in TOP:
-                    report.wrong((key,), "unknown key", report.near(key, TOP))
+                    report.wrong((key,), "unknown key", report.suggest(key, TOP))
 
     def _check_misspelt(self) -> None:
         for key in self._data:
@@ -107,14 +107,14 @@ class _Reading:
         if not isinstance(section.table, dict):
             read_table(self._report, section.path, section.table, {})
             return
-        out = left_out(self._document, section)
+        out = excluded_servers(self._document, section)
         for name, key in names_in(section, servers).items():
             at = (*section.path, key)
             if not key.strip():
                 self._report.wrong(at, "the server has no name", "add one")
                 continue
-            if not section.of_client and not fits(key):
-                self._report.wrong(at, "is not a valid server name", f"write {fitted(key)}")
+            if not section.of_client and not is_valid_name(key):
+                self._report.wrong(at, "is not a valid server name", f"write {valid_name(key)}")
                 continue
             entry = section.table[key]
             if key in out and isinstance(entry, dict):
@@ -136,12 +136,11 @@ class _Reading:
             server, middle, tool = name.partition("__")
             if not (server and middle and tool):
                 self._report.wrong(
-                    at, f"{word(name)} is not the name of a tool", "write server__tool"
+                    at, f"{quoted(name)} is not the name of a tool", "write server__tool"
                 )
             elif server not in servers:
-                self._report.warn(
-                    at, f"there is no server {word(server)}", self._report.near(server, servers)
-                )
+                what = f"there is no server {quoted(server)}"
+                self._report.warn(at, what, self._report.suggest(server, servers))
         if found.get("log", "off") != "off":
             found["log"] = self._sources.path(found["log"])
         return Gateway(**found)
@@ -176,14 +175,14 @@ class _Reading:
         by_title = {server.title: name for name, server in servers.items() if server.title}
         for name, entry in table.items():
             at: Path = ("groups", name)
-            if not fits(name):
-                self._report.wrong(at, "is not a valid group name", f"write {fitted(name)}")
+            if not is_valid_name(name):
+                self._report.wrong(at, "is not a valid group name", f"write {valid_name(name)}")
             found = read_table(self._report, at, entry, readers(Group)).get("servers", ())
             members = [one if one in servers else by_title.get(one, one) for one in found]
             for number, one in enumerate(members):
                 if one not in servers:
-                    where, what = (*at, "servers", number), f"there is no server {word(one)}"
-                    self._report.wrong(where, what, self._report.near(one, servers))
+                    where, what = (*at, "servers", number), f"there is no server {quoted(one)}"
+                    self._report.wrong(where, what, self._report.suggest(one, servers))
             groups[name] = Group(servers=tuple(dict.fromkeys(members)))
         return groups
 
@@ -195,7 +194,7 @@ class _Reading:
             self._report.warn((key,), "not used yet")
         return later
 
-    def _worded(self, problems: list[ConfigProblem]) -> tuple[str, ...]:
+    def _located(self, problems: list[ConfigProblem]) -> tuple[str, ...]:
         """Each with its file and line; lines are looked for only here."""
         if not problems:
             return ()
@@ -204,7 +203,7 @@ class _Reading:
         lines, file = LineIndex(self._document.text, self._document.kind), self._document.path
         placed = [(one.line or lines.line(one.at), one) for one in problems]
         placed.sort(key=lambda pair: pair[0])
-        said = [f"{file}:{line}: {one}" for line, one in placed[:MOST]]
-        if len(placed) > MOST:
-            said.append(f"{file}: and {len(placed) - MOST} more")
-        return tuple(said)
+        lines_shown = [f"{file}:{line}: {one}" for line, one in placed[:MAX_LISTED]]
+        if len(placed) > MAX_LISTED:
+            lines_shown.append(f"{file}: and {len(placed) - MAX_LISTED} more")
+        return tuple(lines_shown)

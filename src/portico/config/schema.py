@@ -7,18 +7,18 @@ from msgspec import Struct, field
 
 from portico.config.values import (
     Reader,
-    a_table,
     address,
+    any_table,
     choice,
-    filled,
     flag,
+    integer,
+    non_empty,
     number,
     pairs,
     readers,
     table,
     text,
     texts,
-    whole,
 )
 
 NAME_LIMIT = 40
@@ -32,7 +32,7 @@ _LIMITS = """
 """
 _MAY_BE_0 = {name for name in _LIMITS.split() if "replay" in name} | {"retry_ms"}
 LIMITS: dict[str, Reader] = {
-    name: number() if name.endswith("_s") else whole(0 if name in _MAY_BE_0 else 1)
+    name: number() if name.endswith("_s") else integer(0 if name in _MAY_BE_0 else 1)
     for name in _LIMITS.split()
 }
 
@@ -76,11 +76,11 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """One upstream: a command to start, or a URL."""
 
     name: str
-    command: Annotated[str, filled] = ""
+    command: Annotated[str, non_empty] = ""
     args: Annotated[tuple[str, ...], texts] = ()
     env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
-    cwd: Annotated[str | None, filled] = None
-    url: Annotated[str, filled] = ""
+    cwd: Annotated[str | None, non_empty] = None
+    url: Annotated[str, non_empty] = ""
     headers: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
     type: Annotated[str, choice("stdio", "http", "sse")] = ""
     """`stdio`, `http` or `sse`; empty to find out."""
@@ -90,17 +90,17 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     tags: Annotated[tuple[str, ...], texts] = ()
     tools: Annotated[ToolFilter, table(readers(ToolFilter))] = ToolFilter()
     timeouts: Annotated[Timeouts, table(readers(Timeouts))] = Timeouts()
-    instances: Annotated[int, whole(1, 1000)] = 1
+    instances: Annotated[int, integer(1, 1000)] = 1
     sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
     may_ask: Annotated[bool, flag] = True
     """Whether its questions (elicitation, sampling, roots) reach clients."""
     era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
-    max_in_flight: Annotated[int, whole(1)] = 256
-    max_connections: Annotated[int, whole(1)] = 128
+    max_in_flight: Annotated[int, integer(1)] = 256
+    max_connections: Annotated[int, integer(1)] = 128
     """To a URL, with a request under way."""
-    max_tools: Annotated[int | None, whole(1, 100_000)] = None
+    max_tools: Annotated[int | None, integer(1, 100_000)] = None
     """Entries of each of its lists; None for what the gateway allows."""
-    auth: Annotated[Mapping[str, Any], a_table] = field(default_factory=dict)
+    auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
     problem: str = ""
     """Why it cannot be started: a value that cannot be had. Empty if it can."""
 
@@ -118,20 +118,20 @@ class Gateway(Struct, frozen=True, kw_only=True):
     expose: Annotated[str, choice("auto", "search", "all")] = "auto"
     pinned: Annotated[tuple[str, ...], texts] = ()
     """Tools that are always listed, as `server__tool`."""
-    name_limit: Annotated[int, whole(32, 1024)] = 64
-    max_tools: Annotated[int, whole(1, 100_000)] = 10_000
+    name_limit: Annotated[int, integer(32, 1024)] = 64
+    max_tools: Annotated[int, integer(1, 100_000)] = 10_000
     """Entries of each list of a server; the rest is reported and left out."""
     http: Annotated[str, address] = ""
     """`[HOST:]PORT`; empty for stdio."""
     auth: Annotated[str, choice("token", "none")] = "token"
-    log: Annotated[str | None, filled] = None
+    log: Annotated[str | None, non_empty] = None
     """A file for one line a call, or `off`."""
-    cache_mb: Annotated[int, whole(1, 1_000_000)] = 256
+    cache_mb: Annotated[int, integer(1, 1_000_000)] = 256
     """What stored catalogs and indexes may take together."""
     drain: Annotated[float, number(or_none=True)] = 30.0
     drain_notice_s: Annotated[float, number(or_none=True)] = 8.0
     """How long to serve on as not ready before a drain, if something probes `/readyz`."""
-    watchdog_ms: Annotated[int, whole(0, 3_600_000)] = 250
+    watchdog_ms: Annotated[int, integer(0, 3_600_000)] = 250
     """Report whose message kept all clients waiting for so long; 0 never does."""
     limits: Annotated[Mapping[str, float], table(LIMITS)] = field(default_factory=dict)
     """Those of the HTTP edge that are set, by their names there."""
@@ -141,19 +141,19 @@ class Rerank(Struct, frozen=True, kw_only=True):
     """A model elsewhere that puts the first hits in order."""
 
     provider: Annotated[str, choice(*KEYS_OF)]
-    model: Annotated[str, filled]
-    url: Annotated[str, filled] = ""
-    key_env: Annotated[str, filled]
+    model: Annotated[str, non_empty]
+    url: Annotated[str, non_empty] = ""
+    key_env: Annotated[str, non_empty]
     """The variable that has the key."""
-    timeout_ms: Annotated[int, whole(1)] = 800
+    timeout_ms: Annotated[int, integer(1)] = 800
 
 
 class Search(Struct, frozen=True, kw_only=True):
     """How tools are found."""
 
-    default_limit: Annotated[int, whole(1, 50)] = 5
+    default_limit: Annotated[int, integer(1, 50)] = 5
     vectors: Annotated[bool, flag] = False
-    model: Annotated[str, filled] = ""
+    model: Annotated[str, non_empty] = ""
     """The folder of the model that makes vectors."""
     rerank: Annotated[Rerank | None, table(readers(Rerank))] = None
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.config.document import Document
-from portico.config.names import all_fitted
+from portico.config.names import valid_names
 from portico.config.problems import Path
 
 _JSON: tuple[Path, ...] = (("mcpServers",), ("servers",))
@@ -39,11 +39,11 @@ def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
     if not section.of_client:
         return {key: key for key in section.table}
     others = list(taken)
-    fitted = list(all_fitted([*others, *section.table]).items())
-    return dict(fitted[len(others) :])
+    valid = list(valid_names([*others, *section.table]).items())
+    return dict(valid[len(others) :])
 
 
-def home(document: Document) -> Section:
+def section_for_new(document: Document) -> Section:
     """The table that a new server goes to; empty if it has to be made."""
     found = sections(document)
     if found:
@@ -73,7 +73,7 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
     return found
 
 
-def left_out(document: Document, section: Section) -> set[str]:
+def excluded_servers(document: Document, section: Section) -> set[str]:
     """Servers that a client is told, outside of their entries, not to use."""
     about = document.data.get("mcp") if section.path == _JSON[0] else None
     if not isinstance(about, dict) or not isinstance(section.table, dict):

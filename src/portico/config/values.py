@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from portico.config.problems import Path, Report, nearest, word
+from portico.config.problems import Path, Report, quoted, suggestion
 
 BAD: Final = object()
 """A value that cannot be used."""
@@ -15,7 +15,7 @@ BAD: Final = object()
 Reader = Callable[[Report, Path, Any], Any]
 """Checks one value; what it is, or BAD when the report has been told why not."""
 
-_MOST = 1e9
+_MAX_NUMBER = 1e9
 _KINDS = (
     (NoneType, "null"),
     (bool, "true or false"),
@@ -47,7 +47,7 @@ def text(report: Report, at: Path, value: Any) -> Any:
     return value
 
 
-def filled(report: Report, at: Path, value: Any) -> Any:
+def non_empty(report: Report, at: Path, value: Any) -> Any:
     """A string that says something."""
     found = text(report, at, value)
     if found is not BAD and not found.strip():
@@ -73,7 +73,7 @@ def pairs(report: Report, at: Path, value: Any) -> Any:
     return {key: "" if one is BAD else one for key, one in found.items()}
 
 
-def a_table(report: Report, at: Path, value: Any) -> Any:
+def any_table(report: Report, at: Path, value: Any) -> Any:
     """A table whose keys are not ours to judge."""
     return value if isinstance(value, dict) else _wrong_type(report, at, "a table", value)
 
@@ -83,14 +83,14 @@ def flag(report: Report, at: Path, value: Any) -> Any:
     return value if isinstance(value, bool) else _wrong_type(report, at, "true or false", value)
 
 
-def whole(least: int, most: int | None = None) -> Reader:
+def integer(minimum: int, maximum: int | None = None) -> Reader:
     """An integer within bounds."""
 
     def reader(report: Report, at: Path, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             return _wrong_type(report, at, "a whole number", value)
-        if value < least or (most is not None and value > most):
-            bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        if value < minimum or (maximum is not None and value > maximum):
+            bounds = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
             report.wrong(at, f"must be {bounds}")
             return BAD
         return value
@@ -104,9 +104,9 @@ def number(*, or_none: bool = False) -> Reader:
     def reader(report: Report, at: Path, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return _wrong_type(report, at, "a number", value)
-        if not (0 <= value <= _MOST) or (value == 0 and not or_none):
-            wanted = "at least 0" if or_none else "more than 0"
-            report.wrong(at, f"must be {wanted} and at most 1e9")
+        if not (0 <= value <= _MAX_NUMBER) or (value == 0 and not or_none):
+            expected = "at least 0" if or_none else "more than 0"
+            report.wrong(at, f"must be {expected} and at most 1e9")
             return BAD
         return float(value)
 
@@ -120,9 +120,9 @@ def choice(*options: str) -> Reader:
         if not isinstance(value, str):
             return _wrong_type(report, at, "a string", value)
         if value not in options:
-            hint = nearest(value, options)
+            hint = suggestion(value, options)
             remedy = hint if hint.startswith("did") else "use one of them"
-            report.wrong(at, f"{word(value)} is not one of {', '.join(options)}", remedy)
+            report.wrong(at, f"{quoted(value)} is not one of {', '.join(options)}", remedy)
             return BAD
         return value
 
@@ -185,14 +185,14 @@ def read_table(
         elif lenient:
             report.warn((*at, key), "unknown key, ignored")
         else:
-            report.wrong((*at, key), "unknown key", report.near(key, known))
+            report.wrong((*at, key), "unknown key", report.suggest(key, known))
     return found
 
 
-def _wrong_type(report: Report, at: Path, wanted: str, value: Any) -> Any:
-    plain = wanted == "a string" and not isinstance(value, list | dict | None)
+def _wrong_type(report: Report, at: Path, expected: str, value: Any) -> Any:
+    plain = expected == "a string" and not isinstance(value, list | dict | None)
     remedy = "put it in quotes" if plain else ""
-    report.wrong(at, f"must be {wanted}, not {_kind(value)}", remedy)
+    report.wrong(at, f"must be {expected}, not {_kind(value)}", remedy)
     return BAD
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from portico.chain.core import first_owner
-from portico.config.names import fits, fitted
+from portico.config.names import is_valid_name, valid_name
 from portico.config.schema import Config, ToolFilter
 from portico.model.context import Context, Peer
 from portico.model.errors import PorticoError
@@ -121,8 +121,8 @@ class _NamedPeer:
 def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, LocalEntry]:
     """The entries of these servers of ours beside those of a config; raises PorticoError."""
     for name in servers:
-        if not fits(name):
-            raise PorticoError(f"a member cannot be named {name!r}; {fitted(name)!r} would do")
+        if not is_valid_name(name):
+            raise PorticoError(f"a member cannot be named {name!r}; {valid_name(name)!r} would do")
         if name in config.servers:
             raise PorticoError(f"{name} is a member and a server of {config.path}: rename one")
     return {

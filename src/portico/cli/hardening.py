@@ -8,7 +8,7 @@ DEBUGGABLE = "PORTICO_DEBUGGABLE"
 _PR_SET_DUMPABLE = 4
 
 
-def seclude() -> None:
+def harden() -> None:
     """Close our environment, memory and open files to everybody but root.
 
     A server runs as the same user, and our environment has the secrets of all servers.
