@@ -38,7 +38,7 @@ def test_a_drain_that_is_no_time_is_refused(
     [
         ("--http", "nope", "'nope' is not an address: give PORT, HOST:PORT or [IPV6]:PORT"),
         ("--http", "99999", "'99999' is not an address"),
-        ("--allow-host", "http://a", "'http://a' is no host: give NAME or NAME:PORT"),
+        ("--allow-host", "http://a", "'http://a' is not a host: use NAME or NAME:PORT"),
     ],
 )
 def test_where_nobody_can_be_is_wrong_usage(

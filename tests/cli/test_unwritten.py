@@ -14,8 +14,8 @@ from tests.support.messages import initialize
 from tests.support.running import WAIT_S
 
 ASKED = json.dumps(initialize()).encode() + b"\n"
-SAID = "portico: answers cannot be written: No space left on device\n"
-UNREAD = "portico: requests cannot be read: Bad file descriptor\n"
+SAID = "portico: cannot write responses: No space left on device\n"
+UNREAD = "portico: cannot read requests: Bad file descriptor\n"
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ ALLOWED = {
     "protocol": 1,
     "providers": 2,
     "search": 3,
-    "transport": 9,
     "upstream": 16,
     "windows": 6,
     "wires": 13,

@@ -304,7 +304,7 @@ def test_who_reads_text_is_told_in_text(accept: str, text: bool) -> None:
     body, type = challenged(("host", "localhost"), ("accept", accept))
 
     assert type.startswith("text/plain") is text
-    assert body.startswith("a bearer token is needed") is text
+    assert body.startswith("a bearer token is required") is text
 
 
 @pytest.mark.parametrize(
@@ -434,13 +434,13 @@ async def test_a_plain_request_with_its_own_bytes_is_not_refused() -> None:
 
 @pytest.mark.parametrize("host", ["", "https://a.test", "a.test/mcp", "a test", "ü.test", "*.test"])
 def test_what_no_host_header_could_say_is_refused_at_once(host: str) -> None:
-    with pytest.raises(RegistrationError, match="is no host"):
+    with pytest.raises(RegistrationError, match="is not a host"):
         Guard(HttpLimits(), hosts=[host])
 
 
 @pytest.mark.parametrize("origin", ["a.test", "https://", "https://a.test/", "https://*.test"])
 def test_what_no_origin_header_could_say_is_refused_at_once(origin: str) -> None:
-    with pytest.raises(RegistrationError, match="is no origin"):
+    with pytest.raises(RegistrationError, match="is not an origin"):
         Guard(HttpLimits(), origins=[origin])
 
 
@@ -451,5 +451,5 @@ def test_a_text_where_a_list_of_hosts_belongs_is_refused() -> None:
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "secret\n"])
 def test_a_token_that_would_let_in_all_or_nobody_is_refused_at_once(token: str) -> None:
-    with pytest.raises(RegistrationError, match="token must be one word"):
+    with pytest.raises(RegistrationError, match="token must be a single word"):
         Guard(HttpLimits(), token=token)

@@ -245,5 +245,5 @@ async def test_a_principal_is_text_that_a_plain_function_gives() -> None:
         Server("x").asgi(data=later)
     nobody: Any = lambda scope: None  # noqa: E731  (what a dict's get gives)
     async with browsing(Server("x").asgi(hosts=None, principal=nobody)) as client:
-        with pytest.raises(TypeError, match="principal must be text, not NoneType"):
+        with pytest.raises(TypeError, match="principal must be a string, not NoneType"):
             await client.post("/mcp", json=initialize())

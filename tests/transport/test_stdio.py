@@ -445,5 +445,5 @@ async def test_a_disk_that_is_full_is_told_of_in_a_line(tmp_path: Path) -> None:
             stderr=asyncio.subprocess.PIPE,
         )
         _, said = await asyncio.wait_for(process.communicate(), 20)
-    told = b"portico: answers cannot be written: No space left on device\n"
+    told = b"portico: cannot write responses: No space left on device\n"
     assert said == b"printed while loading\n" + told

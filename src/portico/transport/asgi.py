@@ -129,7 +129,7 @@ def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
 
 def too_large(limits: HttpLimits) -> Reply:
     """413 for a body over the limit."""
-    return refusal(413, f"a body may have {limits.body_bytes} bytes", CLOSE, lingers=True)
+    return refusal(413, f"the body is larger than {limits.body_bytes} bytes", CLOSE, lingers=True)
 
 
 async def _discard_rest(receive: Receive) -> None:

@@ -23,11 +23,11 @@ _ALLOTMENT = "portico.body"
 """In the scope: what its body holds of the memory for all."""
 _OUT_OF_MEMORY = Reply(
     503,
-    busy(b"", "the bodies of other requests take all the memory for them").encode(),
+    busy(b"", "the memory for request bodies is full").encode(),
     (JSON_TYPE, RETRY_AFTER, CLOSE),
     lingers=True,
 )
-_TOO_SLOW = refusal(408, "other requests need the memory of this body, which comes slowly", CLOSE)
+_TOO_SLOW = refusal(408, "the body arrived too slowly: other requests needed its memory", CLOSE)
 
 
 class BodyReader:
@@ -110,5 +110,5 @@ class BodyReader:
             if due > 0:
                 self._timer = loop.call_later(due, self._check, loop)
                 break  # all others began later
-            why = f"the body did not come within {self._limits.body_s:g} s"
+            why = f"the body did not arrive within {self._limits.body_s:g} s"
             self._stop(task, refusal(408, why, CLOSE))

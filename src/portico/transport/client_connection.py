@@ -159,9 +159,9 @@ class ClientConnection:
         if answer.result:
             future.set_result(answer.result)
             return
-        unreadable = (INTERNAL_ERROR, "the client answered with an unreadable error", None)
+        unreadable = (INTERNAL_ERROR, "the client returned an unreadable error", None)
         code, message, data = read_error(answer.error) or unreadable
-        future.set_exception(AskError(message or "the client refused", code, data))
+        future.set_exception(AskError(message or "the client returned an error", code, data))
 
     async def wait_idle(self) -> None:
         """Wait until no call is in flight."""
@@ -191,7 +191,7 @@ class ClientConnection:
         """No question will be answered any more."""
         for future in tuple(self.questions.values()):
             if not future.done():
-                future.set_exception(AskError("the client is gone"))
+                future.set_exception(AskError("the client disconnected"))
                 future.exception()  # looked at: its handler may be cancelled already
 
     def _notification_key(self) -> bytes:

@@ -66,7 +66,7 @@ class Guard:
         self._limits = limits
         if token is not None and (not token or token != "".join(token.split())):
             # Such as an unset variable, or a file's last line: it would let in all, or nobody.
-            raise RegistrationError("token must be one word, or None for none")
+            raise RegistrationError("token must be a single word, or None to require none")
         self._token = None if token is None else token.encode()
         self._token_place = token_place
         self._hosts = (
@@ -91,8 +91,8 @@ class Guard:
             raw = _join_repeated(headers)
         size = len(b"".join(raw)) + len(b"".join(raw.values()))
         if size > limits.header_bytes or len(headers) > limits.header_count:
-            most = f"{limits.header_count} headers and {limits.header_bytes} bytes of them"
-            return refusal(431, f"there may be {most}", CLOSE)
+            most = f"{limits.header_count} headers and {limits.header_bytes} bytes"
+            return refusal(431, f"the headers are too large: the limit is {most}", CLOSE)
         if is_probe and b"host" not in raw and scope.get("http_version") == "1.0":
             raw[b"host"] = LOOPBACK[0].encode()
         return self._refuse_host(scope, raw) or Head(raw)
@@ -120,13 +120,13 @@ class Guard:
         return refusal(401, why, header)
 
     def _token_help(self, scope: Scope, head: Head, given: bool) -> str:
-        why = "this bearer token is wrong" if given else "a bearer token is needed"
+        why = "the bearer token is not valid" if given else "a bearer token is required"
         where = ""
         if self._token_place and _is_on_this_machine(scope, head.raw):
             where = f" TOKEN is {self._token_place}."
         return (
             f"{why}: send the header `Authorization: Bearer TOKEN` with every request.{where} "
-            "There is no OAuth login here."
+            "OAuth login is not supported."
         )
 
     def refuse_body(self, head: Head) -> Reply | None:
@@ -139,14 +139,14 @@ class Guard:
             return refusal(415, "Content-Encoding is not supported")
         coding = raw.get(b"transfer-encoding")
         if coding is not None and coding.strip().lower() != b"chunked":
-            return refusal(501, "the only Transfer-Encoding that is supported is chunked", CLOSE)
+            return refusal(501, "Transfer-Encoding must be chunked", CLOSE)
         length = raw.get(b"content-length")
         return None if length is None else declared_too_large(length, self._limits)
 
     def _refuse_host(self, scope: Scope, raw: dict[bytes, bytes]) -> Reply | None:
         origin = raw.get(b"origin")
         if self._token is None and self._is_cross_site(raw, origin):
-            return refusal(403, "requests from pages of other sites are not allowed")
+            return refusal(403, "cross-site requests are not allowed")
         if self._hosts is None and (origin is None or self._origins is None):
             return None
         server = scope.get("server")
@@ -154,12 +154,12 @@ class Guard:
         hosts, origins = self._allowed.get(port) or self._allow(port)
         host = raw.get(b"host", b"").lower()
         if self._hosts is not None and host not in hosts:
-            return refusal(403, "this Host is not allowed: whoever serves can allow it by name")
+            return refusal(403, "this Host is not allowed: add it to the server's hosts")
         if origin is None or self._origins is None or origin.lower() in origins:
             return None
         if self._hosts is None and origin.lower().partition(b"://")[2] == host != b"":
             return None  # the same origin is all we can ask for where any Host will do
-        return refusal(403, "this Origin is not allowed")
+        return refusal(403, "this Origin is not allowed: add it to the server's origins")
 
     def _is_cross_site(self, raw: dict[bytes, bytes], origin: bytes | None) -> bool:
         """True if a browser says that a page of another origin, which nobody allowed, is asking.
@@ -276,7 +276,7 @@ def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
 
 def _check_list(names: Iterable[str], what: str) -> Iterable[str]:
     if isinstance(names, str):
-        raise RegistrationError(f"{what} must be a list of names, not the text {names!r}")
+        raise RegistrationError(f"{what} must be a list of names, not the string {names!r}")
     return names
 
 
@@ -284,7 +284,7 @@ def _normalize_host(host: str) -> str:
     """A host as a Host header has it: lower case, IPv6 in brackets."""
     if not host or not _HOST_CHARACTERS.issuperset(host):
         raise RegistrationError(
-            f"{host!r} is no host: give NAME or NAME:PORT, without scheme or path"
+            f"{host!r} is not a host: use NAME or NAME:PORT, without scheme or path"
         )
     bare_ipv6 = host.count(":") > 1 and not host.startswith("[")
     return f"[{host.lower()}]" if bare_ipv6 else host.lower()
@@ -294,7 +294,7 @@ def _normalize_origin(text: str) -> str:
     """An origin as an Origin header has it: a scheme, a host, and a port where it is unusual."""
     scheme, separator, host = text.partition("://")
     if text != "null" and not (scheme and separator and host and _HOST_CHARACTERS.issuperset(host)):
-        raise RegistrationError(f"{text!r} is no origin: give it like https://app.example.com")
+        raise RegistrationError(f"{text!r} is not an origin: use the form https://app.example.com")
     return text.lower()
 
 

@@ -292,13 +292,13 @@ class HttpApp:
             await receive()
             await send({"type": "websocket.close"})
         else:
-            raise ValueError(f"not an ASGI scope that we serve: {scope['type']!r}")
+            raise ValueError(f"unsupported ASGI scope type: {scope['type']!r}")
 
     def _principal_of(self, scope: Scope) -> str:
         principal = self._principal
         value = principal if isinstance(principal, str) else principal(scope)
         if not isinstance(value, str):
-            raise TypeError(f"principal must be text, not {type(value).__name__}")
+            raise TypeError(f"principal must be a string, not {type(value).__name__}")
         return value
 
     def _data_of(self, scope: Scope) -> Any:
@@ -326,4 +326,4 @@ def _path_in(scope: Scope) -> str:
 
 
 def _not_allowed(methods: bytes) -> Reply:
-    return refusal(405, f"use {methods.decode()} here", (b"allow", methods))
+    return refusal(405, f"method not allowed: use {methods.decode()}", (b"allow", methods))

@@ -52,7 +52,7 @@ async def serve_http(
         server.close_after_responses()
         report(
             f"stopping in {drain_notice_s:g} s: /readyz reports not ready, requests are still "
-            "served; another signal skips this wait"
+            "served; send another signal to stop now"
         )
         return drain_notice_s
 

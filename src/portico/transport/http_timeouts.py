@@ -259,7 +259,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         if not parser.should_keep_alive():
             lines.append(b"connection: close")
         if any(b"\r" in line or b"\n" in line for line in lines):
-            raise ValueError("a header of several lines")
+            raise ValueError("a header contains a line break")
         return b"\r\n".join((*lines, b"", b""))
 
     def _take_host_of_target(self) -> None:

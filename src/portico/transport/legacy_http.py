@@ -138,7 +138,9 @@ class LegacyHttp:
         place = parse_event_id(last_event)
         stream = session.streams.get(place[0]) if place is not None else None
         if place is None or stream is None:
-            await send_reply(send, refusal(400, "nothing is kept for this Last-Event-ID"))
+            await send_reply(
+                send, refusal(400, "no events are kept for this Last-Event-ID: open a new stream")
+            )
             return
         response = self._event_response(send)
         await self._carry(session, stream, response, client, opens=True, after=place[1])

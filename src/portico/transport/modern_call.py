@@ -83,7 +83,7 @@ class ModernCall:
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Refuse: "the server MUST NOT send independent JSON-RPC requests on this stream"."""
-        raise AskError(f"{method}: a modern client is asked by an input_required result")
+        raise AskError(f"cannot send {method} to a modern client: return input_required instead")
 
     async def closed(self) -> None:
         """Wait until we drain; if the client leaves first, its call is cancelled."""

@@ -164,7 +164,7 @@ class PipeReader:
         try:
             return os.read(self._fd, _CHUNK)
         except OSError as error:  # a disk that fails, or a file that is open for writing only
-            report(f"requests cannot be read: {error.strerror}")
+            report(f"cannot read requests: {error.strerror}")
             self.failed = True
             return b""
 
@@ -241,7 +241,7 @@ class PipeWriter:
             self._empty.clear()
         self._waiting.append(memoryview(b"".join(parts))[-left:])
         if self.unwritten > MAX_UNREAD:
-            report("the client has stopped reading; giving up on it")
+            report("the client stopped reading; disconnecting it")
             self._lose()
         elif self.unwritten > HIGH_WATER:
             self._source.pause()
@@ -312,7 +312,7 @@ class FileWriter:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            report(f"answers cannot be written: {error.strerror}")
+            report(f"cannot write responses: {error.strerror}")
             self.failed = True
             self._on_loss()
 

@@ -33,9 +33,9 @@ _STATIC = MethodKind.STATIC  # members of an enum are slow to look up
 _SESSION = SESSION_HEADER.decode()
 _BARE_400 = Reply(400)
 _UNKNOWN_SESSION = refusal(
-    404, "no such session: it has ended, or never was; begin with initialize"
+    404, "unknown session: it may have ended; start a new one with initialize"
 )
-_MISSING_SESSION = refusal(400, "Mcp-Session-Id is missing: begin with initialize")
+_MISSING_SESSION = refusal(400, "Mcp-Session-Id is missing: start with initialize")
 
 
 class Posted(Struct, frozen=True, gc=False):

@@ -76,7 +76,7 @@ class SessionCall:
         """Send a question and wait for its answer."""
         session = self._session
         if session.is_closed or self._is_finished:
-            raise AskError("the client is gone")
+            raise AskError("the client disconnected")
         return await ask_on(self._ensure_stream(), session.connection, method, params)
 
     async def closed(self) -> None:

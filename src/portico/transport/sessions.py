@@ -191,7 +191,7 @@ class HttpSession:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_listener.wait(), _STREAM_WAIT_S)
         if self.is_closed or not self._listeners:
-            raise AskError("the client has no stream open to be asked on")
+            raise AskError("cannot send a request to the client: it has no open stream")
         return await ask_on(self._listeners[-1], self.connection, method, params)
 
     async def _send(self, message: bytes) -> None:

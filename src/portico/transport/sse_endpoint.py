@@ -54,7 +54,7 @@ class SsePeer:
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
         if self.response.closed:
-            raise AskError("the client is gone")
+            raise AskError("the client disconnected")
         question = self.connection.question(method, params)
         try:
             await self.notify(question.message)
@@ -131,7 +131,7 @@ class OldSse:
             return refusal(400, "session_id is missing: open /sse first")
         peer = self._peers.get(ids[0])
         if peer is None or peer.principal != principal:
-            return refusal(404, "no such session: open /sse again")
+            return refusal(404, "unknown session: open /sse again")
         return peer
 
     async def post(self, peer: SsePeer, body: bytes, context: Context, send: Send) -> None:

@@ -23,7 +23,7 @@ _MAX_PARTS = 64
 """So many are written at once; the system takes 1,024, and few of them may be large."""
 MAX_LINE = 4 * 1024 * 1024
 MAX_RUNNING = 1000
-_TOO_MANY = f"{MAX_RUNNING} calls are running already: try again when some are done"
+_TOO_MANY = f"{MAX_RUNNING} calls are already running: try again when some have finished"
 
 
 class StdioServer:
@@ -140,7 +140,7 @@ class StdioServer:
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question and wait for its answer."""
         if self._is_disconnected or self._is_input_closed:
-            raise AskError("the client is gone")
+            raise AskError("the client disconnected")
         question = self.connection.question(method, params)
         self._send(question.message)
         try:
@@ -241,6 +241,6 @@ def line_too_long(lines: LineReader, version: Version | None) -> Response:
     """The answer to a line that nobody has kept."""
     from portico.protocol.salvage import id_at_edge  # seldom needed, slow to load
 
-    words = f"a line longer than {lines.limit} bytes"
+    words = f"the line is longer than {lines.limit} bytes"
     id = id_at_edge(lines.ends)
     return error_response(id, INVALID_REQUEST, words, version=version or LATEST_LEGACY)
