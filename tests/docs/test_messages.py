@@ -16,7 +16,6 @@ ALLOWED = {
     "chain": 1,
     "definitions": 4,
     "gateway": 12,
-    "http1": 17,
     "model": 1,
     "observe": 3,
     "protocol": 1,

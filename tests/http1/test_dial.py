@@ -92,7 +92,9 @@ async def test_a_certificate_that_nobody_trusts_is_told(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     async with raw_server(saying(OK), tls) as server, asking() as pool:
-        with pytest.raises(ConnectError, match=r"certificate is not to be trusted: self.signed"):
+        with pytest.raises(
+            ConnectError, match=r"certificate is not trusted: self.signed.*set SSL_CERT_FILE"
+        ):
             await fetched(pool, f"https://localhost:{server.port}/")
         assert server.heads == []
 
@@ -127,7 +129,7 @@ async def test_whoever_names_the_certificates_the_same_is_demanded_of_them(
         if sys.version_info < (3, 13):
             assert await asked == (200, b"ok")
         else:
-            with pytest.raises(ConnectError, match="not to be trusted"):
+            with pytest.raises(ConnectError, match="not trusted"):
                 await asked
 
 
@@ -148,9 +150,9 @@ async def test_a_certificate_for_somebody_else_is_told(
     context, trusted = certified(tmp_path, "elsewhere.test")
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     async with raw_server(saying(OK), context) as server, asking() as pool, asking() as other:
-        with pytest.raises(ConnectError, match=r"to be trusted: Hostname mismatch.*'localhost'"):
+        with pytest.raises(ConnectError, match=r"is not trusted: Hostname mismatch.*'localhost'"):
             await fetched(other, f"https://localhost:{server.port}/")
-        with pytest.raises(ConnectError, match=r"to be trusted: IP address mismatch"):
+        with pytest.raises(ConnectError, match=r"is not trusted: IP address mismatch"):
             await fetched(pool, f"https://127.0.0.1:{server.port}/")
         assert server.heads == []
 
@@ -161,7 +163,7 @@ async def test_who_speaks_no_tls_is_told(tls: ssl.SSLContext) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async with raw_server(converse) as server, asking() as pool:
-        with pytest.raises(ConnectError, match="cannot be reached: no TLS came about"):
+        with pytest.raises(ConnectError, match="cannot be reached: the TLS handshake failed"):
             await fetched(pool, f"https://localhost:{server.port}/")
 
 
@@ -170,9 +172,7 @@ async def test_a_file_of_certificates_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/trusted.pem")
     async with asking() as pool:
-        with pytest.raises(
-            InvalidRequest, match="SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
-        ):
+        with pytest.raises(InvalidRequest, match="SSL_CERT_FILE or SSL_CERT_DIR cannot be loaded"):
             await fetched(pool, "https://localhost:1/")
 
 
@@ -181,7 +181,7 @@ async def test_a_handshake_without_end_is_not_waited_for() -> None:
         await reader.read()
 
     async with raw_server(converse) as server, asking(1.0) as pool:
-        with pytest.raises(ConnectError, match=r"does not accept the connection within 1 s"):
+        with pytest.raises(ConnectError, match=r"did not accept the connection within 1 s"):
             await fetched(pool, f"https://127.0.0.1:{server.port}/")
         await asyncio.wait_for(server.left.get(), WAIT_S)
 
@@ -319,12 +319,12 @@ async def test_a_secured_request_goes_through_the_proxy_unseen(
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (b"HTTP/1.1 407 Login Required\r\n\r\n", "its proxy answered HTTP 407 Login Required"),
-        (b"HTTP/1.1 502\r\n\r\n", "its proxy answered HTTP 502"),
-        (b"hello\r\n\r\n", "its proxy speaks no HTTP"),
+        (b"HTTP/1.1 407 Login Required\r\n\r\n", "its proxy returned HTTP 407 Login Required"),
+        (b"HTTP/1.1 502\r\n\r\n", "its proxy returned HTTP 502"),
+        (b"hello\r\n\r\n", "its proxy did not send an HTTP response"),
         (b"HTTP/1.1 20", "its proxy closed the connection"),
-        (b"HTTP/1.1 200 OK\r\n\r\nmore", "its proxy said more than it was asked"),
-        (b"HTTP/1.1 500 " + b"x" * 100_000, "its proxy sends headers without end"),
+        (b"HTTP/1.1 200 OK\r\n\r\nmore", "its proxy sent unexpected data after its response"),
+        (b"HTTP/1.1 500 " + b"x" * 100_000, "its proxy sent headers longer than"),
     ],
 )
 async def test_a_proxy_that_does_not_carry_is_told(

@@ -38,16 +38,16 @@ async def started(pool: Pool, url: str, *bodies: bytes) -> list["asyncio.Task[tu
 
 
 def free(pool: Pool) -> int:
-    return pool.places.most - pool.places.inside
+    return pool.slots.limit - pool.slots.used
 
 
 async def test_requests_beyond_the_connections_wait_and_are_sent_in_order() -> None:
     go = asyncio.Event()
     bodies = [b"%d" % number for number in range(9)]
-    async with raw_server(holding(go)) as server, asking(most=2) as pool:
+    async with raw_server(holding(go)) as server, asking(limit=2) as pool:
         tasks = await started(pool, server.url, *bodies)
         await until(lambda: len(server.bodies) == 2)
-        assert len(pool.places.waiting) == 7
+        assert len(pool.slots.waiting) == 7
         go.set()
         assert await asyncio.gather(*tasks) == [(200, b"ok")] * 9
         assert free(pool) == 2
@@ -60,7 +60,7 @@ async def test_requests_beyond_the_connections_wait_and_are_sent_in_order() -> N
 async def test_a_single_connection_serves_in_the_order_of_asking() -> None:
     go = asyncio.Event()
     bodies = [b"%d" % number for number in range(20)]
-    async with raw_server(holding(go)) as server, asking(most=1) as pool:
+    async with raw_server(holding(go)) as server, asking(limit=1) as pool:
         tasks = await started(pool, server.url, *bodies)
         go.set()
         await asyncio.gather(*tasks)
@@ -70,12 +70,12 @@ async def test_a_single_connection_serves_in_the_order_of_asking() -> None:
 
 async def test_a_caller_that_is_cancelled_gives_up_its_turn() -> None:
     go = asyncio.Event()
-    async with raw_server(holding(go)) as server, asking(most=1) as pool:
+    async with raw_server(holding(go)) as server, asking(limit=1) as pool:
         first, second, third = await started(pool, server.url, b"1", b"2", b"3")
         await until(lambda: server.bodies == [b"1"])
         second.cancel()
         await asyncio.wait({second})
-        assert len(pool.places.waiting) == 1
+        assert len(pool.slots.waiting) == 1
         go.set()
         assert (await first, await third) == ((200, b"ok"), (200, b"ok"))
         assert free(pool) == 1
@@ -83,20 +83,20 @@ async def test_a_caller_that_is_cancelled_gives_up_its_turn() -> None:
 
 
 async def test_a_caller_waits_within_its_own_time_only() -> None:
-    async with raw_server(holding(asyncio.Event())) as server, asking(most=1) as pool:
+    async with raw_server(holding(asyncio.Event())) as server, asking(limit=1) as pool:
         tasks = await started(pool, server.url, b"1")
         await until(lambda: server.bodies == [b"1"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await pool.ask("POST", server.url, {}, b"2")
-        assert not pool.places.waiting
+                await pool.send("POST", server.url, {}, b"2")
+        assert not pool.slots.waiting
         for task in tasks:
             task.cancel()
     assert server.bodies == [b"1"]
 
 
 async def test_no_place_is_lost_whenever_its_caller_gives_up() -> None:
-    async with raw_server(saying(OK)) as server, asking(most=1) as pool:
+    async with raw_server(saying(OK)) as server, asking(limit=1) as pool:
         for turns in range(40):
             url = f"http://localhost:{server.port}/"
             tasks = [asyncio.create_task(fetched(pool, url)) for _ in range(3)]
@@ -111,7 +111,7 @@ async def test_no_place_is_lost_whenever_its_caller_gives_up() -> None:
 
 @pytest.mark.parametrize("answer", [b"", OK[:-1], b"?"])
 async def test_a_connection_that_breaks_makes_room(answer: bytes) -> None:
-    async with raw_server(saying(answer, closes=True)) as server, asking(most=1) as pool:
+    async with raw_server(saying(answer, closes=True)) as server, asking(limit=1) as pool:
         for task in await started(pool, server.url, b"1", b"2", b"3"):
             with pytest.raises(ConnectionLost):
                 await task
@@ -120,7 +120,7 @@ async def test_a_connection_that_breaks_makes_room(answer: bytes) -> None:
 
 
 async def test_a_server_that_cannot_be_reached_keeps_no_place() -> None:
-    async with asking(most=1) as pool:
+    async with asking(limit=1) as pool:
         for task in await started(pool, "http://127.0.0.1:1/", b"1", b"2"):
             with pytest.raises(ConnectError):
                 await task
@@ -131,7 +131,7 @@ async def test_a_server_that_hangs_up_on_a_new_connection_keeps_no_place() -> No
     async def converse(server: RawServer, reader: Reader, writer: Writer) -> None:
         writer.transport.abort()
 
-    async with raw_server(converse) as server, asking(most=1) as pool:
+    async with raw_server(converse) as server, asking(limit=1) as pool:
         for _ in range(20):
             with pytest.raises(Http1Error):
                 await fetched(pool, server.url)
@@ -142,7 +142,7 @@ async def test_a_request_without_a_task_does_not_overtake_those_that_wait() -> N
     go = asyncio.Event()
     go.set()
     overtaking: asyncio.Future[Http1Response | None] = asyncio.get_running_loop().create_future()
-    async with raw_server(holding(go)) as server, asking(most=1) as pool:
+    async with raw_server(holding(go)) as server, asking(limit=1) as pool:
         await fetched(pool, server.url, b"1")
         go.clear()
 
@@ -164,8 +164,8 @@ async def test_a_stream_apart_stays_open_and_keeps_nobody_waiting() -> None:
         writer.write(EVENTS if head.startswith(b"GET") else OK)
         await reader.read()
 
-    async with raw_server(converse) as server, asking(most=1) as pool:
-        streams = [await pool.ask("GET", server.url, {}, is_apart=True) for _ in range(3)]
+    async with raw_server(converse) as server, asking(limit=1) as pool:
+        streams = [await pool.send("GET", server.url, {}, is_exempt=True) for _ in range(3)]
         for stream in streams:
             await stream.head()
         assert await fetched(pool, server.url) == (200, b"ok")
@@ -176,14 +176,14 @@ async def test_a_stream_apart_stays_open_and_keeps_nobody_waiting() -> None:
 
 
 async def test_closing_tells_those_who_wait_for_a_connection() -> None:
-    async with raw_server(holding(asyncio.Event())) as server, asking(most=1) as pool:
+    async with raw_server(holding(asyncio.Event())) as server, asking(limit=1) as pool:
         first, *others = await started(pool, server.url, b"1", b"2", b"3")
         await until(lambda: server.bodies == [b"1"])
         await pool.close()
         with pytest.raises(ConnectionLost):
             await first
         for task in others:
-            with pytest.raises(InvalidRequest, match="all connections are closed"):
+            with pytest.raises(InvalidRequest, match="the connection pool is closed"):
                 await task
     assert server.connections == 1
 
@@ -224,7 +224,7 @@ async def test_a_connection_rests_no_longer_than_its_server_keeps_it(
 async def test_a_connection_that_its_server_will_not_keep_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.http1.pool.LOOK_S", 0.01)
+    monkeypatch.setattr("portico.http1.pool.SWEEP_S", 0.01)
     answer = OK.replace(b"Content", b"Keep-Alive: timeout=0\r\nContent")
     async with raw_server(saying(answer)) as server, asking() as pool:
         await fetched(pool, server.url)

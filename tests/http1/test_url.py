@@ -4,7 +4,7 @@ import pytest
 
 from portico.http1.errors import InvalidRequest
 from portico.http1.proxies import proxy_for
-from portico.http1.url import Origin, join, parse
+from portico.http1.url import Origin, join_url, parse_url
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ from portico.http1.url import Origin, join, parse
 def test_a_url_says_whom_to_ask_for_what(
     url: str, scheme: str, host: str, port: int, path: str
 ) -> None:
-    target = parse(url)
+    target = parse_url(url)
     assert (target.origin, target.path) == (Origin(scheme, host, port), path)
-    assert parse(str(target)).origin.port == port
+    assert parse_url(str(target)).origin.port == port
 
 
 @pytest.mark.parametrize(
@@ -56,35 +56,35 @@ def test_a_url_says_whom_to_ask_for_what(
     ],
 )
 def test_what_is_no_url_is_said_to_be_none_without_its_secrets(url: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot be asked: ") as caught:
-        parse(url)
+    with pytest.raises(InvalidRequest, match="cannot be contacted: ") as caught:
+        parse_url(url)
     assert "secret" not in str(caught.value)
 
 
 def test_an_origin_is_written_as_others_expect_it() -> None:
-    assert parse("https://a.test:443/").origin.shown == "a.test"
-    assert parse("https://a.test:443/").origin.authority == "a.test:443"
-    assert parse("http://a.test:443/").origin.shown == "a.test:443"
-    assert parse("http://[fe80::1%25eth0]:1/").origin.shown == "[fe80::1]:1"
-    assert parse("https://a.test./").origin.verified == "a.test"
+    assert parse_url("https://a.test:443/").origin.shown == "a.test"
+    assert parse_url("https://a.test:443/").origin.authority == "a.test:443"
+    assert parse_url("http://a.test:443/").origin.shown == "a.test:443"
+    assert parse_url("http://[fe80::1%25eth0]:1/").origin.shown == "[fe80::1]:1"
+    assert parse_url("https://a.test./").origin.verified == "a.test"
 
 
 def test_user_and_password_are_credentials_and_are_not_shown() -> None:
-    target = parse("http://us%3Aer:p%C3%A4ss@a.test/x")
+    target = parse_url("http://us%3Aer:p%C3%A4ss@a.test/x")
     assert target.login == "Basic dXM6ZXI6cMOkc3M="
     assert str(target) == "http://a.test/x"
-    assert parse("http://only@a.test/").login == "Basic b25seTo="
+    assert parse_url("http://only@a.test/").login == "Basic b25seTo="
 
 
 def test_what_is_found_at_a_url_leads_on_from_there() -> None:
-    assert join("http://me:pw@a.test/x/y?z", "../p?s=1") == "http://me:pw@a.test/p?s=1"
-    assert join("http://a.test/x", "//b.test/y") == "http://b.test/y"
+    assert join_url("http://me:pw@a.test/x/y?z", "../p?s=1") == "http://me:pw@a.test/p?s=1"
+    assert join_url("http://a.test/x", "//b.test/y") == "http://b.test/y"
     with pytest.raises(InvalidRequest):
-        join("http://a.test/x", "http://[::1/y")
+        join_url("http://a.test/x", "http://[::1/y")
 
 
-PLAIN = parse("http://api.a.test:8080/").origin
-SAFE = parse("https://api.a.test/").origin
+PLAIN = parse_url("http://api.a.test:8080/").origin
+SAFE = parse_url("https://api.a.test/").origin
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_proxy_may_want_a_password() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("socks5h://me:secret@p:1", "ALL_PROXY wants SOCKS, which Portico does not speak"),
-        ("quic://me:secret@p:1", "ALL_PROXY wants quic"),
-        ("http://me:secret@p:port", "ALL_PROXY has no URL that could be understood"),
+        ("socks5h://me:secret@p:1", "ALL_PROXY names a socks5h:// proxy, which is not"),
+        ("quic://me:secret@p:1", "ALL_PROXY names a quic:// proxy"),
+        ("http://me:secret@p:port", "the proxy URL in ALL_PROXY is not valid"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_named_by_its_variable(value: str, why: str) -> None:
@@ -161,4 +161,4 @@ def test_what_is_not_for_the_proxy_does_not_go_there(
     entries: str, url: str, is_spared: bool
 ) -> None:
     environ = {"ALL_PROXY": "http://p:1", "no_proxy": entries}
-    assert (proxy_for(parse(url).origin, environ) is None) == is_spared
+    assert (proxy_for(parse_url(url).origin, environ) is None) == is_spared

@@ -103,9 +103,9 @@ def saying(*answers: bytes, closes: bool = False) -> Callable[..., Awaitable[Non
 
 
 @asynccontextmanager
-async def asking(connect_s: float = WAIT_S, most: int = 128) -> AsyncGenerator[Pool, None]:
+async def asking(connect_s: float = WAIT_S, limit: int = 128) -> AsyncGenerator[Pool, None]:
     """A pool that is closed in the end; it looks for proxies."""
-    pool = Pool({}, connect_s, max_connections=most)
+    pool = Pool({}, connect_s, max_connections=limit)
     try:
         yield pool
     finally:
@@ -115,7 +115,7 @@ async def asking(connect_s: float = WAIT_S, most: int = 128) -> AsyncGenerator[P
 async def fetched(pool: Pool, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
     """Status and body of what a POST is answered."""
     async with asyncio.timeout(WAIT_S):
-        response = await pool.ask("POST", url, {}, body)
+        response = await pool.send("POST", url, {}, body)
         try:
             await response.head()
             return response.status, b"".join([chunk async for chunk in response])

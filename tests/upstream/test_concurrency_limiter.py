@@ -13,9 +13,9 @@ LONG = 60.0
 
 def entered(gate: ConcurrencyLimiter) -> bool:
     """Take a place as a call on its short way does, if there is one."""
-    if gate.inside >= gate.most:
+    if gate.used >= gate.limit:
         return False
-    gate.inside += 1
+    gate.used += 1
     return True
 
 
@@ -25,7 +25,7 @@ def is_full(gate: ConcurrencyLimiter, most: int) -> bool:
     while entered(gate):
         taken += 1
     for _ in range(taken):
-        gate.leave()
+        gate.release()
     return taken == most
 
 
@@ -52,7 +52,7 @@ async def test_a_place_that_is_left_can_be_taken_again() -> None:
     gate = ConcurrencyLimiter("files", 1, 0)
     for _ in range(5):
         await gate.enter(LONG)
-        gate.leave()
+        gate.release()
     assert is_full(gate, 1)
 
 
@@ -64,11 +64,11 @@ async def test_those_who_wait_come_in_by_turns() -> None:
     async def come(number: int) -> None:
         await gate.enter(LONG)
         order.append(number)
-        gate.leave()
+        gate.release()
 
     tasks = [asyncio.create_task(come(number)) for number in range(10)]
     await asyncio.sleep(0)
-    gate.leave()
+    gate.release()
     await asyncio.gather(*tasks)
     assert order == list(range(10))
     assert is_full(gate, 1)
@@ -81,9 +81,9 @@ async def test_the_queue_is_bounded() -> None:
     with pytest.raises(TargetError, match="try again later"):
         await gate.enter(LONG)
     for task in waiting:
-        gate.leave()
+        gate.release()
         await task
-    gate.leave()
+    gate.release()
     assert is_full(gate, 1)
 
 
@@ -91,10 +91,10 @@ async def test_nobody_overtakes_the_queue() -> None:
     gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     waiting = await queued(gate)
-    gate.leave()  # the place is given on, before its new owner has run
+    gate.release()  # the place is given on, before its new owner has run
     assert not entered(gate)
     await waiting
-    gate.leave()
+    gate.release()
     assert entered(gate)
 
 
@@ -106,9 +106,9 @@ async def test_who_waits_too_long_is_told_and_leaves_the_queue() -> None:
     assert raised.value.kind == "timeout"
     assert "busy for 0.01 s with 1 other calls" in str(raised.value)
     waiting = await queued(gate)  # there is room in the queue again
-    gate.leave()
+    gate.release()
     await waiting
-    gate.leave()
+    gate.release()
     assert is_full(gate, 1)
 
 
@@ -119,9 +119,9 @@ async def test_who_is_cancelled_in_the_queue_is_passed_over() -> None:
     first.cancel()
     await asyncio.wait({first})
     assert first.cancelled()
-    gate.leave()
+    gate.release()
     await second
-    gate.leave()
+    gate.release()
     assert is_full(gate, 1)
 
 
@@ -129,11 +129,11 @@ async def test_who_is_cancelled_with_the_place_in_hand_gives_it_on() -> None:
     gate = ConcurrencyLimiter("files", 1, 2)
     await gate.enter(LONG)
     first, second = await queued(gate), await queued(gate)
-    gate.leave()  # to the first, who is cancelled before it has run
+    gate.release()  # to the first, who is cancelled before it has run
     first.cancel()
     await asyncio.wait({first})
     await asyncio.wait_for(second, LONG)
-    gate.leave()
+    gate.release()
     assert is_full(gate, 1)
 
 
@@ -157,7 +157,7 @@ async def test_however_they_come_and_go_no_place_is_lost() -> None:
                 await asyncio.sleep(0)
         finally:
             inside -= 1
-            gate.leave()
+            gate.release()
 
     for _ in range(200):
         tasks = [asyncio.create_task(come()) for _ in range(chance.randrange(20))]

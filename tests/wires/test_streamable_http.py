@@ -419,13 +419,13 @@ async def test_a_header_that_cannot_be_sent_is_named_before_anything_is(
     headers: dict[str, str],
 ) -> None:
     async with web_server(modern_server(refuse)) as server:
-        with pytest.raises(TargetError, match="cannot be asked"):
+        with pytest.raises(TargetError, match="cannot be contacted"):
             await connect(Url(server.url, headers=headers), limits=QUICK)
         assert not server.asked
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/mcp", "http://user:secret@[::1/mcp"])
 async def test_a_url_that_is_none_is_said_to_be_and_keeps_its_secrets(url: str) -> None:
-    with pytest.raises(TargetError, match="cannot be asked") as caught:
+    with pytest.raises(TargetError, match="cannot be contacted") as caught:
         await connect(Url(url), limits=QUICK)
     assert "secret" not in str(caught.value)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from portico.http1.headers import unfit_header
+from portico.http1.headers import header_problem
 
 
 def header(text: str) -> tuple[str, str]:
@@ -13,7 +13,7 @@ def header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError("expected 'NAME: VALUE'")
     name, value = name.strip(), value.strip()
-    if why := unfit_header(name, value):
+    if why := header_problem(name, value):
         raise argparse.ArgumentTypeError(why)
     return name, value
 

@@ -1,1 +1,1 @@
-"""A client of HTTP/1.1; it imports nothing else of Portico."""
+"""An HTTP/1.1 client; it imports nothing else of Portico."""

@@ -1,4 +1,4 @@
-"""Whose certificates are trusted: those that the system trusts, or that the environment names."""
+"""The TLS context: it trusts the system's certificates, or those that the environment names."""
 
 import functools
 import os
@@ -6,7 +6,7 @@ import re
 import ssl
 import sys
 
-from portico.http1.errors import InvalidRequest, words
+from portico.http1.errors import InvalidRequest, error_text
 
 BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -15,12 +15,12 @@ BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep them, for a Python that was built to look elsewhere."""
+"""Where systems keep their certificates, for a Python that was built to look elsewhere."""
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
 def tls_context() -> ssl.SSLContext:
-    """How to shake hands; slow the first time, since all certificates are read. Raises Unfit."""
+    """Return the context of TLS handshakes; the first call is slow: it loads all certificates."""
     environ = os.environ
     return context_of(environ.get("SSL_CERT_FILE", ""), environ.get("SSL_CERT_DIR", ""))
 
@@ -34,10 +34,10 @@ def context_of(file: str, folder: str) -> ssl.SSLContext:
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if file or folder:
-            _load_named(context, file, folder)
+            _load_from_environment(context, file, folder)
         else:
-            _load_known(context)
-    # The same on each way: the defaults of Python's own contexts, which are strict from 3.13 on.
+            _load_from_system(context)
+    # The same for all three sources: Python's own defaults, which are strict from 3.13 on.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if sys.version_info >= (3, 13):
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
@@ -45,15 +45,15 @@ def context_of(file: str, folder: str) -> ssl.SSLContext:
     return context
 
 
-def _load_named(context: ssl.SSLContext, file: str, folder: str) -> None:
+def _load_from_environment(context: ssl.SSLContext, file: str, folder: str) -> None:
     try:
         context.load_verify_locations(file or None, folder or None)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        why = f"what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {words(error)}"
+        why = f"SSL_CERT_FILE or SSL_CERT_DIR cannot be loaded: {error_text(error)}"
         raise InvalidRequest(why) from None
 
 
-def _load_known(context: ssl.SSLContext) -> None:
+def _load_from_system(context: ssl.SSLContext) -> None:
     paths = ssl.get_default_verify_paths()
     if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
         context.set_default_verify_paths()

@@ -1,4 +1,4 @@
-"""New connections to an origin: names looked up, all its addresses tried, TLS, and a proxy."""
+"""New connections to an origin: name resolution, all its addresses, TLS and proxies."""
 
 import asyncio
 import ipaddress
@@ -10,35 +10,42 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from portico.http1.certificates import tls_context
-from portico.http1.errors import ConnectError, words
+from portico.http1.errors import ConnectError, error_text
 from portico.http1.proxies import Proxy
 from portico.http1.tunnel import Tunnel
 from portico.http1.url import Origin
 
 _STAGGER_S = 0.25
-"""How long an address may keep silent before the next one is tried beside it (RFC 8305)."""
+"""How long to wait for an address before the next one is tried in parallel (RFC 8305)."""
+
+_UNKNOWN_CA = (18, 19, 20, 21)
+"""The codes of X509_verify_cert for a certificate whose issuer is not known."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 _Address = tuple[int, Any]
 
 
 async def dial(origin: Origin, proxy: Proxy | None, make: Callable[[], P], timeout_s: float) -> P:
-    """A connection on which the origin, or its proxy, can be asked; raises Trouble."""
+    """Connect to the origin or its proxy; raises Http1Error."""
     try:
         async with asyncio.timeout(timeout_s):
             if proxy is not None and origin.scheme == "https":
-                return await _through(proxy, origin, make)
+                return await _connect_through(proxy, origin, make)
             return (await _connect(origin if proxy is None else proxy.origin, make))[1]
     except TimeoutError:
         raise ConnectError.in_time(timeout_s) from None
     except ssl.SSLCertVerificationError as error:
-        why = f"its certificate is not to be trusted: {error.verify_message}"
+        hint = (
+            "; to trust its issuer, set SSL_CERT_FILE" if error.verify_code in _UNKNOWN_CA else ""
+        )
+        why = f"its TLS certificate is not trusted: {error.verify_message}{hint}"
         raise ConnectError.because(why) from None
     except ssl.SSLError as error:
-        raise ConnectError.because(f"no TLS came about: {error.reason or error}") from None
-    # UnicodeError: a name that is too long to look up. RuntimeError: no thread can be had for it.
+        why = f"the TLS handshake failed: {error.reason or error}; check its URL and port"
+        raise ConnectError.because(why) from None
+    # UnicodeError: the name is too long to resolve. RuntimeError: no thread is available for it.
     except (OSError, UnicodeError, RuntimeError) as error:
-        raise ConnectError.because(words(error)) from None
+        raise ConnectError.because(error_text(error) + _hint(error, proxy)) from None
 
 
 async def _connect(origin: Origin, make: Callable[[], P]) -> tuple[asyncio.Transport, P]:
@@ -50,17 +57,17 @@ async def _connect(origin: Origin, make: Callable[[], P]) -> tuple[asyncio.Trans
     if _is_address(origin.host):
         made = await loop.create_connection(make, origin.host, origin.port, **secured)
     else:
-        line = await _first(await addresses_of(origin))
+        sock = await _first_accepted(await addresses_of(origin))
         try:
-            made = await loop.create_connection(make, sock=line, **secured)
+            made = await loop.create_connection(make, sock=sock, **secured)
         except BaseException:
-            line.close()
+            sock.close()
             raise
     return made
 
 
-async def _through(proxy: Proxy, origin: Origin, make: Callable[[], P]) -> P:
-    """A connection to the origin itself that the proxy only carries."""
+async def _connect_through(proxy: Proxy, origin: Origin, make: Callable[[], P]) -> P:
+    """Connect to the origin through a tunnel of the proxy."""
     loop = asyncio.get_running_loop()
     context = await asyncio.to_thread(tls_context)
     transport, tunnel = await _connect(proxy.origin, lambda: Tunnel(loop.create_future()))
@@ -72,12 +79,20 @@ async def _through(proxy: Proxy, origin: Origin, make: Callable[[], P]) -> P:
             transport, connection, context, server_hostname=origin.verified
         )
         if secure is None:
-            raise ConnectionResetError("it ended while it shook hands")
+            raise ConnectionResetError("the connection was closed during the TLS handshake")
         connection.connection_made(secure)
     except BaseException:
         transport.abort()
         raise
     return connection
+
+
+def _hint(error: Exception, proxy: Proxy | None) -> str:
+    if proxy is not None:
+        return f"; check the proxy {proxy.origin.authority}"
+    if isinstance(error, socket.gaierror):
+        return "; check the host name in its URL"
+    return "; check that it is running" if isinstance(error, ConnectionRefusedError) else ""
 
 
 def _is_address(host: str) -> bool:
@@ -89,19 +104,19 @@ def _is_address(host: str) -> bool:
 
 
 async def addresses_of(origin: Origin) -> list[_Address]:
-    """Those of a name, best first, but no two of a family in a row if there are two families."""
+    """Resolve a name: the best address first, then the two families in alternation."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
     addresses = [(int(family), address) for family, _, _, _, address in found]
     best = addresses[0][0] if addresses else 0
-    ours = [one for one in addresses if one[0] == best]
+    same = [one for one in addresses if one[0] == best]
     others = [one for one in addresses if one[0] != best]
-    pairs = itertools.zip_longest(ours, others)
+    pairs = itertools.zip_longest(same, others)
     return [one for one in itertools.chain.from_iterable(pairs) if one is not None]
 
 
-async def _first(addresses: list[_Address]) -> socket.socket:
-    """The first to accept; each is given a moment before the next is tried beside it."""
+async def _first_accepted(addresses: list[_Address]) -> socket.socket:
+    """Return the first connection that is accepted; addresses are tried in a staggered start."""
     waiting = deque(addresses)
     trying: set[asyncio.Task[socket.socket]] = set()
     failed: list[BaseException] = []
@@ -120,7 +135,7 @@ async def _first(addresses: list[_Address]) -> socket.socket:
         for task in trying:
             task.cancel()
             task.add_done_callback(_close)
-    raise failed[0] if failed else OSError("its name leads nowhere")
+    raise failed[0] if failed else OSError("its host name has no address")
 
 
 def _close(task: asyncio.Task[socket.socket]) -> None:
@@ -129,11 +144,11 @@ def _close(task: asyncio.Task[socket.socket]) -> None:
 
 
 async def open_socket(family: int, address: Any) -> socket.socket:
-    line = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        line.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(line, address)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
-        line.close()
+        sock.close()
         raise
-    return line
+    return sock

@@ -1,51 +1,50 @@
-"""Why an HTTP request came to nothing, in words that follow the name of its server.
+"""The failures of an HTTP request. Their texts follow the name of the server.
 
-Trouble
-├── Unfit         it could not even be asked: its URL, a header, or the way to it
-├── Unreachable   nobody was there, or not who was meant
-└── Snapped       the connection broke before the answer was whole, or what came was no answer
+Http1Error
+├── InvalidRequest   the request was not sent: its URL, a header or the proxy is not valid
+├── ConnectError     the server refused the connection, timed out or failed the TLS handshake
+└── ConnectionLost   the connection ended before the response did, or the response is not valid
 """
 
 import os
 
 
 class Http1Error(Exception):
-    """What ended a request."""
+    """A request failed."""
 
 
 class InvalidRequest(Http1Error):
-    """Nothing was sent, and nothing could be."""
+    """The request cannot be sent as it is."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"cannot be asked: {why}")
+        super().__init__(f"cannot be contacted: {why}")
 
 
 class ConnectError(Http1Error):
-    """No connection came about."""
+    """The connection could not be opened."""
 
     @classmethod
     def because(cls, why: str) -> "ConnectError":
-        """A connection was refused, or nobody knows the way."""
+        """The connection failed for this reason."""
         return cls(f"cannot be reached: {why}")
 
     @classmethod
     def in_time(cls, seconds: float) -> "ConnectError":
-        """Nobody said yes or no."""
-        return cls(f"does not accept the connection within {seconds:g} s")
+        """The connection timed out."""
+        return cls(
+            f"did not accept the connection within {seconds:g} s; check its URL and your network"
+        )
 
 
 class ConnectionLost(Http1Error):
-    """What was sent may have arrived, and may have been done."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"broke the connection: {why}")
+    """The request was sent; the server may have processed it."""
 
 
-def words(error: Exception) -> str:
-    """What the system says of an error, without its number."""
-    said = None
+def error_text(error: Exception) -> str:
+    """Return the system's text of an error, without its number."""
+    text = None
     if isinstance(error, OSError):
-        said = error.strerror
-        if said and said.startswith("Connect call failed"):  # asyncio's words, not the system's
-            said = os.strerror(error.errno or 0)
-    return said or str(error) or type(error).__name__
+        text = error.strerror
+        if text and text.startswith("Connect call failed"):  # from asyncio, not from the system
+            text = os.strerror(error.errno or 0)
+    return text or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The headers that a user wants sent with every request to a URL."""
+"""Checks of the headers that a user sends with every request to a URL."""
 
 import re
 
@@ -7,12 +7,12 @@ _VALUE = re.compile(r"[\t\x20-\x7e]*")
 _FRAMING = ("content-length", "transfer-encoding")
 
 
-def unfit_header(name: str, value: str) -> str:
-    """Why a header cannot be sent, without its value, which may be a secret; empty if it can."""
+def header_problem(name: str, value: str) -> str:
+    """Return why a header cannot be sent, without its (secret) value; empty if it can."""
     if not _NAME.fullmatch(name):
-        return "what is before its colon is no name of a header"
+        return "the header name before the colon is not valid"
     if name.lower() in _FRAMING:
-        return f"{name} is another one for each request"
+        return f"{name} differs for each request and cannot be set"
     if not _VALUE.fullmatch(value):
-        return f"the value of {name} has characters that no header can carry"
+        return f"the value of {name} has characters that headers cannot contain"
     return ""

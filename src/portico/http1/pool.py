@@ -1,4 +1,4 @@
-"""The connections to one origin: asked again while they are open, and not kept for long."""
+"""The connections to one origin: reused while they are open, and closed soon after."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping
 from portico.http1.connection import Http1Connection
 from portico.http1.dial import dial
 from portico.http1.errors import InvalidRequest
-from portico.http1.headers import unfit_header
+from portico.http1.headers import header_problem
 from portico.http1.proxies import Proxy, proxy_for
 from portico.http1.response import Http1Response
 from portico.http1.slots import Slots
-from portico.http1.url import Origin, parse
+from portico.http1.url import Origin, parse_url
 
 MAX_CONNECTIONS = 128
-"""Connections with a request under way; further requests wait for one of them. More than calls may
-be held (`UpstreamPolicy`), so that those which wait for a person keep no others from being sent."""
+"""Connections with a pending request; further requests wait for one. This is above the limit of
+suspended calls (`UpstreamPolicy`), so that calls that wait for a person do not block others."""
 MAX_IDLE = 20
-"""Connections kept for later; more of them only from one moment to the next."""
+"""Idle connections that are kept; a sweep closes the others."""
 IDLE_S = 4.0
-"""Servers commonly close a connection after 5 s: what is sent at that moment would be lost."""
-LOOK_S = 1.0
+"""Servers commonly close an idle connection after 5 s; a request sent at that moment is lost."""
+SWEEP_S = 1.0
 _MAX_HEADS = 64
-_CLOSED = "all connections are closed"
+_CLOSED = "the connection pool is closed"
 _DEFAULTS = {
     "accept": "*/*",
-    # Identity, so that what is counted is what arrives: there is no bomb to unpack.
+    # Identity, so that the limits count the bytes that arrive: there is no bomb to unpack.
     "accept-encoding": "identity",
     "connection": "keep-alive",
     "user-agent": "portico",
@@ -32,11 +32,11 @@ _DEFAULTS = {
 
 
 Body = bytes | Callable[[], bytes]
-"""A large one is made when it is sent."""
+"""Bytes, or a function that makes them when they are sent, for a large body."""
 
 
 class Pool:
-    """Asks one origin. Nothing is sent twice, no cookie is kept, no redirect followed."""
+    """Sends requests to one origin, none twice. It keeps no cookies and follows no redirects."""
 
     def __init__(
         self,
@@ -46,48 +46,48 @@ class Pool:
         is_direct: bool = False,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """The headers go with each request; one that is direct goes through no proxy."""
+        """Send `headers` with each request; `is_direct` ignores proxies."""
         self._headers = headers
         self._connect_s = connect_s
         self._is_direct = is_direct
-        self._way: tuple[Origin, Proxy | None] | None = None
+        self._route: tuple[Origin, Proxy | None] | None = None
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._idle: list[Http1Connection] = []
         self.connections: set[Http1Connection] = set()
-        self.places = Slots(max_connections)
+        self.slots = Slots(max_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def ask(
+    async def send(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str],
         content: Body | None = None,
         *,
-        is_apart: bool = False,
+        is_exempt: bool = False,
     ) -> Http1Response:
-        """Send a request, on a new connection if need be; raises Trouble.
+        """Send a request, on a new connection if none is idle; raises Http1Error.
 
-        It waits while there are too many, as long as its caller does. A request apart neither waits
-        nor makes others wait: a stream that stays open, or a message that others depend on.
+        It waits for a slot without a timeout. An exempt request takes no slot: a stream that stays
+        open, or a message that other requests depend on.
         """
         head = self._head(method, url, headers)
-        if not is_apart:
-            await self.places.place()
+        if not is_exempt:
+            await self.slots.acquire()
         try:
             if self._is_closed:
                 raise InvalidRequest(_CLOSED)
-            connection = self._rested() or await self._new()
+            connection = self._idle_connection() or await self._new()
         except BaseException:
-            if not is_apart:
-                self.places.leave()
+            if not is_exempt:
+                self.slots.release()
             raise
-        if not is_apart:
-            connection.give_back = self.places.leave
+        if not is_exempt:
+            connection.release = self.slots.release
             if not connection.is_open:
-                connection.leave()
-        return connection.ask(*_request(head, content))
+                connection.release_slot()
+        return connection.send(*_request(head, content))
 
     def begin(
         self,
@@ -95,20 +95,20 @@ class Pool:
         url: str,
         headers: Mapping[str, str],
         content: Body | None,
-        ready: Callable[[Http1Response], None],
+        on_ready: Callable[[Http1Response], None],
     ) -> Http1Response | None:
-        """Send a request if there is a connection for it; else None. Raises Unfit."""
+        """Send a request on an idle connection; None if there is none. Raises InvalidRequest."""
         head = self._head(method, url, headers)
-        places = self.places
-        connection = self._rested() if places.inside < places.most else None
+        slots = self.slots
+        connection = self._idle_connection() if slots.used < slots.limit else None
         if connection is None:
             return None
-        places.inside += 1
-        connection.give_back = places.leave
-        return connection.ask(*_request(head, content), ready)
+        slots.used += 1
+        connection.release = slots.release
+        return connection.send(*_request(head, content), on_ready)
 
     async def close(self) -> None:
-        """Close all connections; who waits for an answer is told."""
+        """Close all connections; pending responses fail."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -118,8 +118,8 @@ class Pool:
         await asyncio.sleep(0)  # sockets are closed a moment later
 
     async def _new(self) -> Http1Connection:
-        assert self._way is not None
-        origin, proxy = self._way
+        assert self._route is not None
+        origin, proxy = self._route
         connection = await dial(origin, proxy, self._make, self._connect_s)
         if self._is_closed:
             connection.abort()
@@ -129,10 +129,10 @@ class Pool:
         return connection
 
     def _make(self) -> Http1Connection:
-        return Http1Connection(self._rests, self._gone)
+        return Http1Connection(self._on_idle, self._on_closed)
 
-    def _rested(self) -> Http1Connection | None:
-        """A connection that is open and has not been idle for long, the latest first."""
+    def _idle_connection(self) -> Http1Connection | None:
+        """Take an idle connection that is still open, the latest first."""
         if not self._idle:
             return None
         now = asyncio.get_running_loop().time()
@@ -143,36 +143,36 @@ class Pool:
             connection.abort()
         return None
 
-    def _rests(self, connection: Http1Connection) -> None:
+    def _on_idle(self, connection: Http1Connection) -> None:
         if self._is_closed:
             connection.abort()
             return
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.append(connection)
-        connection.leave()
+        connection.release_slot()
         if self._timer is None:
-            self._timer = loop.call_later(LOOK_S, self._look)
+            self._timer = loop.call_later(SWEEP_S, self._sweep)
 
-    def _gone(self, connection: Http1Connection) -> None:
+    def _on_closed(self, connection: Http1Connection) -> None:
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        connection.leave()
+        connection.release_slot()
 
-    def _look(self) -> None:
-        """Close what nobody needed for a while: the longest idle are first."""
+    def _sweep(self) -> None:
+        """Close connections that were idle for too long, the oldest first."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         surplus = len(self._idle) - MAX_IDLE
-        for place, connection in enumerate(tuple(self._idle)):
-            if place < surplus or not _is_fresh(connection, now):
+        for number, connection in enumerate(tuple(self._idle)):
+            if number < surplus or not _is_fresh(connection, now):
                 connection.abort()
                 self._idle.remove(connection)
-        self._timer = loop.call_later(LOOK_S, self._look) if self._idle else None
+        self._timer = loop.call_later(SWEEP_S, self._sweep) if self._idle else None
 
     def _head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        """All that the same requests begin with."""
+        """Return the head of a request, cached for requests with the same headers."""
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -183,13 +183,13 @@ class Pool:
         return head
 
     def _new_head(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        target = parse(url)
-        if self._way is None:
+        target = parse_url(url)
+        if self._route is None:
             proxy = None if self._is_direct else proxy_for(target.origin)
-            self._way = target.origin, proxy
-        origin, proxy = self._way
+            self._route = target.origin, proxy
+        origin, proxy = self._route
         if target.origin != origin:
-            raise InvalidRequest("its URL leads elsewhere")
+            raise InvalidRequest("its URL points to another host")
         by_name = {"host": ("host", origin.shown)}
         for name, value in (*_DEFAULTS.items(), *self._headers.items(), *headers.items()):
             by_name[name.lower()] = name, value
@@ -201,14 +201,14 @@ class Pool:
             if proxy.login:
                 by_name["proxy-authorization"] = "proxy-authorization", proxy.login
         for name, value in by_name.values():
-            if why := unfit_header(name, value):
+            if why := header_problem(name, value):
                 raise InvalidRequest(why)
         lines = (f"{name}: {value}\r\n" for name, value in by_name.values())
         return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}".encode()
 
 
 def _is_fresh(connection: Http1Connection, now: float) -> bool:
-    return now - connection.idle_since < min(IDLE_S, connection.rest_s)
+    return now - connection.idle_since < min(IDLE_S, connection.keep_alive_s)
 
 
 def _request(head: bytes, content: Body | None) -> tuple[bytes, bytes]:

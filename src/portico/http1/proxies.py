@@ -1,4 +1,4 @@
-"""The proxy that the environment names for an origin, if it names one."""
+"""The proxy that the environment names for an origin, if any."""
 
 import ipaddress
 import os
@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from portico.http1.errors import InvalidRequest
-from portico.http1.url import Origin, parse
+from portico.http1.url import Origin, parse_url
 
 
 class Proxy(Struct, frozen=True):
-    """Who is asked instead, and the credentials it wants."""
+    """A proxy, and the credentials for it."""
 
     origin: Origin
     login: str = ""
 
 
 def proxy_for(origin: Origin, environ: Mapping[str, str] | None = None) -> Proxy | None:
-    """The proxy on the way; raises Unfit if it is one that we cannot speak to."""
+    """Return the proxy for an origin; raises InvalidRequest if it is not an HTTP proxy."""
     variables = _environment() if environ is None else environ
-    spared = _read(variables, "no_proxy").split(",")
-    if any(_matches(origin, entry.strip().lower()) for entry in spared):
+    exempt = _read(variables, "no_proxy").split(",")
+    if any(_matches(origin, entry.strip().lower()) for entry in exempt):
         return None
     for name in (f"{origin.scheme}_proxy", "all_proxy"):
         if value := _read(variables, name).strip():
@@ -34,30 +34,28 @@ def _proxy(value: str, name: str) -> Proxy:
     url = value if "://" in value else f"http://{value}"
     scheme = url.partition("://")[0].lower()
     if scheme not in ("http", "https"):
-        speaks = "SOCKS, which Portico does not speak" if scheme.startswith("socks") else scheme
-        raise InvalidRequest(
-            f"the proxy in {name} wants {speaks}: name an HTTP proxy, or use NO_PROXY"
-        )
+        why = f"{name} names a {scheme}:// proxy, which is not supported"
+        raise InvalidRequest(f"{why}; name an HTTP proxy, or exempt the host with NO_PROXY")
     try:
-        target = parse(url)
+        target = parse_url(url)
     except InvalidRequest:
-        raise InvalidRequest(f"the proxy in {name} has no URL that could be understood") from None
+        raise InvalidRequest(f"the proxy URL in {name} is not valid") from None
     return Proxy(target.origin, target.login)
 
 
 def _environment() -> Mapping[str, str]:
     if sys.platform == "darwin" and not any(key.lower().endswith("_proxy") for key in os.environ):
-        from urllib.request import getproxies  # what the system's settings say
+        from urllib.request import getproxies  # the system's settings
 
         return {f"{kind}_proxy": value for kind, value in getproxies().items()}
     return os.environ
 
 
 def _read(environ: Mapping[str, str], name: str) -> str:
-    """A variable in small letters, else in large ones."""
+    """Return a variable in lower case, else in upper case."""
     if name in environ:
         return environ[name]
-    # Under CGI a client can set this one: it is what the header "Proxy" becomes.
+    # Under CGI a client can set this one, with the header "Proxy".
     if name == "http_proxy" and "REQUEST_METHOD" in environ:
         return ""
     return environ.get(name.upper(), "")
@@ -81,7 +79,7 @@ def _matches(origin: Origin, entry: str) -> bool:
 
 
 def _is_named(origin: Origin, entry: str) -> bool:
-    """`name` is it and all below it, `.name` all below it; either may have a port."""
+    """Match `name` and its subdomains, or `.name` for subdomains only; either may have a port."""
     name, colon, port = entry.rpartition(":")
     if not colon:
         name = entry

@@ -1,4 +1,4 @@
-"""One answer over HTTP on its way in: its head, then its body, never more of it than is read."""
+"""An HTTP response as it arrives: its head, then its body, buffered up to a limit."""
 
 import asyncio
 from collections import deque
@@ -7,147 +7,149 @@ from typing import Protocol, Self
 
 from portico.http1.errors import Http1Error
 
-SMALL = 64 * 1024
-"""Up to this size a body is waited for as a whole, and written in one piece."""
-HIGH, LOW = 256 * 1024, 64 * 1024
-"""Bytes that may wait to be read before the server has to wait, and until it may go on."""
+MAX_SMALL_BODY = 64 * 1024
+"""A body up to this size is awaited as a whole, and written in one piece."""
+HIGH_WATER, LOW_WATER = 256 * 1024, 64 * 1024
+"""Buffered bytes at which reading from the server pauses, and at which it resumes."""
 
 
 class BodySource(Protocol):
-    """The connection that an answer comes from."""
+    """The connection that receives a response."""
 
     def resume(self) -> None:
-        """There is room again."""
+        """Read on."""
         ...
 
-    def leave(self) -> None:
-        """It need not count among the connections any more."""
+    def release_slot(self) -> None:
+        """Stop counting against the limit of connections."""
         ...
 
     def drop(self, response: "Http1Response") -> None:
-        """Nobody wants the rest of it."""
+        """Close the connection: the rest of the response is not needed."""
         ...
 
 
 class Http1Response:
-    """What came so far. Its body is iterated over by one reader, once."""
+    """The part of a response that has arrived. One reader iterates over its body, once."""
 
     __slots__ = (
-        "_ready",
+        "_error",
+        "_on_ready",
         "_source",
-        "_trouble",
         "_waiter",
+        "buffered",
         "chunks",
         "headers",
-        "held",
         "is_small",
         "is_whole",
         "reason",
         "status",
     )
 
-    def __init__(self, source: BodySource, ready: Callable[["Http1Response"], None] | None) -> None:
-        """`ready` is called once: with the whole answer if it is small, else with its head, or
-        with what went wrong, for which `head` then raises."""
+    def __init__(
+        self, source: BodySource, on_ready: Callable[["Http1Response"], None] | None
+    ) -> None:
+        """Call `on_ready` once: when a small response is complete, when the head of another is, or
+        when it failed, in which case `head` raises."""
         self.status = 0
-        """Zero until the head is there."""
+        """Zero until the head is complete."""
         self.reason = ""
         self.headers: dict[str, str] = {}
-        """By names in small letters; what came twice is joined by a comma."""
+        """By name in lower case; repeated headers are joined by a comma."""
         self.is_small = False
         self.is_whole = False
-        """True once all of it came."""
+        """True once the response is complete."""
         self._source = source
-        self._ready = ready
+        self._on_ready = on_ready
         self.chunks: deque[bytes] = deque()
-        self.held = 0
-        self._trouble: Http1Error | None = None
+        self.buffered = 0
+        self._error: Http1Error | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_success(self) -> bool:
-        """True if the server did what it was asked."""
+        """True for a status of 2xx."""
         return 200 <= self.status < 300
 
     async def head(self) -> None:
-        """Wait until status and headers are there; raises Trouble."""
+        """Wait for status and headers; raises Http1Error."""
         while not self.status:
-            if self._trouble is not None:
-                raise self._trouble
-            await self._news()
+            if self._error is not None:
+                raise self._error
+            await self._wait()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        """The next piece of the body; raises Trouble if it is cut off."""
+        """Return the next piece of the body; raises Http1Error if it is cut off."""
         while not self.chunks:
             if self.is_whole:
                 raise StopAsyncIteration
-            if self._trouble is not None:
-                raise self._trouble
-            await self._news()
-        return self._take()
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return self._pop()
 
     def body(self) -> bytes | None:
-        """The whole body, unless some of it is still to come."""
+        """Return the whole body; None if it is not complete."""
         if not self.is_whole:
             return None
         return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
 
-    def follow(self) -> None:
-        """It is read by a task from now on, and nobody called."""
-        self._ready = None
+    def clear_callback(self) -> None:
+        """Do not call `on_ready` any more: a task reads the response."""
+        self._on_ready = None
 
-    def linger(self) -> None:
-        """Only its end is waited for: it keeps no other request waiting."""
+    def release_slot(self) -> None:
+        """Release the connection's slot: only the end of the stream is still awaited."""
         if not self.is_over():
-            self._source.leave()
+            self._source.release_slot()
 
     def close(self) -> None:
-        """No more of it is wanted; unless it is whole, its connection is closed."""
-        self._ready = None
+        """Stop reading; the connection is closed unless the response is complete."""
+        self._on_ready = None
         if not self.is_over():
             self._source.drop(self)
 
-    # What the connection does with it.
+    # Called by the connection.
 
     def add(self, chunk: bytes) -> None:
-        """More of the body came."""
+        """Add a piece of the body."""
         self.chunks.append(chunk)
-        self.held += len(chunk)
+        self.buffered += len(chunk)
 
     def is_over(self) -> bool:
-        """True if nothing more can come."""
-        return self.is_whole or self._trouble is not None
+        """True if it is complete or failed."""
+        return self.is_whole or self._error is not None
 
     def is_full(self) -> bool:
-        """True if no more should come for now."""
-        return self.held > HIGH and not self.is_whole
+        """True if reading should pause."""
+        return self.buffered > HIGH_WATER and not self.is_whole
 
-    def fail(self, trouble: Http1Error) -> None:
-        """It will never be whole."""
+    def fail(self, error: Http1Error) -> None:
+        """End it with an error, unless it has ended."""
         if not self.is_over():
-            self._trouble = trouble
+            self._error = error
 
     def wake(self) -> None:
-        """Something happened: tell whoever waits, if it is what they wait for."""
-        if self._ready is not None:
+        """Call `on_ready` if it is ready, or wake the reader."""
+        if self._on_ready is not None:
             if self.is_over() or (self.status and not self.is_small):
-                ready, self._ready = self._ready, None
-                ready(self)
+                on_ready, self._on_ready = self._on_ready, None
+                on_ready(self)
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _take(self) -> bytes:
+    def _pop(self) -> bytes:
         chunk = self.chunks.popleft()
-        before = self.held
-        self.held -= len(chunk)
-        if self.held <= LOW < before and not self.is_whole:
+        before = self.buffered
+        self.buffered -= len(chunk)
+        if self.buffered <= LOW_WATER < before and not self.is_whole:
             self._source.resume()
         return chunk
 
-    async def _news(self) -> None:
+    async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

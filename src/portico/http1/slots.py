@@ -1,39 +1,39 @@
-"""A number of places, and a queue for them."""
+"""A limited number of slots, and a queue for them."""
 
 import asyncio
 from collections import deque
 
 
 class Slots:
-    """Lets so many in at a time; the others wait, in order."""
+    """Hands out up to `limit` slots; further callers wait in order."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.inside = 0
-        """How many are in; who takes one of `most` places without waiting counts it here."""
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        """Slots in use; a caller that takes a free one without waiting adds it here."""
         self.waiting: deque[asyncio.Future[None]] = deque()
 
-    async def place(self) -> None:
-        """Take a place; a caller that is cancelled while it waits gives up its turn."""
-        if self.inside < self.most:
-            self.inside += 1
+    async def acquire(self) -> None:
+        """Take a slot; a caller that is cancelled while it waits leaves the queue."""
+        if self.used < self.limit:
+            self.used += 1
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(place)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(slot)
         try:
-            await place
+            await slot
         except BaseException:
-            if place.done() and not place.cancelled():
-                self.leave()  # it was ours the moment we gave up
-            elif place in self.waiting:
-                self.waiting.remove(place)
+            if slot.done() and not slot.cancelled():
+                self.release()  # it was granted just before the cancellation
+            elif slot in self.waiting:
+                self.waiting.remove(slot)
             raise
 
-    def leave(self) -> None:
-        """Give the place to the next."""
+    def release(self) -> None:
+        """Pass the slot on to the next caller."""
         while self.waiting:
-            place = self.waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+            slot = self.waiting.popleft()
+            if not slot.done():
+                slot.set_result(None)
                 return
-        self.inside -= 1
+        self.used -= 1

@@ -1,4 +1,4 @@
-"""A URL taken apart: who is asked, and for what."""
+"""URLs, parsed: the origin to connect to, and the target of the request."""
 
 import base64
 import ipaddress
@@ -12,16 +12,16 @@ from portico.http1.errors import InvalidRequest
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)*\.?")
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
-# What the URL standard leaves as it is in a path and in a query; quote keeps letters by itself.
+# Characters that the URL standard does not escape in a path or query, besides letters.
 _IN_PATH = "!$%&'()*+,/:;=@[\\]^|"
 _IN_QUERY = _IN_PATH + "?`{}"
-_LONGEST = 65536
-# Names that the standard of 2003, which Python has, would change into those of somebody else.
-_CHANGED_SINCE = frozenset("\u00df\u03c2\u200c\u200d")
+MAX_URL = 65536
+# IDNA 2003, which Python implements, maps these characters to other names than IDNA 2008 does.
+_REMAPPED = frozenset("\u00df\u03c2\u200c\u200d")
 
 
 class Origin(Struct, frozen=True):
-    """Whom to connect to."""
+    """The scheme, host and port to connect to."""
 
     scheme: str
     host: str
@@ -30,17 +30,17 @@ class Origin(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """Host and port, as they are written."""
+        """Host and port, as in a URL."""
         return f"{self.bracketed}:{self.port}"
 
     @property
     def shown(self) -> str:
-        """The same without the port that goes without saying."""
+        """The same without the default port."""
         return self.bracketed if self.port == _PORTS[self.scheme] else self.authority
 
     @property
     def bracketed(self) -> str:
-        """The host; an address is in brackets, and its zone is nobody else's business."""
+        """The host; an IPv6 address is in brackets and without its zone."""
         return f"[{self.host.partition('%')[0]}]" if ":" in self.host else self.host
 
     @property
@@ -50,47 +50,47 @@ class Origin(Struct, frozen=True):
 
 
 class RequestTarget(Struct, frozen=True):
-    """What a URL says."""
+    """The parts of a URL that a request needs."""
 
     origin: Origin
     path: str
-    """Path and query, with nothing in them that a request could not carry."""
+    """Path and query, escaped."""
     login: str = ""
-    """The Basic credentials of its user and password, if it has them."""
+    """The Basic credentials of its user and password, if any."""
 
     def __str__(self) -> str:
-        """The URL without anything secret."""
+        """Return the URL without its credentials."""
         return f"{self.origin.scheme}://{self.origin.shown}{self.path}"
 
 
-def parse(url: str) -> RequestTarget:
-    """Take a URL apart; raises Unfit, without its secrets."""
-    if len(url) > _LONGEST:
-        raise InvalidRequest(f"its URL is longer than {_LONGEST} characters")
+def parse_url(url: str) -> RequestTarget:
+    """Parse a URL; raises InvalidRequest, with a text without credentials."""
+    if len(url) > MAX_URL:
+        raise InvalidRequest(f"its URL is longer than {MAX_URL} characters")
     if any(char < " " or char == "\x7f" for char in url):
-        raise InvalidRequest("its URL has characters that nobody can see")
+        raise InvalidRequest("its URL contains control characters")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise InvalidRequest("its URL has no host and port that could be understood") from None
+        raise InvalidRequest("the host or port in its URL is not valid") from None
     scheme = parts.scheme
     if scheme not in _PORTS:
-        raise InvalidRequest("its URL does not begin with http:// or https://")
+        raise InvalidRequest("its URL must begin with http:// or https://")
     if not host:
-        raise InvalidRequest("its URL names no host")
+        raise InvalidRequest("its URL has no host")
     path = _quoted(_without_dots(parts.path or "/"), _IN_PATH)
     query = f"?{_quoted(parts.query, _IN_QUERY)}" if parts.query else ""
     origin = Origin(scheme, _host(host), port or _PORTS[scheme])
     return RequestTarget(origin, path + query, _login(parts.username, parts.password))
 
 
-def join(url: str, other: str) -> str:
-    """Where a URL leads that was found at another; raises Unfit."""
+def join_url(url: str, other: str) -> str:
+    """Resolve a URL that a response refers to; raises InvalidRequest."""
     try:
         return urljoin(url, other)
     except ValueError:
-        raise InvalidRequest("the URL that it names cannot be understood") from None
+        raise InvalidRequest("it refers to a URL that is not valid") from None
 
 
 def _host(host: str) -> str:
@@ -99,17 +99,17 @@ def _host(host: str) -> str:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise InvalidRequest("its URL has an address that is none") from None
+            raise InvalidRequest("the IPv6 address in its URL is not valid") from None
         return host
     if not host.isascii():
-        if not _CHANGED_SINCE.isdisjoint(host):
-            raise InvalidRequest("its name has letters with two meanings: write it as xn--...")
+        if not _REMAPPED.isdisjoint(host):
+            raise InvalidRequest("the host name in its URL is ambiguous; write it as xn--...")
         try:
             host = host.encode("idna").decode()
         except UnicodeError:
-            raise InvalidRequest("its name cannot be written in ASCII") from None
+            raise InvalidRequest("the host name in its URL has no ASCII form") from None
     if not _NAME.fullmatch(host):
-        raise InvalidRequest("its URL has a host that is no name")
+        raise InvalidRequest("the host name in its URL is not valid")
     return host
 
 

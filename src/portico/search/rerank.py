@@ -127,7 +127,7 @@ class Reranker:
         if key := os.environ.get(self._key_env, "").strip():
             headers |= self._provider.headers(key)
         body = msgspec.json.encode(self._provider.body(self._model, text))
-        response = await self._pool.ask("POST", self._url, headers, body)
+        response = await self._pool.send("POST", self._url, headers, body)
         try:
             await response.head()
             if response.status != 200:

@@ -9,19 +9,19 @@ from portico.model.errors import TargetError
 class ConcurrencyLimiter(Slots):
     """Lets so many in at a time; so many more may queue, in order."""
 
-    def __init__(self, server: str, most: int, queue: int) -> None:
-        super().__init__(most)
+    def __init__(self, server: str, limit: int, queue: int) -> None:
+        super().__init__(limit)
         self._server = server
         self._queue = queue
 
     async def enter(self, within_s: float) -> None:
         """Take a place, waiting for one if need be; raises TargetError if there is none."""
-        if self.inside >= self.most and len(self.waiting) >= self._queue:
-            why = f"has {self.most} calls under way and {self._queue} waiting: try again later"
+        if self.used >= self.limit and len(self.waiting) >= self._queue:
+            why = f"has {self.limit} calls under way and {self._queue} waiting: try again later"
             raise TargetError(f"{self._server} {why}", kind="busy", server=self._server)
         try:
             async with asyncio.timeout(within_s):
-                await self.place()
+                await self.acquire()
         except TimeoutError:
-            why = f"{self._server} was busy for {within_s:g} s with {self.most} other calls"
+            why = f"{self._server} was busy for {within_s:g} s with {self.limit} other calls"
             raise TargetError(why, kind="timeout", server=self._server) from None

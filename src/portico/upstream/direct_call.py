@@ -126,9 +126,9 @@ class DirectCall(PendingRequest, Pending):
         self._is_over = True
         self._upstream_session.calls.pop(self._id, None)
         if self._limiter.waiting:
-            self._limiter.leave()
+            self._limiter.release()
         else:
-            self._limiter.inside -= 1
+            self._limiter.used -= 1
         self._line.end(answered)
 
     async def _flushed(self, response: Response) -> None:

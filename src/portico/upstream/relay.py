@@ -168,9 +168,9 @@ class Relay:
                 return None  # the upstream has to be told first
             params, back = legacy_params(params, b""), from_legacy
         limiter, breaker = self._limiter, self._breaker
-        if limiter.inside >= limiter.most:
+        if limiter.used >= limiter.limit:
             return None
-        limiter.inside += 1
+        limiter.used += 1
         call = Call(caller, request, context)
         express = DirectCall(
             call,
@@ -184,7 +184,7 @@ class Relay:
         )
         if express.begin(params):
             return express
-        self._limiter.leave()
+        self._limiter.release()
         return None
 
     def _again(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
@@ -235,7 +235,7 @@ class Relay:
                         again = False
                 return await self._try(call, timeout)
             finally:
-                self._limiter.leave()
+                self._limiter.release()
         finally:
             if tries_it:
                 self._breaker.withdrawn()

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from portico.http1.errors import Http1Error, InvalidRequest
-from portico.http1.headers import unfit_header
+from portico.http1.headers import header_problem
 from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Http1Response
-from portico.http1.url import join, parse
+from portico.http1.url import join_url, parse_url
 from portico.wires.event_reader import TooLong
 from portico.wires.http_error_body import own_words
 from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
@@ -66,8 +66,8 @@ class HttpRequests:
         """Raises TargetError if what is to be shown at the door cannot be."""
         self.site = site
         for name, value in (*site.headers.items(), ("authorization", site.token)):
-            if why := unfit_header(name, value):
-                raise self.failure(f"cannot be asked: {why}", "start").error()
+            if why := header_problem(name, value):
+                raise self.failure(f"cannot be contacted: {why}", "start").error()
         self.url = site.url
         self._loopback = is_loopback(site.url)
         self._token = site.token
@@ -88,14 +88,14 @@ class HttpRequests:
         content: Data | None = None,
         begun: Http1Response | None = None,
         *,
-        is_apart: bool = False,
+        is_exempt: bool = False,
     ) -> AsyncGenerator[Http1Response, None]:
         """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
         raises Broken. One that is apart does not count among the connections."""
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                response = begun or await self._pool.ask(
-                    method, url, self._with(headers), content, is_apart=is_apart
+                response = begun or await self._pool.send(
+                    method, url, self._with(headers), content, is_exempt=is_exempt
                 )
                 begun = None
                 try:
@@ -123,12 +123,12 @@ class HttpRequests:
         url: str,
         headers: Mapping[str, str],
         content: Data,
-        ready: Callable[[Http1Response], None],
+        on_ready: Callable[[Http1Response], None],
     ) -> Http1Response | None:
         """A request, if it can go out without waiting; `ready` has what came of it, and `send` goes
         on from there."""
         try:
-            return self._pool.begin(method, url, self._with(headers), content, ready)
+            return self._pool.begin(method, url, self._with(headers), content, on_ready)
         except InvalidRequest:
             return None  # as `send` will say
 
@@ -138,7 +138,7 @@ class HttpRequests:
             async with (
                 asyncio.timeout(ACCEPT_S),
                 # Apart: calls that are under way may wait for just this answer, or cancellation.
-                self.send("POST", url, headers, content, is_apart=True) as response,
+                self.send("POST", url, headers, content, is_exempt=True) as response,
             ):
                 await self.body(response)
         except TimeoutError:
@@ -169,10 +169,10 @@ class HttpRequests:
         return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
 
     def _redirected(self, response: Http1Response, url: str) -> str:
-        following = join(url, response.headers.get("location", ""))
-        target = parse(following)
+        following = join_url(url, response.headers.get("location", ""))
+        target = parse_url(following)
         # 301 and 302 may turn a POST into a GET, so only their successors are followed.
-        if response.status not in (307, 308) or target.origin != parse(url).origin:
+        if response.status not in (307, 308) or target.origin != parse_url(url).origin:
             why = f"redirects to {target} (HTTP {response.status}): use that URL if you trust it"
             raise BrokenResponse(self.failure(why, "http", response.status))
         if url == self.url:

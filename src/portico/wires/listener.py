@@ -60,7 +60,7 @@ class Listener:
                 headers["last-event-id"] = reader.last_id
             before = reader.count
             try:
-                async with web.send("GET", web.url, headers, is_apart=True) as response:
+                async with web.send("GET", web.url, headers, is_exempt=True) as response:
                     self._answered.set()
                     if not is_stream(response):
                         return

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from portico.http1.errors import InvalidRequest
-from portico.http1.url import join, parse
+from portico.http1.url import join_url, parse_url
 from portico.model.version import Version
 from portico.process.read_pacing import ReadPacing
 from portico.protocol.ladder import VERSION_HEADER
@@ -87,7 +87,7 @@ class HttpSse(Wire):
         web = self._web
         try:
             events = {"accept": "text/event-stream"}
-            async with web.send("GET", web.url, events, is_apart=True) as response:
+            async with web.send("GET", web.url, events, is_exempt=True) as response:
                 if not is_stream(response):
                     raise BrokenResponse(web.failure("is no MCP server: it sent no events", "http"))
                 web.check_plain(response)
@@ -116,12 +116,12 @@ class HttpSse(Wire):
             self._receiver.received(event.data)
         elif event.kind == "endpoint" and not self._endpoint.done():
             try:
-                url = join(self._web.url, event.data.decode(errors="replace").strip())
-                there = parse(url)
+                url = join_url(self._web.url, event.data.decode(errors="replace").strip())
+                there = parse_url(url)
             except InvalidRequest:
                 return
             # Elsewhere could be anybody's: our token stays with the origin it is for.
-            if there.origin != parse(self._web.url).origin:
+            if there.origin != parse_url(self._web.url).origin:
                 why = f"wants messages posted to {there}, which is not its own origin"
                 raise BrokenResponse(self._web.failure(why, "http"))
             self._endpoint.set_result(url)

@@ -136,7 +136,7 @@ class StreamableHttp:
             with contextlib.suppress(BrokenResponse, TimeoutError):
                 async with (
                     asyncio.timeout(LINGER_S),
-                    self._web.send("DELETE", self._web.url, self._naming.common(), is_apart=True),
+                    self._web.send("DELETE", self._web.url, self._naming.common(), is_exempt=True),
                 ):
                     pass
         await self._web.close()
@@ -202,7 +202,7 @@ class StreamableHttp:
         try:
             if reader is None:
                 async with web.send(
-                    "POST", web.url, sent, message.data, begun, is_apart=_stays(message)
+                    "POST", web.url, sent, message.data, begun, is_exempt=_stays(message)
                 ) as response:
                     self._remember_session(web, response)
                     if is_stream(response):
@@ -245,7 +245,7 @@ class StreamableHttp:
         web, receiver = self._web, self._receiver
         for begun in tuple(self._begun.values()):
             del self._begun[begun.message.id]
-            begun.response.follow()
+            begun.response.clear_callback()
             self._follow(begun.message, begun.sent, begun.response)
         others = {task for id, task in self._requests.items() if id not in self._unheard}
         if others:
@@ -267,7 +267,7 @@ class StreamableHttp:
                 async for chunk in response:
                     await pace.spread(chunk, lambda piece: self._take(reader, piece, id))
                     if id and limit.when() is None and not receiver.waits(id):
-                        response.linger()
+                        response.release_slot()
                         limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
         except TimeoutError:
             pass
