@@ -132,9 +132,9 @@ def gateway_http(
             served.url = door.url
             await door.serve(
                 served.endpoint,
-                served.door,
-                watch=served.when_moved,
-                pages={"/metrics": served.measured},
+                served.endpoint_at,
+                watch=served.on_routes_changed,
+                pages={"/metrics": served.metrics_page},
                 limits=serving.config.gateway.limits,
                 stop=stop,
             )
@@ -151,7 +151,7 @@ def _shared(serving: "ServeOptions", drain_s: float, alone: bool) -> "SharedGate
 
     def now() -> "ServeOptions":
         nonlocal latest
-        latest = latest.fresh()
+        latest = latest.reloaded()
         return latest
 
     def own() -> "AbstractAsyncContextManager[GatewayApp]":

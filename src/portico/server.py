@@ -88,8 +88,8 @@ class Server(Registration):
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
-        self._source = SingleCatalog(self._made, self._hub)
-        self._part_of = ""
+        self._source = SingleCatalog(self._build_catalog, self._hub)
+        self._included_in = ""
         self._default: ChainEndpoint | None = None
         functions.watch(self._changed)
 
@@ -115,8 +115,8 @@ class Server(Registration):
         """Offer also what another server or provider offers. Two owners of a name are refused."""
         if self._default is not None:
             raise RegistrationError("the chain is frozen: include servers before serving")
-        if self._part_of:
-            whole = f"{self.name!r} is part of {self._part_of!r}"
+        if self._included_in:
+            whole = f"{self.name!r} is part of {self._included_in!r}"
             raise RegistrationError(f"{whole} already: include servers in it before that")
         if not isinstance(other, Server) and not hasattr(other, "provide"):
             raise RegistrationError(f"{other!r} is neither a server nor a provider")
@@ -128,14 +128,14 @@ class Server(Registration):
             self._providers.append(provider)
             provider.watch(self._changed)
         if isinstance(other, Server):
-            other._part_of = self.name
+            other._included_in = self.name
         self._source.changes += 1
 
     def catalog(self) -> Catalog:
         """The snapshot of all that is offered now."""
         return self._source.now()
 
-    def _made(self, number: int) -> Catalog:
+    def _build_catalog(self, number: int) -> Catalog:
         offer, clashes = merge((p.name, p.offer()) for p in self._providers)
         for clash in clashes:
             log.warning("%s: the second is hidden", clash)
@@ -164,7 +164,7 @@ class Server(Registration):
                 raw = _bytes_of(request)
             except (TypeError, ValueError, RecursionError) as error:
                 return error_response(b"", PARSE_ERROR, f"the message has no JSON form: {error}")
-            inbound = read(raw, _assumed(context), context.headers)
+            inbound = read(raw, _assumed_version(context), context.headers)
             if isinstance(inbound, RefusedMessage):
                 return NOTHING if inbound.is_notification else inbound.response
             if not isinstance(inbound, Request):
@@ -192,12 +192,12 @@ class Server(Registration):
         self._hub.publish(change)
 
 
-def frozen(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:
+def freeze(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:
     """A server's providers, to which none is added from now on, and what they offer together."""
     return server._freeze(), server._source
 
 
-def _assumed(context: Context) -> Any:
+def _assumed_version(context: Context) -> Any:
     if context.session is not None:
         return context.session.version
     return context.version or LATEST_LEGACY

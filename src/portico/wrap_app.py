@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.chain.exactly import exactly
+from portico.chain.exact_params import exact_params
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.types import Link
 from portico.state.background import Background
@@ -71,7 +71,7 @@ class WrapApp:
         self.upstream.lost = self._lost if alone else None
         self._log = None if wrapping.log is None else _open_log(wrapping.log)
         # What links decide on is what the server reads; without links, nothing is changed.
-        links = (exactly, *wrapping.links) if wrapping.links else ()
+        links = (exact_params, *wrapping.links) if wrapping.links else ()
         observe = None if self._log is None else self._log.link(self.upstream.name)
         self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, observe)
         self._control: Control | None = None

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import portico
-from portico.gateway.registry import SEARCH_FROM
+from portico.gateway.registry import MIN_TOOLS_FOR_SEARCH
 from portico.model import errors
 from portico.model.methods import KNOWN
 from portico.observe.metrics import Metrics
-from portico.observe.prometheus import STATES, Figures
+from portico.observe.prometheus import STATES, GatewayCollector
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
@@ -123,8 +123,8 @@ def test_every_limit_is_documented_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("README.md", f"From {SEARCH_FROM} tools on, "),
-        ("docs/serve.md", f"`search` from {SEARCH_FROM} tools on"),
+        ("README.md", f"From {MIN_TOOLS_FOR_SEARCH} tools on, "),
+        ("docs/serve.md", f"`search` from {MIN_TOOLS_FOR_SEARCH} tools on"),
         ("docs/serve.md", f"takes up to {MAX_GUESTS} windows"),
         ("docs/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
         ("docs/transports.md", f"| calls at once | {MAX_RUNNING:,};"),
@@ -154,7 +154,7 @@ def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
     assert [state for state in STATES if f"| `{state}` |" not in states] == []
     cache = {"hits": 0, "misses": 0}
     gateway = {"version": "", "uptime_s": 0, "tools": 0, "search": {"cache": cache}}
-    printed = Figures(Metrics(), {"gateway": gateway, "servers": []}).page().decode()
+    printed = GatewayCollector(Metrics(), {"gateway": gateway, "servers": []}).page().decode()
     table = section("docs/observing.md", "Metrics")
     names = set(re.findall(r"`(portico_\w+)", table))
     assert names == set(re.findall(r"^# TYPE (\w+)", printed, re.MULTILINE))

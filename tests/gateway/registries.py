@@ -160,8 +160,8 @@ async def registry(
         memory=memory,
         secret=b"s" * 32,
         report=more.pop("report", lambda _: None),
-        heard=lambda server, line: None,
-        reach=world.address,
+        on_stderr=lambda server, line: None,
+        address_of=world.address,
         gateway=more.pop("id", ""),
         history=more.pop("history", no_history),
     )
@@ -170,8 +170,8 @@ async def registry(
         around,
         version="1.0",
         searcher=more.pop("searcher", Words),
-        failed=more.pop("failed", _fail),
-        witness=more.pop("witness", lambda *_: None),
+        report_failure=more.pop("failed", _fail),
+        record_call=more.pop("witness", lambda *_: None),
         **more,
     )
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.gateway.failure_results import own_failure
+from portico.gateway.failure_results import gateway_failure
 from portico.model.message import Response
 
 
@@ -12,13 +12,13 @@ def failure(error: str) -> Response:
 
 def test_a_failure_of_ours_is_known_by_its_kind_and_server() -> None:
     error = '{"code":-32603,"message":"gone","data":{"kind":"exited","server":"files"}}'
-    found = own_failure(failure(error), "files")
+    found = gateway_failure(failure(error), "files")
     assert found is not None
     assert found.message == "gone"
-    assert own_failure(failure(error), "mail") is None
+    assert gateway_failure(failure(error), "mail") is None
 
 
 @pytest.mark.parametrize("data", ['{"n":1e400}', "5", "null", '"x"', '{"kind":"exited"}'])
 def test_whatever_a_server_says_went_wrong_is_its_own(data: str) -> None:
     error = f'{{"code":-1,"message":"no","data":{data}}}'
-    assert own_failure(failure(error), "files") is None
+    assert gateway_failure(failure(error), "files") is None

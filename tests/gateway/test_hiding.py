@@ -62,7 +62,7 @@ DOORS: dict[str, Callable[[Registry], ChainEndpoint | None]] = {
     "search": lambda gateway: gateway.endpoint(searches=True),
     "all": lambda gateway: gateway.endpoint(searches=False),
     "group": lambda gateway: gateway.endpoint("team"),
-    "alone": lambda gateway: gateway.alone("shop"),
+    "alone": lambda gateway: gateway.server_endpoint("shop"),
 }
 EACH_DOOR = pytest.mark.parametrize("door", DOORS)
 MERGED = pytest.mark.parametrize("door", ["search", "all", "group"])
@@ -437,7 +437,7 @@ async def test_a_second_owner_keeps_its_uri_when_the_first_is_hidden() -> None:
         assert read["contents"][0]["text"] == "two"
         for first in ("memo://both", "portico://one/memo%3A%2F%2Fboth", "Memo://both"):
             assert "error" in await client.request("resources/read", {"uri": first})
-        alone = {name: gateway.alone(name) for name in servers}
+        alone = {name: gateway.server_endpoint(name) for name in servers}
         assert alone["one"] is not None
         assert alone["two"] is not None
         assert await Client(alone["one"]).names("resources") == []

@@ -62,7 +62,7 @@ async def served(
         await gateway.refresh(gateway.members)
         doors: dict[str, Callable[[], ChainEndpoint | None]] = {
             "group": lambda: gateway.endpoint("team"),
-            "alone": lambda: gateway.alone("shop"),
+            "alone": lambda: gateway.server_endpoint("shop"),
             "all": lambda: gateway.endpoint(searches=False),
         }
         endpoint = doors.get(door, gateway.endpoint)()

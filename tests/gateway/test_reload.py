@@ -141,7 +141,7 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
     async def apply(config: Config) -> None:
         await applied.put(next(iter(config.servers)))
 
-    watched = ConfigWatcher(str(path), read, apply, told.append, every_s=0.01)
+    watched = ConfigWatcher(str(path), read, apply, told.append, interval_s=0.01)
     watched.start()
     try:
         path.write_text("broken")

@@ -23,7 +23,8 @@ OWNERS = ResourceRouting(
 )
 def test_numbers_stay_as_they_are_where_a_resource_is_shown_otherwise(number: str) -> None:
     result = f'{{"uri":"note://a","n":[{number}]}}'.encode()
-    shown = ResourceOrigins().noted(Response(id=b"1", result=result), "second", OWNERS, Context())
+    response = Response(id=b"1", result=result)
+    shown = ResourceOrigins().rewrite_uris(response, "second", OWNERS, Context())
     escaped = b"portico://second/note%3A%2F%2Fa"
     assert shown.result == b'{"uri":"%b","n":[%b]}' % (escaped, number.encode())
 
@@ -31,14 +32,14 @@ def test_numbers_stay_as_they_are_where_a_resource_is_shown_otherwise(number: st
 def test_a_result_that_needs_no_change_is_the_very_same() -> None:
     response = Response(id=b"1", result=b'{ "uri" : "note://b", "n": 1.50 }')
     origins, context = ResourceOrigins(), Context()
-    assert origins.noted(response, "second", OWNERS, context) is response
+    assert origins.rewrite_uris(response, "second", OWNERS, context) is response
     assert origins.owner("note://b", context) == "second"
 
 
 def test_what_a_float_cannot_hold_hides_no_mention() -> None:
     origins, context = ResourceOrigins(), Context()
     response = Response(id=b"1", result=b'{"n":1e400,"uri":"note://b"}')
-    assert origins.noted(response, "first", OWNERS, context) is response
+    assert origins.rewrite_uris(response, "first", OWNERS, context) is response
     assert origins.owner("note://b", context) == "first"
 
 
@@ -46,7 +47,7 @@ def test_of_very_many_links_the_first_thousand_are_noted() -> None:
     origins, context = ResourceOrigins(), Context()
     links = [{"type": "resource_link", "name": "n", "uri": f"link://{n}"} for n in range(5000)]
     response = Response(id=b"1", result=json.dumps({"content": links}).encode())
-    assert origins.noted(response, "first", OWNERS, context) is response
+    assert origins.rewrite_uris(response, "first", OWNERS, context) is response
     found = [n for n in range(5000) if origins.owner(f"link://{n}", context) == "first"]
     assert found == list(range(1000))
 
@@ -79,13 +80,13 @@ def _shown(value: Any) -> Any:
 @given(_RESULTS, st.sampled_from([None, 1]))
 def test_uris_are_found_where_a_parser_finds_them(value: Any, indent: int | None) -> None:
     response = Response(id=b"1", result=json.dumps({"r": value}, indent=indent).encode())
-    noted = ResourceOrigins().noted(response, "second", OWNERS, Context())
+    noted = ResourceOrigins().rewrite_uris(response, "second", OWNERS, Context())
     assert json.loads(noted.result) == _shown({"r": value})
 
 
 def _mention(origins: ResourceOrigins, server: str, context: Context, *uris: str) -> list[str]:
     result = msgspec.json.encode([{"uri": uri} for uri in uris])
-    noted = origins.noted(Response(id=b"1", result=result), server, OWNERS, context)
+    noted = origins.rewrite_uris(Response(id=b"1", result=result), server, OWNERS, context)
     return [one["uri"] for one in msgspec.json.decode(noted.result)]
 
 

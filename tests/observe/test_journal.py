@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from portico.gateway.rewrite import execute
+from portico.gateway.rewrite import unwrap
 from portico.model.context import Context
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
@@ -33,7 +33,7 @@ OK = Response(id=b"1", result=b"{}")
 
 
 def note(journal: Journal, request: Request, response: Response | None = OK) -> None:
-    journal.called(request, Context(), "maths", "add", response, 0.0123)
+    journal.record_call(request, Context(), "maths", "add", response, 0.0123)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 async def test_other_threads_report_events_too(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "log"), pytest.fail)
     await asyncio.to_thread(journal.event, "the index is built again")
-    await asyncio.to_thread(journal.heard, "maths", "ready")
+    await asyncio.to_thread(journal.record_stderr, "maths", "ready")
     await until_lines(tmp_path / "log", 2)
     journal.close()
     assert [line["kind"] for line in lines_of(tmp_path / "log")] == ["event", "stderr"]
@@ -59,7 +59,7 @@ async def test_each_kind_of_line_says_what_happened_and_no_value(tmp_path: Path)
     journal = Journal(str(tmp_path / "log"), pytest.fail)
     meta = Meta(client_info=b'{"name":"some client"}')
     note(journal, call({"a": "s3cret", "b": [17, 18]}, meta=meta))
-    journal.heard("maths", "ready")
+    journal.record_stderr("maths", "ready")
     journal.event("the config has changed")
     journal.close()
     lines = lines_of(tmp_path / "log")
@@ -87,7 +87,7 @@ async def test_of_an_executed_tool_the_inner_arguments_are_told(
 ) -> None:
     journal = Journal(str(tmp_path / "log"), pytest.fail)
     request = call({"name": "maths__add", "arguments": arguments}, "execute_tool")
-    execute(request)
+    unwrap(request)
     note(journal, request)
     journal.close()
     assert lines_of(tmp_path / "log")[0]["arguments"] == "{a:int}"
@@ -99,7 +99,7 @@ async def test_a_session_names_its_client_and_a_uri_loses_its_query(tmp_path: Pa
     session.client_info = {"name": "old client"}
     request = Request(method="resources/read", id=b"1", uri="db://t?key=s3cret")
     refused = Response(id=b"1", error=b"{}", code=-32002)
-    journal.called(request, Context(session=session), "db", request.uri, refused, 0)
+    journal.record_call(request, Context(session=session), "db", request.uri, refused, 0)
     journal.close()
     (line,) = lines_of(tmp_path / "log")
     assert (line["client"], line["tool"], line["outcome"]) == (
@@ -127,7 +127,7 @@ async def test_the_usual_place_is_private_and_off_is_nowhere(
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     off = open_journal("off", pytest.fail)
     note(off, call({}))
-    off.heard("maths", "ready")
+    off.record_stderr("maths", "ready")
     off.close()
     assert not (tmp_path / "state").exists()
     journal = open_journal(None, pytest.fail)
@@ -154,7 +154,7 @@ async def test_what_is_too_much_is_counted_and_not_kept(
 async def test_huge_and_strange_things_make_short_whole_lines(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "log"), pytest.fail)
     note(journal, call({"a": "x" * 1_000_000}))
-    journal.heard("maths", "half \ud800 a character \x1b[31m" + "x" * 1_000_000)
+    journal.record_stderr("maths", "half \ud800 a character \x1b[31m" + "x" * 1_000_000)
     journal.event("two\nlines")
     note(journal, Request(method="tools/call", id=b"1", params=b'{"arguments":', name="add"))
     journal.close()
@@ -210,8 +210,8 @@ def test_two_processes_that_rotate_at_once_lose_and_cut_nothing(tmp_path: Path) 
 async def test_a_folder_that_cannot_be_written_is_told_once_and_used_again_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "EVERY_S", 0.01)
-    monkeypatch.setattr(journals, "AGAIN_S", 0.01)
+    monkeypatch.setattr(journals, "FLUSH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(journals, "RETRY_DELAY_S", 0.01)
     said: list[str] = []
     path = tmp_path / "folder" / "log"
     journal = Journal(str(path), said.append)

@@ -10,7 +10,7 @@ from portico.model.message import Meta
 from portico.observe import metrics as module
 from portico.observe.journal import CallNote
 from portico.observe.metrics import Metrics
-from portico.observe.prometheus import STATES, Figures
+from portico.observe.prometheus import STATES, GatewayCollector
 from tests.gateway.observed import Gateway
 
 CALL, READ = "tools/call", "resources/read"
@@ -96,9 +96,9 @@ def value(found: Series, name: str, **labels: str) -> float:
 def test_calls_count_by_server_tool_and_outcome() -> None:
     metrics = Metrics()
     for outcome in ("ok", "ok", "tool-error", "error -32603", "error 5", "cancelled"):
-        metrics.called(call(CALL, "maths", "add", outcome, 0.02))
-    metrics.called(call(READ, "db", "db://secret", "ok", 0.5))
-    page = Figures(metrics, status()).page()
+        metrics.record_call(call(CALL, "maths", "add", outcome, 0.02))
+    metrics.record_call(call(READ, "db", "db://secret", "ok", 0.5))
+    page = GatewayCollector(metrics, status()).page()
     found = parsed(page)
     counts = {
         outcome: value(found, "calls_total", server="maths", tool="add", outcome=outcome)
@@ -114,8 +114,8 @@ def test_calls_count_by_server_tool_and_outcome() -> None:
 def test_a_histogram_counts_what_took_up_to_so_long() -> None:
     metrics = Metrics()
     for took_s in (0.005, 0.006, 1.0, 500.0):
-        metrics.called(call(CALL, "maths", "add", "ok", took_s))
-    found = parsed(Figures(metrics, status()).page())
+        metrics.record_call(call(CALL, "maths", "add", "ok", took_s))
+    found = parsed(GatewayCollector(metrics, status()).page())
     below = {
         le: value(found, "call_seconds_bucket", server="maths", le=le)
         for le in ("0.005", "0.01", "0.5", "1", "120", "+Inf")
@@ -127,8 +127,8 @@ def test_a_histogram_counts_what_took_up_to_so_long() -> None:
 
 def test_searches_are_counted_apart() -> None:
     metrics = Metrics()
-    metrics.called(call(CALL, "", "search_tools", "ok", 0.002))
-    found = parsed(Figures(metrics, status(cache={"hits": 4, "misses": 2})).page())
+    metrics.record_call(call(CALL, "", "search_tools", "ok", 0.002))
+    found = parsed(GatewayCollector(metrics, status(cache={"hits": 4, "misses": 2})).page())
     assert value(found, "search_total") == 1
     assert value(found, "search_seconds_bucket", le="0.0025") == 1
     assert value(found, "calls_total", server="", tool="search_tools", outcome="ok") == 1
@@ -138,7 +138,7 @@ def test_searches_are_counted_apart() -> None:
 
 def test_each_server_is_told_of_in_the_state_it_is_in() -> None:
     servers = (server("a"), server("b", state="failing", breaker="open", age_s=None))
-    found = parsed(Figures(Metrics(), status(*servers)).page())
+    found = parsed(GatewayCollector(Metrics(), status(*servers)).page())
     on = {
         (name, state)
         for name in ("a", "b")
@@ -159,8 +159,8 @@ def test_names_from_outside_are_escaped_and_cannot_make_a_series_twice() -> None
     metrics = Metrics()
     strange = 'a"b\\n\\c\nportico_calls_total{} 99\u2028\x1b'
     for tool in (strange, "half \ud800", "half \ud801", "x" * 500 + "1", "x" * 500 + "2"):
-        metrics.called(call(CALL, "maths", tool, "ok", 0.1))
-    found = parsed(Figures(metrics, status()).page())
+        metrics.record_call(call(CALL, "maths", tool, "ok", 0.1))
+    found = parsed(GatewayCollector(metrics, status()).page())
     assert value(found, "calls_total", server="maths", tool=strange, outcome="ok") == 1
     assert value(found, "calls_total", server="maths", tool="half ?", outcome="ok") == 2
     assert value(found, "calls_total", server="maths", tool="x" * 200, outcome="ok") == 2
@@ -170,8 +170,8 @@ def test_more_tools_than_are_told_apart_count_as_other(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "MAX_TOOLS", 5)
     metrics = Metrics()
     for number in range(12):
-        metrics.called(call(CALL, "maths", f"tool{number}", "ok", 0.1))
-    found = parsed(Figures(metrics, status()).page())
+        metrics.record_call(call(CALL, "maths", f"tool{number}", "ok", 0.1))
+    found = parsed(GatewayCollector(metrics, status()).page())
     assert value(found, "calls_total", server="maths", tool="other", outcome="ok") == 7
     assert value(found, "call_seconds_count", server="maths") == 12
     assert sum(name == "portico_tool_seconds_count" for name, _ in found) == 6
@@ -179,10 +179,10 @@ def test_more_tools_than_are_told_apart_count_as_other(monkeypatch: pytest.Monke
 
 def test_a_page_shows_what_was_counted_when_it_was_asked_for() -> None:
     metrics = Metrics()
-    metrics.called(call(CALL, "maths", "add", "ok", 0.1))
-    figures = Figures(metrics, status())
-    metrics.called(call(CALL, "maths", "add", "ok", 0.1))
-    metrics.called(call(CALL, "other", "new", "ok", 0.1))
+    metrics.record_call(call(CALL, "maths", "add", "ok", 0.1))
+    figures = GatewayCollector(metrics, status())
+    metrics.record_call(call(CALL, "maths", "add", "ok", 0.1))
+    metrics.record_call(call(CALL, "other", "new", "ok", 0.1))
     found = parsed(figures.page())
     assert value(found, "calls_total", server="maths", tool="add", outcome="ok") == 1
     assert sum(name == "portico_calls_total" for name, _ in found) == 1

@@ -124,7 +124,7 @@ async def test_the_doorway_to_one_server_alone_is_told_of_too() -> None:
     world = World({"alpha": alpha(started)})
     async with registry(world, config("alpha"), expose="search", witness=seen) as gateway:
         await gateway.refresh(gateway.members)
-        alone = gateway.alone("alpha")
+        alone = gateway.server_endpoint("alpha")
         assert alone is not None
         client = Client(alone)
         await client.hello()

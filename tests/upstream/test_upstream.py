@@ -297,7 +297,7 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
             await server.set_level(call("pid"), other)
         server.on_notification(Request(method="notifications/roots/list_changed"), other)
         server.warms = True
-        server.greeted(call("pid"), other)
+        server.on_initialize(call("pid"), other)
         await until(lambda: bool(said))
         assert said == ["1 clients have a fake of their own already"]
     finally:

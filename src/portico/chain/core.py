@@ -33,7 +33,7 @@ from portico.state.pending import Pending
 _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION
 
 
-_OURS = ("notifications/initialized", "notifications/cancelled")
+_OWN_NOTIFICATIONS = ("notifications/initialized", "notifications/cancelled")
 """Notifications that end here."""
 
 
@@ -64,7 +64,7 @@ class CatalogSource(Protocol):
         """Who hears that it has changed."""
         ...
 
-    def greeted(self, request: Request, context: Context) -> None:
+    def on_initialize(self, request: Request, context: Context) -> None:
         """A legacy client has said hello."""
         ...
 
@@ -99,7 +99,7 @@ class SingleCatalog:
         """Who hears of changes."""
         return self._hub
 
-    def greeted(self, request: Request, context: Context) -> None:
+    def on_initialize(self, request: Request, context: Context) -> None:
         """A legacy client has said hello, which changes nothing."""
 
 
@@ -119,10 +119,10 @@ class Core:
     def __init__(self, source: CatalogSource, providers: Sequence[Provider]) -> None:
         self._source = source
         self._catalog = source.catalog
-        self._beyond = first_owner(providers)
+        self._dispatch = first_owner(providers)
         self._notices = [one.on_notification for one in providers if isinstance(one, Notified)]
         self._levels = [one.set_level for one in providers if isinstance(one, LogLevelAware)]
-        self.door: Handler = self.answer
+        self.entry: Handler = self.answer
         """The way in, links and all, for questions that the core itself asks in a client's name."""
 
     def answer(self, request: Request, context: Context) -> Answer:
@@ -131,15 +131,15 @@ class Core:
         if not request.id:
             return self._notice(request, context)
         if meaning is None:
-            return self._unlisted(request, context)
+            return self._answer_unlisted(request, context)
         kind, capability = meaning.kind, meaning.capability
         if kind is _NOTIFICATION:
             return _not_found(request)
         if kind is _CORE and not capability:
-            return _OWN[request.method](self, request, context)
+            return _CORE_METHODS[request.method](self, request, context)
         catalog = self._catalog(request, context)
         if catalog is None:
-            return self._later(request, context)
+            return self._answer_when_ready(request, context)
         if kind is _STATIC:
             # Without a cursor and a date it stays as it is for as long as the catalog does.
             ready = (
@@ -154,7 +154,7 @@ class Core:
             return _not_found(request)
         context.server_info = catalog.identity
         if kind is _CORE:
-            return _OWN[request.method](self, request, context)
+            return _CORE_METHODS[request.method](self, request, context)
         if request.method == "tools/call":
             # A call made by `execute_tool` has headers that are about that one.
             if context.headers is not None and not request.asked:
@@ -163,9 +163,9 @@ class Core:
                     return mismatch
         elif request.name and not request.uri and request.method == "resources/read":
             request.uri = catalog.uri_of(request.name)
-        return self._beyond(request, context)
+        return self._dispatch(request, context)
 
-    async def _later(self, request: Request, context: Context) -> Response:
+    async def _answer_when_ready(self, request: Request, context: Context) -> Response:
         """Answer once it is known what this client is offered."""
         await self._source.ready(request, context)
         if self._catalog(request, context) is None:
@@ -181,7 +181,7 @@ class Core:
         if capability not in catalog.kinds:
             return _not_found(request)
         if request.method in catalog.incomplete_lists:
-            return self._beyond(request, context)  # as the server itself sends it
+            return self._dispatch(request, context)  # as the server itself sends it
         page = catalog.page(LISTS[request.method], request.version, request.cursor)
         if page is None:
             return error_response(request.id, INVALID_PARAMS, "unknown cursor: list from the start")
@@ -191,20 +191,20 @@ class Core:
 
     def _notice(self, request: Request, context: Context) -> Response:
         """Pass a notification on to the providers that want to hear it."""
-        if request.method not in _OURS:
+        if request.method not in _OWN_NOTIFICATIONS:
             for notice in self._notices:
                 notice(request, context)
         return NOTHING
 
-    def _unlisted(self, request: Request, context: Context) -> Answer:
+    def _answer_unlisted(self, request: Request, context: Context) -> Answer:
         """Answer for a method that the table does not have at this version."""
         if request.method in KNOWN:
             return _not_found(request)
         catalog = self._catalog(request, context)
         if catalog is None:
-            return self._later(request, context)
+            return self._answer_when_ready(request, context)
         context.server_info = catalog.identity
-        return self._beyond(request, context)
+        return self._dispatch(request, context)
 
     def _ping(self, request: Request, context: Context) -> Response:
         return Response(id=request.id, result=EMPTY_RESULT)
@@ -221,7 +221,7 @@ class Core:
         catalog = self._catalog(request, context)
         if catalog is None:
             return self._initialize_later(request, context, version)
-        return self._welcome(request, context, version, catalog)
+        return self._finish_initialize(request, context, version, catalog)
 
     async def _initialize_later(
         self, request: Request, context: Context, version: Version
@@ -235,16 +235,16 @@ class Core:
             if session is not None:
                 session.capabilities, session.client_info = {}, {}
             raise
-        return self._welcome(request, context, version, catalog)
+        return self._finish_initialize(request, context, version, catalog)
 
-    def _welcome(
+    def _finish_initialize(
         self, request: Request, context: Context, version: Version, catalog: Catalog
     ) -> Response:
         session = context.session
         if session is not None:
             session.version = version
             self._source.hub(request, context).attach(session)
-            self._source.greeted(request, context)
+            self._source.on_initialize(request, context)
         return Response(id=request.id, result=catalog.handshake(version))
 
     def _set_level(self, request: Request, context: Context) -> Answer:
@@ -254,9 +254,9 @@ class Core:
             raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}, not {level[:40]!r}")
         session.log_level = level
         done = Response(id=request.id, result=EMPTY_RESULT)
-        return self._tell_level(request, context, done) if self._levels else done
+        return self._forward_level(request, context, done) if self._levels else done
 
-    async def _tell_level(self, request: Request, context: Context, done: Response) -> Response:
+    async def _forward_level(self, request: Request, context: Context, done: Response) -> Response:
         for tell in self._levels:
             await tell(request, context)
         return done
@@ -265,7 +265,7 @@ class Core:
         session = _session(request, context)
         if not request.uri:
             raise InvalidParams(f"{request.method} needs a uri")
-        response = await self._beyond(request, context)
+        response = await self._dispatch(request, context)
         if not response.error:
             if request.method == "resources/subscribe":
                 session.subscriptions.add(request.uri)
@@ -283,7 +283,7 @@ class Core:
             assert catalog is not None
         context.server_info = catalog.identity
         asked = listen_filter(request, catalog.kinds)
-        listener = Session(_hear_nothing)
+        listener = Session(_discard)
         if context.session is not None:
             listener.parent = context.session
             listener.notes = context.session.notes  # the same client, to whoever knows it
@@ -306,12 +306,12 @@ class Core:
         ask = Request(method="resources/subscribe", id=b"0", params=encode({"uri": uri}), uri=uri)
         ask.version = asker.version or ask.version  # for a server that has the era of the asker
         try:
-            return not (await self.door(ask, asker)).error
+            return not (await self.entry(ask, asker)).error
         except McpError:
             return False
 
 
-_OWN: dict[str, Callable[[Core, Request, Context], Answer]] = {
+_CORE_METHODS: dict[str, Callable[[Core, Request, Context], Answer]] = {
     "initialize": Core._initialize,
     "ping": Core._ping,
     "logging/setLevel": Core._set_level,
@@ -355,19 +355,21 @@ def responding(handler: Handler, report: Report) -> Handler:
             answer = handler(request, context)
             if type(answer) is Response:
                 sound = request.id and (answer.result or answer.error)
-                return answer if sound else _whole(answer, request)
+                return answer if sound else _checked_response(answer, request)
         except BaseException as error:  # noqa: BLE001  (a link may raise anything)
             return _failure(request, error, report)
         if isinstance(answer, Pending):
             return answer
-        return _responded(answer, request, report)
+        return _await_response(answer, request, report)
 
     return respond
 
 
-async def _responded(answer: Awaitable[Response], request: Request, report: Report) -> Response:
+async def _await_response(
+    answer: Awaitable[Response], request: Request, report: Report
+) -> Response:
     try:
-        return _whole(await answer if hasattr(answer, "__await__") else answer, request)
+        return _checked_response(await answer if hasattr(answer, "__await__") else answer, request)
     except BaseException as error:  # noqa: BLE001  (a link may raise anything)
         return _failure(request, error, report)
 
@@ -389,7 +391,7 @@ def _failure(request: Request, error: BaseException, report: Report) -> Response
     return response if request.id else NOTHING
 
 
-def _whole(response: Any, request: Request) -> Response:
+def _checked_response(response: Any, request: Request) -> Response:
     """An answer, if it is one: a link may have forgotten to hand it back."""
     if not request.id:
         return NOTHING
@@ -407,7 +409,7 @@ def _session(request: Request, context: Context) -> Session:
     return context.session
 
 
-def _hear_nothing(message: bytes) -> None:
+def _discard(message: bytes) -> None:
     """For a session that only lasts a question."""
 
 

@@ -34,10 +34,10 @@ class ChainEndpoint:
         """`observe` is a link outside all others, to which failures are answers, too; `first` are
         links of our own, before those of the user."""
         views = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._source = seen_through(source, views) if views else source
+        self._source = filter_catalogs(source, views) if views else source
         core = Core(self._source, providers)
-        core.door = fold(links, core.answer)
-        door = self._by_uri(core.door) if links else core.door
+        core.entry = fold(links, core.answer)
+        door = self._by_uri(core.entry) if links else core.entry
         handle = responding(fold(first, door), report)
         self.handle: Handler = handle if observe is None else observe(handle)
         """The answer; whatever goes wrong is the answer to this request only."""
@@ -66,13 +66,13 @@ class ChainEndpoint:
         return handle
 
 
-def seen_through(source: CatalogSource, views: Sequence[View]) -> CatalogSource:
+def filter_catalogs(source: CatalogSource, views: Sequence[View]) -> CatalogSource:
     """The shelf as it is seen through these views; one that knows how does it itself."""
-    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(source, "seen_through", None)
-    return _Seen(source, views) if seen is None else seen(views)
+    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(source, "filter_by", None)
+    return _FilteredCatalogs(source, views) if seen is None else seen(views)
 
 
-class _Seen:
+class _FilteredCatalogs:
     """A shelf whose catalogs are seen through views, each made once."""
 
     def __init__(self, source: CatalogSource, views: Sequence[View]) -> None:
@@ -80,7 +80,7 @@ class _Seen:
         self._views = views
         self._made: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()
         self.ready = source.ready
-        self.greeted = source.greeted
+        self.on_initialize = source.on_initialize
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is to be seen of what this client is offered."""

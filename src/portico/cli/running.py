@@ -134,10 +134,10 @@ def nothing_runs(path: str) -> str:
 def _cached_status(path: str) -> dict[str, Any]:
     from portico import __version__
     from portico.config.read import read
-    from portico.gateway.cached_catalogs import known
+    from portico.gateway.cached_catalogs import cached_status
 
     config = read(path)
-    cached = known(config, __version__)
+    cached = cached_status(config, __version__)
     for server in cached["servers"]:
         server.update(state="not running", starts=None)
     about = {"config": config.path, "disabled": config.disabled, "warnings": config.warnings}

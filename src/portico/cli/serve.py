@@ -89,15 +89,15 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
-    from portico.gateway.serve_options import ServeOptions, stamp, within
+    from portico.gateway.serve_options import ServeOptions, restricted_to, stamp
 
     def load(path: str) -> "Config":
         if options.group is None:
             return read(path)
         # Servers that nobody wants need not have their variables set.
-        there = within(read(path, only=()), options.group).servers
+        there = restricted_to(read(path, only=()), options.group).servers
         chosen = [name for name, entry in there.items() if entry.enabled]
-        return within(read(path, only=chosen), options.group)
+        return restricted_to(read(path, only=chosen), options.group)
 
     path = options.config or config_file()
     seen = stamp(path)

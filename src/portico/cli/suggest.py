@@ -153,10 +153,10 @@ def _tools(config: str) -> Iterable[str]:
     """The tools that the configured servers offered when they were last asked."""
     from portico import __version__
     from portico.config.read import read
-    from portico.gateway.cached_catalogs import known_tools
+    from portico.gateway.cached_catalogs import cached_tools
 
     try:
-        return known_tools(read(config), __version__)
+        return cached_tools(read(config), __version__)
     except (PorticoError, OSError):
         return ()
 

@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
 
-def known(config: Config, version: str) -> dict[str, Any]:
+def cached_status(config: Config, version: str) -> dict[str, Any]:
     """The status of a gateway that does not run: what its servers offered when last asked."""
     told = _registry(config, version).status()
     del told["gateway"]["uptime_s"]
     return told
 
 
-def known_tools(config: Config, version: str) -> list[str]:
+def cached_tools(config: Config, version: str) -> list[str]:
     """The names of the tools that its servers offered when last asked."""
     namespaced_offers = _registry(config, version).merged.namespaced_offers.values()
     return [name for namespaced in namespaced_offers for name in namespaced.tools.values()]
 
 
 def _registry(config: Config, version: str) -> Registry:
-    around = MemberEnvironment(
+    environment = MemberEnvironment(
         info={},
         memory=CatalogStore(os.path.join(cache_folder(), "catalogs")),
         secret=user_secret(state_folder()),
-        report=_unheard,
-        heard=_unheard,
+        report=_ignore,
+        on_stderr=_ignore,
         gateway=ServeOptions(config, version).key(),
-        history=histories(config.path, _unheard),
+        history=histories(config.path, _ignore),
     )
     return Registry(
         config,
-        around,
+        environment,
         version=version,
         searcher=_no_searcher,
-        failed=_unheard,
-        witness=_unheard,
+        report_failure=_ignore,
+        record_call=_ignore,
     )
 
 
@@ -54,5 +54,5 @@ def _no_searcher() -> "Searcher":
     raise PorticoError("a gateway that does not run searches nothing")
 
 
-def _unheard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """Nothing is started, so nothing happens."""

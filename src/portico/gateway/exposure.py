@@ -22,7 +22,7 @@ from portico.protocol.tasks import without_tasks
 from portico.state.hub import ChangeHub
 
 _KINDS = ("tools", "resources", "prompts")
-FIRST_S = 10.0
+FIRST_LIST_TIMEOUT_S = 10.0
 """How long the very first list waits for what servers offer."""
 
 INSTRUCTIONS = (
@@ -31,14 +31,14 @@ INSTRUCTIONS = (
 )
 
 
-class CatalogLearner(Protocol):
+class MemberRegistry(Protocol):
     """What is behind all doorways."""
 
     config: Config
     merged: Merged
     members: dict[str, Member]
 
-    async def learn(self, server: str) -> None:
+    async def wait_for_catalog(self, server: str) -> None:
         """Wait, but not for ever, until a server says what it offers."""
         ...
 
@@ -48,29 +48,29 @@ class Exposure:
 
     def __init__(
         self,
-        registry: CatalogLearner,
+        registry: MemberRegistry,
         identity: Identity,
         *,
         searches: bool,
-        told: Callable[[Merged, Sequence[str]], str],
+        summarize: Callable[[Merged, Sequence[str]], str],
         servers: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
         few words what is behind; `servers` names those of a group."""
         self._views: Sequence[View] = ()
-        self.is_seen_through = False
+        self.is_filtered = False
         """True if something may be hidden."""
         self._registry = registry
         self._identity = identity
         self._searches = searches
-        self._told = told
+        self._summarize = summarize
         self._group = servers
-        self._seen: tuple[Merged, Config, Merged] | None = None
+        self._visible: tuple[Merged, Config, Merged] | None = None
         self._catalog: tuple[Merged, Config, Catalog] | None = None
-        self._announced: Catalog | None = None
-        self._numbers = 0
+        self._published: Catalog | None = None
+        self._revision = 0
         self._hub = ChangeHub()
-        self._waits = not searches
+        self._awaits_first_list = not searches
 
     def servers(self) -> Sequence[str]:
         """The servers it leads to, in order."""
@@ -85,15 +85,15 @@ class Exposure:
         if self._group is None and not self._views:
             return whole
         config = self._registry.config
-        if self._seen is None or self._seen[0] is not whole or self._seen[1] is not config:
+        if self._visible is None or self._visible[0] is not whole or self._visible[1] is not config:
             here = whole if self._group is None else whole.only(frozenset(self.servers()))
-            self._seen = (whole, config, here.through(self._views) if self._views else here)
-        return self._seen[2]
+            self._visible = (whole, config, here.through(self._views) if self._views else here)
+        return self._visible[2]
 
-    def seen_through(self, views: Sequence[View]) -> "Exposure":
+    def filter_by(self, views: Sequence[View]) -> "Exposure":
         """Show only what is to be seen through these views; of the meta-tools, all."""
         self._views = views
-        self.is_seen_through = True
+        self.is_filtered = True
         return self
 
     def hides(self, server: str, uri: str) -> bool:
@@ -106,7 +106,7 @@ class Exposure:
         )
         return whole is not None and seen is not None and whole.hides(uri, seen)
 
-    def conceal(self, status: dict[str, Any]) -> None:
+    def redact_status(self, status: dict[str, Any]) -> None:
         """Leave in a status only what may be known here."""
         merged = self.merged
         gateway = {"tools": merged.tool_count, "catalog": merged.version[:12], "search": {}}
@@ -120,12 +120,12 @@ class Exposure:
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What is shown, to everybody alike; the very first list waits for something to show."""
-        if self._waits and request.method in LISTS:
+        if self._awaits_first_list and request.method in LISTS:
             members = [self._registry.members[name] for name in self.servers()]
             asked = [member for member in members if not member.is_local]
             if asked and all(member.is_pending for member in asked):
                 return None
-            self._waits = False
+            self._awaits_first_list = False
         registry, known = self._registry, self._catalog
         if known is not None and known[0] is registry.merged and known[1] is registry.config:
             return known[2]
@@ -136,17 +136,17 @@ class Exposure:
         lists once."""
         members = [self._registry.members[name] for name in self.servers()]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_S):
+            async with asyncio.timeout(FIRST_LIST_TIMEOUT_S):
                 await asyncio.gather(
-                    *(self._registry.learn(m.name) for m in members if not m.problem)
+                    *(self._registry.wait_for_catalog(m.name) for m in members if not m.problem)
                 )
-        self._waits = False
+        self._awaits_first_list = False
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
         """Who hears of changes."""
         return self._hub
 
-    def greeted(self, request: Request, context: Context) -> None:
+    def on_initialize(self, request: Request, context: Context) -> None:
         """A legacy client has said hello: it follows no tasks here, and is told who asks."""
         session = context.session
         assert session is not None
@@ -158,16 +158,16 @@ class Exposure:
         merged, config = self.merged, self._registry.config
         known = self._catalog
         if known is None or known[0] is not merged or known[1] is not config:
-            self._numbers += 1
-            behind = self._told(merged, self.servers())
+            self._revision += 1
+            behind = self._summarize(merged, self.servers())
             identity = self._identity
             if self._searches:
                 words = f"{INSTRUCTIONS} Servers: {behind}"
                 identity = msgspec.structs.replace(identity, instructions=words)
-            made = Catalog(self._offer(merged, config, behind), identity, number=self._numbers)
+            made = Catalog(self._offer(merged, config, behind), identity, number=self._revision)
             known = self._catalog = (merged, config, made)
-            if self._announced is None:
-                self._announced = made
+            if self._published is None:
+                self._published = made
         return known[2]
 
     def _offer(self, merged: Merged, config: Config, behind: str) -> Offer:
@@ -188,16 +188,16 @@ class Exposure:
             declared=frozenset(_KINDS),
         )
 
-    def announce(self) -> None:
+    def publish_changes(self) -> None:
         """Tell clients which lists are really others than they were when last told."""
-        before = self._announced
+        before = self._published
         if before is None:
             return  # nobody has ever asked
-        now = self._announced = self.now()
+        now = self._published = self.now()
         for kind in now.changed(before):
             self._hub.publish(Change(kind))
 
-    def updated(self, server: str, change: Change) -> None:
+    def publish_update(self, server: str, change: Change) -> None:
         """A resource of a server has changed."""
         if server not in self.merged.namespaced_offers:
             return

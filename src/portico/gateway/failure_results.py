@@ -9,11 +9,11 @@ from portico.protocol.codec import encode, read_error
 from portico.protocol.result_fields import error_result, identified
 
 _ERROR_KEY = "portico/error"
-_CONFIGURED = ("start", "network", "refused")
+_CONFIG_KINDS = ("start", "network", "refused")
 """Kinds of failures that a wrong entry of the config may be behind."""
 
 
-def own_failure(response: Response, server: str) -> McpError | None:
+def gateway_failure(response: Response, server: str) -> McpError | None:
     """Our own failure to have the call answered; None if the server itself answered so."""
     error = read_error(response.error)
     if error is None:
@@ -23,16 +23,18 @@ def own_failure(response: Response, server: str) -> McpError | None:
     return McpError(message, code, data) if ours else None
 
 
-def failed(request: Request, context: Context, error: McpError) -> Response:
+def failure_response(request: Request, context: Context, error: McpError) -> Response:
     """A model that asked through a tool reads what a tool says."""
     data = error.data if isinstance(error.data, dict) else {}
     words = error.message
-    if data.get("kind") in _CONFIGURED:
+    if data.get("kind") in _CONFIG_KINDS:
         words += f"; see its entry in the config, and `portico servers test {data.get('server')}`"
-    return said(request, context, {**error_result(words), "_meta": {_ERROR_KEY: error.data}})
+    return result_response(
+        request, context, {**error_result(words), "_meta": {_ERROR_KEY: error.data}}
+    )
 
 
-def said(request: Request, context: Context, result: dict[str, Any]) -> Response:
+def result_response(request: Request, context: Context, result: dict[str, Any]) -> Response:
     """A result of our own, as the client's version has it."""
     if request.version.modern:
         result = identified(result, context.server_info)

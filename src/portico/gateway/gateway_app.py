@@ -30,11 +30,11 @@ from portico.state.watchdog import Watchdog
 if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
-_MAX_TOLD = 20
+_MAX_RECENT = 20
 """Words that those are told who come later."""
-_DEEPEST = 8
+_MAX_DEPTH = 8
 """So many gateways may be behind one another."""
-_FROM_START = {
+_NEEDS_RESTART = {
     "gateway": (
         "expose",
         "http",
@@ -53,97 +53,97 @@ _FROM_START = {
 class GatewayApp:
     """A gateway from start to end; made inside a running event loop."""
 
-    def __init__(self, serving: ServeOptions) -> None:
-        if os.environ.get(MARK, "").count(":") >= _DEEPEST:
+    def __init__(self, options: ServeOptions) -> None:
+        if os.environ.get(MARK, "").count(":") >= _MAX_DEPTH:
             raise PorticoError(
-                f"Portico starts Portico starts Portico, {_DEEPEST} times: "
-                f"a server of {serving.config.path} leads back to it; remove that one"
+                f"Portico starts Portico starts Portico, {_MAX_DEPTH} times: "
+                f"a server of {options.config.path} leads back to it; remove that one"
             )
-        self._serving = serving
-        self._hearers: list[Callable[[str], None]] = []
-        self._told: deque[str] = deque(maxlen=_MAX_TOLD)
+        self._options = options
+        self._listeners: list[Callable[[str], None]] = []
+        self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
         self.url = ""
         """Where clients find it, if it serves HTTP."""
         self.metrics = Metrics()
         self.journal: Journal = open_journal(
-            serving.config.gateway.log, report, self.metrics.called
+            options.config.gateway.log, report, self.metrics.record_call
         )
-        config = serving.config
+        config = options.config
         cache = cache_folder()
         disk_cache = CacheFolder(cache, config.gateway.cache_mb)
         memory = CatalogStore(
             os.path.join(cache, "catalogs"), report=self.tell, disk_cache=disk_cache
         )
-        around = MemberEnvironment(
-            info={"name": "portico", "title": "Portico", "version": serving.version},
-            memory=memory if serving.cache else None,
+        environment = MemberEnvironment(
+            info={"name": "portico", "title": "Portico", "version": options.version},
+            memory=memory if options.cache else None,
             secret=user_secret(state_folder()),
             report=self.tell,
-            heard=self.journal.heard,
-            gateway=serving.key(),
-            history=histories(config.path, self.tell) if serving.cache else no_history,
+            on_stderr=self.journal.record_stderr,
+            gateway=options.key(),
+            history=histories(config.path, self.tell) if options.cache else no_history,
         )
         self.registry = Registry(
             config,
-            around,
-            version=serving.version,
+            environment,
+            version=options.version,
             searcher=lambda: _searcher(config.search, disk_cache, self.tell),
-            failed=failed,
-            witness=self.journal.called,
-            expose=serving.expose,
-            links=serving.links,
-            local=serving.local,
+            report_failure=failed,
+            record_call=self.journal.record_call,
+            expose=options.expose,
+            links=options.links,
+            local=options.local,
         )
-        self._moved: list[Callable[[], None]] = []
-        self._watched: ConfigWatcher | None = None
+        self._routes_changed: list[Callable[[], None]] = []
+        self._watcher: ConfigWatcher | None = None
 
     @property
     def endpoint(self) -> ChainEndpoint:
         """The main doorway: to everything, or to the chosen group."""
-        return self.registry.endpoint(self._serving.group)
+        return self.registry.endpoint(self._options.group)
 
-    def doorway(self, wants: Mapping[str, Any]) -> tuple[ChainEndpoint, Mapping[str, Any]]:
+    def client_endpoint(self, wants: Mapping[str, Any]) -> tuple[ChainEndpoint, Mapping[str, Any]]:
         """The same as a client wants it, and what it is to want from whoever serves it next."""
-        searches = self.registry.searching(wants.get("expose"))
-        endpoint = self.registry.endpoint(self._serving.group, searches)
+        searches = self.registry.resolves_to_search(wants.get("expose"))
+        endpoint = self.registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
-    def door(self, path: str) -> ChainEndpoint | None:
+    def endpoint_at(self, path: str) -> ChainEndpoint | None:
         """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
-                return self.registry.alone(name)
+                return self.registry.server_endpoint(name)
             case ["", "groups", name, "mcp"] if name in self.registry.config.groups:
                 return self.registry.endpoint(name)
         return None
 
-    def when_moved(self, act: Callable[[], None]) -> None:
+    def on_routes_changed(self, act: Callable[[], None]) -> None:
         """Have this done whenever doors may lead elsewhere."""
-        self._moved.append(act)
+        self._routes_changed.append(act)
 
     def ask_again(self) -> None:
         """Ask all servers again for what they offer, behind."""
         self.registry.ask_again()
 
-    def when_told(self, say: Callable[[str], None]) -> None:
+    def on_report(self, say: Callable[[str], None]) -> None:
         """Have everything that the operator is told passed to this, too, what was told last
         first."""
-        for words in self._told:
+        for words in self._recent:
             say(words)
-        self._hearers.append(say)
+        self._listeners.append(say)
 
     @property
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
         """What can be asked over the control socket."""
         return {"status": self._status, "refresh": self._refresh}
 
-    async def measured(self) -> tuple[bytes, bytes]:
+    async def metrics_page(self) -> tuple[bytes, bytes]:
         """The content type and the page of metrics; threads do what would hold up calls."""
         await asyncio.to_thread(import_module, "portico.observe.prometheus")
-        from portico.observe.prometheus import CONTENT_TYPE, Figures
+        from portico.observe.prometheus import CONTENT_TYPE, GatewayCollector
 
         self.journal.count()
-        figures = Figures(self.metrics, self.registry.status())
+        figures = GatewayCollector(self.metrics, self.registry.status())
         return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager
@@ -153,15 +153,15 @@ class GatewayApp:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
             loop.add_signal_handler(signal.SIGHUP, registry.ask_again)
-        watched, serving = None, self._serving
-        if serving.read is not None:
-            watched = self._watched = ConfigWatcher(
-                registry.config.path, serving.read, self._take_over, self.tell, known=serving.stamp
+        watched, options = None, self._options
+        if options.read is not None:
+            watched = self._watcher = ConfigWatcher(
+                registry.config.path, options.read, self._apply, self.tell, known=options.stamp
             )
             watched.start()
         self.journal.event(f"process {os.getpid()} serves {registry.config.path}")
         self._warn(registry.config)
-        if self._serving.refresh:
+        if self._options.refresh:
             registry.start()
         try:
             with Watchdog(registry.config.gateway.watchdog_ms / 1000, self.tell):
@@ -173,19 +173,19 @@ class GatewayApp:
             self.journal.event(f"process {os.getpid()} has ended")
             self.journal.close()
 
-    async def _take_over(self, config: Config) -> None:
+    async def _apply(self, config: Config) -> None:
         """Go on with another config, and say what of it has to wait."""
         before = self.registry.config
         self._warn(config)
         waits = [
             f"{table}.{key}"
-            for table, keys in _FROM_START.items()
+            for table, keys in _NEEDS_RESTART.items()
             for key in keys
             if getattr(getattr(config, table), key) != getattr(getattr(before, table), key)
         ]
         if waits:
             self.tell(f"{', '.join(waits)}: what is new counts from the next start")
-        for act in self._moved:
+        for act in self._routes_changed:
             asyncio.get_running_loop().call_soon(act)  # which is before new servers have answered
         await self.registry.apply(config)
 
@@ -199,8 +199,8 @@ class GatewayApp:
         """Tell the operator, now and in the log."""
         report(words)
         self.journal.event(words)
-        self._told.append(words)
-        for say in self._hearers:
+        self._recent.append(words)
+        for say in self._listeners:
             say(words)
 
     async def _status(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,8 +208,8 @@ class GatewayApp:
         return {
             "pid": os.getpid(),
             "config": registry.config.path,
-            "rejected": self._watched.rejected if self._watched is not None else "",
-            "log": self._serving.config.gateway.log or log_file(),
+            "rejected": self._watcher.rejected if self._watcher is not None else "",
+            "log": self._options.config.gateway.log or log_file(),
             "url": self.url,
             "disabled": registry.config.disabled,
             "warnings": registry.config.warnings,

@@ -16,7 +16,7 @@ from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
-from portico.server import Server, frozen
+from portico.server import Server, freeze
 from portico.upstream.attributed_questions import for_session
 
 
@@ -40,13 +40,13 @@ class LocalServer:
 
     def __init__(self, name: str, server: Server) -> None:
         self.name = name
-        self._providers, source = frozen(server)
+        self._providers, source = freeze(server)
         self._owner = first_owner(self._providers)
         self.now = self.offered = source.now
         self.catalog = source.catalog
         self.ready = source.ready
         self.hub = source.hub
-        self.greeted = source.greeted
+        self.on_initialize = source.on_initialize
 
     def offer(self) -> Offer:
         """What it offers now."""
@@ -113,9 +113,9 @@ class _NamedPeer:
 
     async def close_stream(self) -> None:
         """Hang up, where a client comes back for the rest."""
-        hang_up = getattr(self._peer, "close_stream", None)
-        if hang_up is not None:
-            await hang_up()
+        close_stream = getattr(self._peer, "close_stream", None)
+        if close_stream is not None:
+            await close_stream()
 
 
 def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, LocalEntry]:

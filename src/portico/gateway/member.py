@@ -23,10 +23,10 @@ from portico.model.offer import Offer
 from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 
-GATEWAY = "portico/gateway"
+GATEWAY_CAPABILITY = "portico/gateway"
 """The capability by which a gateway says which one it is."""
 _KINDS = ("tools", "resources", "prompts")
-_WORDS = ("title", "description", "tags")
+_DESCRIPTIVE_FIELDS = ("title", "description", "tags")
 _MAX_WARNINGS = 20
 _MAX_NAME = 100
 
@@ -83,9 +83,9 @@ class Member:
         self.provider = provider
         self.problem = entry.problem
         """Why it could not be asked the last time; empty if it could."""
-        self.asked: asyncio.Future[None] | None = None
+        self.refreshing: asyncio.Future[None] | None = None
         """Done when it has answered; None unless it is being asked what it offers."""
-        self.leave = leave or _nothing
+        self.stop_saving = leave or _nothing
         """Keep nothing on disk from now on: the next server of this name does."""
         self.links = _links(entry)
         """What every door to it has in front of it."""
@@ -93,7 +93,7 @@ class Member:
         """Its answer to a request under its own names."""
         self.is_local = isinstance(entry, LocalEntry)
         """True if it is a part of this process."""
-        self._askers = 0
+        self._refreshes = 0
         self._name_limit = name_limit
         self._gateway = gateway
         self._namespaced: NamespacedOffer | None = None
@@ -109,9 +109,9 @@ class Member:
         if isinstance(self.provider, LogLevelAware):
             await self.provider.set_level(request, context)
 
-    def takes(self, entry: Entry) -> bool:
+    def adopt(self, entry: Entry) -> bool:
         """Go on with another entry, if only the words for people and models are others in it."""
-        words = {key: getattr(self.entry, key) for key in _WORDS}
+        words = {key: getattr(self.entry, key) for key in _DESCRIPTIVE_FIELDS}
         if msgspec.structs.replace(entry, **words) != self.entry:
             return False
         self.entry = entry
@@ -162,7 +162,7 @@ class Member:
         if not self._gateway or self._gateway.encode() not in said:
             return False
         capabilities = members(members(said).get("capabilities", b""))
-        found = members(members(capabilities.get("experimental", b"")).get(GATEWAY, b""))
+        found = members(members(capabilities.get("experimental", b"")).get(GATEWAY_CAPABILITY, b""))
         return _text(found.get("id", b"")) == self._gateway
 
     @property
@@ -174,9 +174,9 @@ class Member:
         """Ask it for all it offers; what goes wrong is kept as its problem."""
         if self.entry.problem:
             return  # only another config, or another environment, can help
-        if self.asked is None:
-            self.asked = asyncio.get_running_loop().create_future()
-        self._askers += 1
+        if self.refreshing is None:
+            self.refreshing = asyncio.get_running_loop().create_future()
+        self._refreshes += 1
         try:
             await self.provider.survey()
         except (McpError, TargetError) as error:
@@ -184,14 +184,14 @@ class Member:
             if not put_off or not self.problem:  # else why it failed is known, and says more
                 self.problem = str(error)
         else:
-            self.problem = self.missing()
+            self.problem = self.listing_problem()
         finally:
-            self._askers -= 1
-            if not self._askers:
-                self.asked.set_result(None)
-                self.asked = None
+            self._refreshes -= 1
+            if not self._refreshes:
+                self.refreshing.set_result(None)
+                self.refreshing = None
 
-    def missing(self) -> str:
+    def listing_problem(self) -> str:
         """What it has, as it says, but could not list."""
         catalog = self.provider.offered()
         if catalog is None:

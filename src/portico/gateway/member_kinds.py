@@ -21,9 +21,9 @@ from portico.upstream.upstream import Upstream
 if TYPE_CHECKING:
     from portico.wires.wire import Address
 
-Heard = Callable[[str, str], None]
+StderrSink = Callable[[str, str], None]
 """Gets a server's name and a line of its stderr."""
-Reach = Callable[[ServerEntry, Heard], "Address"]
+AddressResolver = Callable[[ServerEntry, StderrSink], "Address"]
 
 
 class Catalogs(Memory, Protocol):
@@ -42,8 +42,8 @@ class MemberEnvironment(Struct, frozen=True, kw_only=True):
     memory: Catalogs | None
     secret: bytes
     report: Callable[[str], None]
-    heard: Heard
-    reach: Reach | None = None
+    on_stderr: StderrSink
+    address_of: AddressResolver | None = None
     """Where a server is; by default, where the config says."""
     gateway: str = ""
     """By this the gateway knows itself."""
@@ -64,30 +64,34 @@ class MemberLimits(Struct, frozen=True):
     max_tools: int
 
 
-def member_of(entry: Entry, around: MemberEnvironment, limits: MemberLimits) -> Member:
+def member_of(entry: Entry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
     """The member that an entry stands for."""
-    return _KINDS[type(entry)](entry, around, limits)
+    return _KINDS[type(entry)](entry, environment, limits)
 
 
-def _local(entry: LocalEntry, around: MemberEnvironment, limits: MemberLimits) -> Member:
+def _local(entry: LocalEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
     return Member(entry, LocalServer(entry.name, entry.server), limits.name_limit)
 
 
-def _server(entry: ServerEntry, around: MemberEnvironment, limits: MemberLimits) -> Member:
-    kept = None if around.memory is None else _Kept(around.memory, is_complete=not entry.problem)
-    history = around.history(entry.name)
+def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
+    kept = (
+        None
+        if environment.memory is None
+        else _MemberMemory(environment.memory, is_complete=not entry.problem)
+    )
+    history = environment.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
         history.is_exposed = entry.tools.allows
     upstream = Upstream(
-        (around.reach or _address)(entry, around.heard),
-        _policy(entry, around.info, limits.max_tools),
+        (environment.address_of or _address)(entry, environment.on_stderr),
+        _policy(entry, environment.info, limits.max_tools),
         memory=kept,
-        key=lambda view: _key(entry, around.secret, view, limits.path),
-        report=around.report,
+        key=lambda view: _key(entry, environment.secret, view, limits.path),
+        report=environment.report,
         history=history,
     )
     leave = None if kept is None else kept.end
-    return Member(entry, upstream, limits.name_limit, gateway=around.gateway, leave=leave)
+    return Member(entry, upstream, limits.name_limit, gateway=environment.gateway, leave=leave)
 
 
 _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
@@ -96,7 +100,7 @@ _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
 }
 
 
-class _Kept:
+class _MemberMemory:
     """The memory of one member, as long as that is in the config."""
 
     def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
@@ -136,9 +140,9 @@ def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> Upst
     )
 
 
-def _address(entry: ServerEntry, heard: Heard) -> "Address":
+def _address(entry: ServerEntry, on_stderr: StderrSink) -> "Address":
     """Where the config says that it is."""
-    return address(entry, lambda line: heard(entry.name, line))
+    return address(entry, lambda line: on_stderr(entry.name, line))
 
 
 def _key(entry: ServerEntry, secret: bytes, view: str, config: str) -> str:

@@ -17,10 +17,10 @@ OWN_QUERY = "portico/ownQuery"
 MAX_LIMIT = 50
 _META = {"anthropic/alwaysLoad": True}
 """Without it, clients that hide tools behind a search of their own would hide these."""
-_READS = {"readOnlyHint": True, "openWorldHint": False}
+_READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
 
-class _Asked(Struct):
+class _CallMeta(Struct):
     meta: dict[str, Raw] = field(default_factory=dict, name="_meta")
 
 
@@ -29,7 +29,7 @@ def is_own_query(request: Request) -> bool:
     no call of a server may be hidden from the log."""
     if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
         return False
-    asked = decoded(request.params, _Asked) or _Asked()
+    asked = decoded(request.params, _CallMeta) or _CallMeta()
     return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
 
 
@@ -41,7 +41,7 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
             DESCRIBE,
             "Full definition of tools found by search_tools: schema, server, annotations.",
             {"name": _text(), "names": _texts("several at once")},
-            annotations=_READS,
+            annotations=_READ_ONLY,
         ),
         _tool(
             EXECUTE,
@@ -57,13 +57,13 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
             REFRESH,
             "Ask servers again which tools they have.",
             {"server": _text("only this one")},
-            annotations=_READS,
+            annotations=_READ_ONLY,
         ),
         _tool(
             STATUS,
             "Which servers there are, and how each of them is.",
             {},
-            annotations=_READS,
+            annotations=_READ_ONLY,
         ),
     )
     return dict(zip(NAMES, map(encode, found), strict=True))
@@ -83,7 +83,7 @@ def _search(behind: str, tools: int, default_limit: int) -> dict[str, Any]:
         "server": _text("only this server"),
         "detail": {"enum": ["brief", "full"], "default": "brief"},
     }
-    return _tool(SEARCH, words, properties, annotations=_READS)
+    return _tool(SEARCH, words, properties, annotations=_READ_ONLY)
 
 
 def _tool(

@@ -12,9 +12,9 @@ from portico.chain.fold import terminus
 from portico.config.schema import Config
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure
-from portico.gateway.failure_results import said
+from portico.gateway.failure_results import result_response
 from portico.gateway.rendering import brief, brief_text, full, full_text
-from portico.gateway.rewrite import Mistake, executing
+from portico.gateway.rewrite import InvalidCall, unwrapping
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, PorticoError
 from portico.model.message import Request, Response
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _MAX_QUERIES = 10
 _MAX_NAMES = 20
-_MAX_NEAR = 3
-_MAX_HIT = 1_000
+_MAX_SUGGESTIONS = 3
+_MAX_HITS = 1_000
 _MAX_SERVERS = 50
 """That are named at once: a model reads it all."""
 
 
-class MetaToolBackend(Protocol):
+class SearchableRegistry(Protocol):
     """What the desk knows of the gateway."""
 
     config: Config
@@ -46,11 +46,11 @@ class MetaToolBackend(Protocol):
         """The best tools for a query."""
         ...
 
-    def indexing(self) -> int | None:
+    def indexed_count(self) -> int | None:
         """How many tools are indexed; None if all are."""
         ...
 
-    def near(self, name: str, limit: int) -> list[str]:
+    def similar_names(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         ...
 
@@ -58,7 +58,7 @@ class MetaToolBackend(Protocol):
         """Ask these servers for all they offer."""
         ...
 
-    async def learn(self, server: str) -> None:
+    async def wait_for_catalog(self, server: str) -> None:
         """Wait, but not for ever, until a server says what it offers."""
         ...
 
@@ -109,7 +109,7 @@ class MetaTools:
 
     name = "meta-tools"
 
-    def __init__(self, registry: MetaToolBackend, exposure: Exposure) -> None:
+    def __init__(self, registry: SearchableRegistry, exposure: Exposure) -> None:
         self._registry = registry
         self._exposure = exposure
         self._servers = exposure.servers
@@ -138,65 +138,67 @@ class MetaTools:
         given = given if given not in (b"", b"null") else b"{}"
         try:
             result = await tool(given, context)
-        except Mistake as mistake:
-            result = mistake.result()
+        except InvalidCall as invalid:
+            result = invalid.result()
         if request.version < Version.V2025_06_18:
             result.pop("structuredContent", None)
-        return said(request, context, result)
+        return result_response(request, context, result)
 
-    def executing(self, next: Handler) -> Handler:
+    def unwrapping(self, next: Handler) -> Handler:
         """A link before all others, which see a call of the tool that is named."""
 
-        def unseen(request: Request, context: Context) -> Answer | None:
+        def answer_hidden(request: Request, context: Context) -> Answer | None:
             if self._exposure.merged.tool(request.name) is not None:
                 return None
             # Links must not answer otherwise for what they hide than for what is not there.
-            return self._execute_later(next, request, context)
+            return self._execute_when_known(next, request, context)
 
-        check = unseen if self._exposure.is_seen_through else None
-        return executing(next, self._mistaken, check)
+        check = answer_hidden if self._exposure.is_filtered else None
+        return unwrapping(next, self._invalid, check)
 
-    async def _execute_later(self, next: Handler, request: Request, context: Context) -> Response:
+    async def _execute_when_known(
+        self, next: Handler, request: Request, context: Context
+    ) -> Response:
         """Call a tool of a server that has not said yet which tools it has, once it has."""
-        if await self.knows(request.name):
+        if await self.wait_for_tool(request.name):
             return await next(request, context)
         return self.unknown_tool(request, context)
 
     def unknown_tool(self, request: Request, context: Context) -> Response:
         """The answer to a call of an unknown tool."""
         if request.asked:
-            return self._mistaken(request, context, self._unknown(request.name))
+            return self._invalid(request, context, self._unknown_tool(request.name))
         context.target = ("", "")
-        untold = self.untold(request.name)
-        if not untold:
+        reason = self.unknown_reason(request.name)
+        if not reason:
             return terminus(request)
-        words = f"unknown tool: {request.name[:200]}; {untold}"
+        words = f"unknown tool: {request.name[:200]}; {reason}"
         return error_response(request.id, INVALID_PARAMS, words)
 
-    def _mistaken(self, request: Request, context: Context, mistake: Mistake) -> Response:
+    def _invalid(self, request: Request, context: Context, why: InvalidCall) -> Response:
         context.server_info = self._exposure.now().identity
         context.target = ("", metatool_definitions.EXECUTE)
-        return said(request, context, mistake.result())
+        return result_response(request, context, why.result())
 
-    async def knows(self, name: str) -> bool:
+    async def wait_for_tool(self, name: str) -> bool:
         """True if a tool has this name, perhaps only now: a server that has not said yet which
         tools it has is waited for."""
         server = name.partition(SEPARATOR)[0]
         if self._exposure.merged.tool(name) is None and server in self._servers():
-            await self._registry.learn(server)
+            await self._registry.wait_for_catalog(server)
         return self._exposure.merged.tool(name) is not None
 
-    def _unknown(self, name: str) -> Mistake:
+    def _unknown_tool(self, name: str) -> InvalidCall:
         """What to say of a name that no tool has."""
-        untold = self.untold(name)
-        if untold:
-            return Mistake(untold)
+        reason = self.unknown_reason(name)
+        if reason:
+            return InvalidCall(reason)
         server = name.partition(SEPARATOR)[0]
-        if self._is_off(server):
+        if self._is_disabled(server):
             return self._no_server(server)
-        return Mistake(f"there is no tool {name[:200]!r}{self._instead(name)}")
+        return InvalidCall(f"there is no tool {name[:200]!r}{self._suggestions(name)}")
 
-    def untold(self, name: str) -> str:
+    def unknown_reason(self, name: str) -> str:
         """Why the server that this name begins with has not said which tools it has; empty if it
         has, or there is none."""
         server = name.partition(SEPARATOR)[0]
@@ -207,82 +209,82 @@ class MetaTools:
         return f"{server} has not said yet which tools it has: {why}"
 
     async def _search(self, raw: bytes, context: Context) -> Result:
-        asked = _arguments(raw, _Search, metatool_definitions.SEARCH)
-        queries = [*([asked.query] if asked.query else []), *asked.queries]
+        given = _arguments(raw, _Search, metatool_definitions.SEARCH)
+        queries = [*([given.query] if given.query else []), *given.queries]
         if not any(query.strip() for query in queries):
-            raise Mistake("search_tools: `query` is missing: say in plain words what you need")
+            raise InvalidCall("search_tools: `query` is missing: say in plain words what you need")
         if len(queries) > _MAX_QUERIES:
-            raise Mistake(f"search_tools: at most {_MAX_QUERIES} queries at once")
-        if asked.detail not in ("brief", "full"):
-            raise Mistake("search_tools: `detail` is brief or full")
+            raise InvalidCall(f"search_tools: at most {_MAX_QUERIES} queries at once")
+        if given.detail not in ("brief", "full"):
+            raise InvalidCall("search_tools: `detail` is brief or full")
         servers = self._servers()
-        if asked.server is not None and asked.server not in servers:
-            raise self._no_server(asked.server)
+        if given.server is not None and given.server not in servers:
+            raise self._no_server(given.server)
         limit = min(
-            max(asked.limit or self._registry.config.search.default_limit, 1),
+            max(given.limit or self._registry.config.search.default_limit, 1),
             metatool_definitions.MAX_LIMIT,
         )
         scope = frozenset(servers)
-        wanted = _MAX_HIT if self._exposure.is_seen_through else limit  # what is hidden goes out
+        wanted = _MAX_HITS if self._exposure.is_filtered else limit  # what is hidden goes out
         try:
             hits = await asyncio.gather(
-                *(self._registry.search(query, wanted, asked.server, scope) for query in queries)
+                *(self._registry.search(query, wanted, given.server, scope) for query in queries)
             )
         except PorticoError as error:
-            raise Mistake(f"search_tools: {error}") from None
-        shape, words = (full, full_text) if asked.detail == "full" else (brief, brief_text)
+            raise InvalidCall(f"search_tools: {error}") from None
+        shape, words = (full, full_text) if given.detail == "full" else (brief, brief_text)
         results, texts = [], []
         for query, found in zip(queries, hits, strict=True):
             places = [place for hit in found if (place := self._place(hit)) is not None]
             tools = [shape(*place) for place in places[:limit]]
             results.append({"query": query, "tools": tools})
-            told = "\n\n".join(map(words, tools)) or self._nothing(query)
+            told = "\n\n".join(map(words, tools)) or self._no_hits(query)
             texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
         structured: Result = {"results": results}
-        indexed = self._registry.indexing()
+        indexed = self._registry.indexed_count()
         if indexed is not None:
             there = self._exposure.merged.tool_count
             structured["indexing"] = {"indexed": min(indexed, there), "tools": there}
             texts.append(_indexing(min(indexed, there), there))
-        return _result("\n\n".join([*texts, *self._waiting()]), structured)
+        return _result("\n\n".join([*texts, *self._unsearched()]), structured)
 
     async def _describe(self, raw: bytes, context: Context) -> Result:
-        asked = _arguments(raw, _Describe, metatool_definitions.DESCRIBE)
-        names = [*([asked.name] if asked.name else []), *asked.names]
+        given = _arguments(raw, _Describe, metatool_definitions.DESCRIBE)
+        names = [*([given.name] if given.name else []), *given.names]
         if not names:
-            raise Mistake("describe_tool: `name` is missing")
+            raise InvalidCall("describe_tool: `name` is missing")
         if len(names) > _MAX_NAMES:
-            raise Mistake(f"describe_tool: at most {_MAX_NAMES} names at once")
-        await asyncio.gather(*map(self.knows, names))
+            raise InvalidCall(f"describe_tool: at most {_MAX_NAMES} names at once")
+        await asyncio.gather(*map(self.wait_for_tool, names))
         merged = self._exposure.merged
         tools, missing = [], []
         for name in names:
             place = merged.tool(name)
             if place is None:
-                missing.append(str(self._unknown(name)))
+                missing.append(str(self._unknown_tool(name)))
             else:
                 tools.append(full(*place, name))
         if not tools:
-            raise Mistake("; ".join(missing))
+            raise InvalidCall("; ".join(missing))
         return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
 
     async def _refresh(self, raw: bytes, context: Context) -> Result:
-        asked = _arguments(raw, _Refresh, metatool_definitions.REFRESH)
+        given = _arguments(raw, _Refresh, metatool_definitions.REFRESH)
         servers = self._servers()
-        if asked.server is not None and asked.server not in servers:
-            raise self._no_server(asked.server)
-        chosen = servers if asked.server is None else [asked.server]
+        if given.server is not None and given.server not in servers:
+            raise self._no_server(given.server)
+        chosen = servers if given.server is None else [given.server]
         await self._registry.refresh(chosen)
-        return self._told(chosen)
+        return self._status_result(chosen)
 
     async def _status(self, raw: bytes, context: Context) -> Result:
         _arguments(raw, _Status, metatool_definitions.STATUS)
-        return self._told(self._servers())
+        return self._status_result(self._servers())
 
-    def _told(self, servers: Iterable[str]) -> Result:
+    def _status_result(self, servers: Iterable[str]) -> Result:
         status = self._registry.status(servers)
-        if self._exposure.is_seen_through:
-            self._exposure.conceal(status)
+        if self._exposure.is_filtered:
+            self._exposure.redact_status(status)
         lines = [_status_line(server) for server in status["servers"]]
         return _result("\n".join(lines) or "no servers are configured", status)
 
@@ -292,22 +294,22 @@ class MetaTools:
         shown = namespaced.tools.get(hit.name) if namespaced is not None else None
         return None if namespaced is None or shown is None else (namespaced, hit.name, shown)
 
-    def _is_off(self, server: str) -> bool:
+    def _is_disabled(self, server: str) -> bool:
         entry = self._registry.config.servers.get(server)
         return entry is not None and not entry.enabled
 
-    def _no_server(self, server: str) -> Mistake:
-        if self._is_off(server):
-            return Mistake(f"{server} is switched off in the config; {self._all_servers()}")
-        return Mistake(f"there is no server {server[:100]!r}; {self._all_servers()}")
+    def _no_server(self, server: str) -> InvalidCall:
+        if self._is_disabled(server):
+            return InvalidCall(f"{server} is switched off in the config; {self._all_servers()}")
+        return InvalidCall(f"there is no server {server[:100]!r}; {self._all_servers()}")
 
-    def _nothing(self, query: str) -> str:
-        return f"nothing found for {query[:200]!r}{self._instead(query)}"
+    def _no_hits(self, query: str) -> str:
+        return f"nothing found for {query[:200]!r}{self._suggestions(query)}"
 
-    def _instead(self, name: str) -> str:
-        found = self._registry.near(name, _MAX_NEAR * 3)
+    def _suggestions(self, name: str) -> str:
+        found = self._registry.similar_names(name, _MAX_SUGGESTIONS * 3)
         near = [one for one in found if self._exposure.merged.tool(one) is not None]
-        meant = did_you_mean(near[:_MAX_NEAR])
+        meant = did_you_mean(near[:_MAX_SUGGESTIONS])
         return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
 
     def _all_servers(self) -> str:
@@ -320,9 +322,9 @@ class MetaTools:
         if not names:
             return "there are no servers yet"
         more = ", which gateway_status lists" if len(names) > _MAX_SERVERS else ""
-        return f"the servers are {_first(names)}{more}"
+        return f"the servers are {_join_names(names)}{more}"
 
-    def _waiting(self) -> list[str]:
+    def _unsearched(self) -> list[str]:
         """Whose tools could not be searched, and whether to wait for them."""
         pending = self._registry.pending(self._servers())
         if not pending:
@@ -330,9 +332,11 @@ class MetaTools:
         told = self._registry.status(pending)["servers"]
         failed = [one["server"] for one in told if one["error"]]
         coming = [name for name in pending if name not in failed]
-        words = [f"(still to come: the tools of {_first(coming)})"] if coming else []
+        words = [f"(still to come: the tools of {_join_names(coming)})"] if coming else []
         if failed:
-            words.append(f"(not known: the tools of {_first(failed)}; gateway_status says why)")
+            words.append(
+                f"(not known: the tools of {_join_names(failed)}; gateway_status says why)"
+            )
         return words
 
 
@@ -347,7 +351,7 @@ def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
         given = {key: one for key, one in _fields(raw).items() if bytes(one) != b"null"}
         return msgspec.json.decode(encode(given), type=type, strict=False)
     except msgspec.DecodeError as error:
-        raise Mistake(f"{tool}: {error}") from None
+        raise InvalidCall(f"{tool}: {error}") from None
 
 
 def _result(text: str, structured: dict[str, Any]) -> Result:
@@ -366,7 +370,7 @@ def _status_line(server: dict[str, Any]) -> str:
     return f"{server['server']}: {server['state']}, {tools}{told}{error}"
 
 
-def _first(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """As many as a model may be told of."""
     more = len(names) - _MAX_SERVERS
     return ", ".join([*names[:_MAX_SERVERS], *([f"{more} more"] if more > 0 else [])])

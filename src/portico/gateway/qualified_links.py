@@ -10,7 +10,7 @@ from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged, View
 from portico.catalog.namespaced import NamespacedOffer
 from portico.chain.fold import fold, terminus
-from portico.gateway.rewrite import about, reference_of
+from portico.gateway.rewrite import reference_of, with_target
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.offer import Offer
@@ -29,7 +29,7 @@ class QualifiedLinks:
         self._merged = merged
         self._limit = name_limit
         self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._last: tuple[Merged, NamespacedOffer] | None = None
+        self._last_visible: tuple[Merged, NamespacedOffer] | None = None
         """What all servers offered, and what is to be seen of this one's part."""
 
     def __call__(self, next: Handler) -> Handler:
@@ -51,12 +51,12 @@ class QualifiedLinks:
     def view(self, offer: Offer) -> Offer:
         """What of the server's offer is to be seen."""
         return (
-            self._seen(NamespacedOffer(self._server, offer, self._limit)).offer
+            self._visible(NamespacedOffer(self._server, offer, self._limit)).offer
             if self._views
             else offer
         )
 
-    def _seen(self, namespaced: NamespacedOffer) -> NamespacedOffer:
+    def _visible(self, namespaced: NamespacedOffer) -> NamespacedOffer:
         here = Merged([namespaced])
         here.routing = self._merged().routing  # so that views know what they see by its URI
         return here.through(self._views).namespaced_offers[self._server]
@@ -66,9 +66,9 @@ class QualifiedLinks:
         namespaced = merged.namespaced_offers.get(self._server)
         if namespaced is None or not self._views:
             return False
-        if self._last is None or self._last[0] is not merged:
-            self._last = (merged, self._seen(namespaced))
-        return namespaced.hides(uri, self._last[1])
+        if self._last_visible is None or self._last_visible[0] is not merged:
+            self._last_visible = (merged, self._visible(namespaced))
+        return namespaced.hides(uri, self._last_visible[1])
 
     def _renamed(
         self,
@@ -93,7 +93,7 @@ class QualifiedLinks:
             other = uri(now)
         else:
             other = name("tools" if method == "tools/call" else "prompts", now)
-        return None if other is None else about(request, key, other)
+        return None if other is None else with_target(request, key, other)
 
     def _shown_name(self, kind: str, name: str) -> str:
         namespaced = self._merged().namespaced_offers.get(self._server)

@@ -10,16 +10,16 @@ from portico.catalog.catalog import Identity
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged
 from portico.chain.endpoint import ChainEndpoint
-from portico.chain.exactly import exactly
+from portico.chain.exact_params import exact_params
 from portico.config.schema import Config
 from portico.gateway.exposure import Exposure
 from portico.gateway.local_server import LocalEntry
-from portico.gateway.member import GATEWAY, Entry, Member
+from portico.gateway.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member_of
 from portico.gateway.metatools import MetaTools
 from portico.gateway.qualified_links import QualifiedLinks
-from portico.gateway.router import Router, Witness
-from portico.gateway.summary import Behind, blurb
+from portico.gateway.router import CallRecorder, Router
+from portico.gateway.summary import ServerSummary, summarize
 from portico.gateway.tool_search import ToolSearch
 from portico.model.context import Context
 from portico.model.message import Request, Response
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from portico.search.index import Hit
     from portico.search.searcher import Searcher
 
-SEARCH_FROM = 30
+MIN_TOOLS_FOR_SEARCH = 30
 """So many tools, and a model had better search than read them all."""
-_MANY = 1_000
+_MANY_TOOLS = 1_000
 """So many tools, and asking for them all needs tens of megabytes for a moment."""
-_GREETING_S = 0.5
+_START_DELAY_S = 0.5
 """Where all is known, clients are greeted first: many servers that start take all the cores."""
 _MAX_WARNINGS = 1_000
 """That are reported in all: a server that keeps changing must not fill the log."""
-LEARN_S = 30.0
+CATALOG_TIMEOUT_S = 30.0
 """A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
-ANNOUNCE_S = 0.5
+PUBLISH_DELAY_S = 0.5
 """What changes within this time is told at once."""
-SETTLE_S = 3.0
+SETTLE_DELAY_S = 3.0
 """The same while several servers are being asked, which answer one after the other."""
 
 
@@ -56,12 +56,12 @@ class Registry:
     def __init__(
         self,
         config: Config,
-        around: MemberEnvironment,
+        environment: MemberEnvironment,
         *,
         version: str,
         searcher: "Callable[[], Searcher]",
-        failed: Report,
-        witness: Witness,
+        report_failure: Report,
+        record_call: CallRecorder,
         expose: str | None = None,
         links: Sequence[Link] = (),
         local: Mapping[str, LocalEntry] | None = None,
@@ -70,27 +70,27 @@ class Registry:
         the operator, `witness` is told of every call; `links` are in front of every doorway;
         `local` are members of this process, beside the servers of the config."""
         self.config = config
-        self._around = around
-        self._finder = ToolSearch(searcher)
-        self.failed = failed
+        self._environment = environment
+        self._tool_search = ToolSearch(searcher)
+        self.report_failure = report_failure
         self.started = time.time()
         self._version = version
-        self._report = around.report
-        self._witness = witness
+        self._report = environment.report
+        self._record_call = record_call
         self._links = links
         self._local = local or {}
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
         self.merged = self._merged()
         # Decided once: what a model has read must stay true.
         self._expose = config.gateway.expose
-        self._has_many = self._is_unknown() or self.merged.tool_count >= SEARCH_FROM
-        self.searches = self.searching(expose)
-        self._doorways: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
-        self._alone: dict[str, tuple[Member, ChainEndpoint]] = {}
-        self._leaving: set[Member] = set()
+        self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
+        self.searches = self.resolves_to_search(expose)
+        self._endpoints: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
+        self._server_endpoints: dict[str, tuple[Member, ChainEndpoint]] = {}
+        self._draining: set[Member] = set()
         """Those that have left the config and are not closed yet."""
         self._background = Background()
-        self._announcing: asyncio.TimerHandle | None = None
+        self._publish_timer: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
 
     # What is behind it.
@@ -101,64 +101,64 @@ class Registry:
         if group is not None and group not in self.config.groups:
             raise KeyError(group)
         key = (group or "", self.searches if searches is None else searches)
-        found = self._doorways.get(key)
+        found = self._endpoints.get(key)
         if found is None:
-            found = self._doorways[key] = self._doorway(group, key[1])
+            found = self._endpoints[key] = self._make_endpoint(group, key[1])
         return found[1]
 
-    def alone(self, server: str) -> ChainEndpoint | None:
+    def server_endpoint(self, server: str) -> ChainEndpoint | None:
         """The doorway to one server alone, under plain names; None if there is no such server."""
         member = self.members.get(server)
         if member is None:
-            self._alone.pop(server, None)
+            self._server_endpoints.pop(server, None)
             return None
-        known = self._alone.get(server)
+        known = self._server_endpoints.get(server)
         if known is None or known[0] is not member:
             provider = member.provider
-            links: list[Link] = [exactly, *member.links]
+            links: list[Link] = [exact_params, *member.links]
             if self._links:
                 limit = self.config.gateway.name_limit
                 links.insert(1, QualifiedLinks(server, self._links, lambda: self.merged, limit))
-            observe = observing(partial(self._over_alone, server))
-            made = ChainEndpoint(provider, [provider], links, self.failed, observe)
-            known = self._alone[server] = (member, made)
+            observe = observing(partial(self._record_server_call, server))
+            made = ChainEndpoint(provider, [provider], links, self.report_failure, observe)
+            known = self._server_endpoints[server] = (member, made)
         return known[1]
 
-    def searching(self, expose: str | None) -> bool:
+    def resolves_to_search(self, expose: str | None) -> bool:
         """True if models search where this is asked for; None is what the config says."""
         expose = expose or self._expose
         return self._has_many if expose == "auto" else expose == "search"
 
-    def _doorway(self, group: str | None, searches: bool) -> tuple[Exposure, ChainEndpoint]:
+    def _make_endpoint(self, group: str | None, searches: bool) -> tuple[Exposure, ChainEndpoint]:
         def servers() -> Sequence[str]:
             there = self.config.groups.get(group or "")
             return there.servers if there is not None else ()
 
-        id = self._around.gateway
+        id = self._environment.gateway
         identity = Identity(
             name="portico",
             version=self._version,
             more={"title": "Portico"},
-            experimental={GATEWAY: {"id": id}} if id else {},
+            experimental={GATEWAY_CAPABILITY: {"id": id}} if id else {},
         )
         exposure = Exposure(
             self,
             identity,
             searches=searches,
-            told=self._told,
+            summarize=self._summary,
             servers=servers if group else None,
         )
         metatools = MetaTools(self, exposure)
-        router = Router(self, exposure, metatools, self._witness)
-        observe = observing(router.over)
+        router = Router(self, exposure, metatools, self._record_call)
+        observe = observing(router.record)
         providers: list[Provider] = [router, metatools]
-        links = (router.plainly, *self._links) if self._links else ()
+        links = (router.with_plain_uris, *self._links) if self._links else ()
         endpoint = ChainEndpoint(
-            exposure, providers, links, self.failed, observe, first=[metatools.executing]
+            exposure, providers, links, self.report_failure, observe, first=[metatools.unwrapping]
         )
         return exposure, endpoint
 
-    def _over_alone(
+    def _record_server_call(
         self,
         server: str,
         request: Request,
@@ -166,11 +166,13 @@ class Registry:
         response: Response | None,
         took_s: float,
     ) -> None:
-        self._witness(request, context, server, request.name or request.uri, response, took_s)
+        self._record_call(request, context, server, request.name or request.uri, response, took_s)
 
-    def _told(self, merged: Merged, servers: Sequence[str]) -> str:
+    def _summary(self, merged: Merged, servers: Sequence[str]) -> str:
         there = [self.members[name] for name in servers if name in self.members]
-        return blurb([Behind(m.name, m.about, merged.namespaced_offers.get(m.name)) for m in there])
+        return summarize(
+            [ServerSummary(m.name, m.about, merged.namespaced_offers.get(m.name)) for m in there]
+        )
 
     def _is_unknown(self) -> bool:
         """True as long as no server has ever said what it offers."""
@@ -187,8 +189,8 @@ class Registry:
     def _member(self, entry: Entry) -> Member:
         gateway = self.config.gateway
         limits = MemberLimits(self.config.path, gateway.name_limit, gateway.max_tools)
-        made = member_of(entry, self._around, limits)
-        made.provider.watch(lambda change: self._heard_of(made, change))
+        made = member_of(entry, self._environment, limits)
+        made.provider.watch(lambda change: self._on_change(made, change))
         return made
 
     # What happens to it.
@@ -196,27 +198,27 @@ class Registry:
     def start(self) -> None:
         """Ask all servers behind, at the same time: what is known is served meanwhile."""
         self._warn()
-        self._background.start(self._ask_all())
+        self._background.start(self._refresh_unconfirmed())
 
     def ask_again(self) -> None:
         """The same, also those that were asked before."""
         self._background.start(self.refresh(self.members))
 
-    async def _ask_all(self) -> None:
+    async def _refresh_unconfirmed(self) -> None:
         if not any(member.is_pending for member in self.members.values()):
-            await asyncio.sleep(_GREETING_S)
-        asked = {name for name, one in self.members.items() if one.is_confirmed or one.asked}
+            await asyncio.sleep(_START_DELAY_S)
+        asked = {name for name, one in self.members.items() if one.is_confirmed or one.refreshing}
         await self.refresh([name for name in self.members if name not in asked])
 
-    async def learn(self, server: str) -> None:
+    async def wait_for_catalog(self, server: str) -> None:
         """Wait, but not for ever, until a server says what it offers; ask it if nobody does."""
         member = self.members.get(server)
         if member is None:
             return
         if member.provider.offered() is not None and not member.lacks_tools:
             return
-        asked = member.asked or self._background.start(self.refresh([server]))
-        await asyncio.wait({asked}, timeout=LEARN_S)
+        asked = member.refreshing or self._background.start(self.refresh([server]))
+        await asyncio.wait({asked}, timeout=CATALOG_TIMEOUT_S)
 
     async def refresh(self, servers: Iterable[str]) -> None:
         """Ask these servers for all they offer; those that fail keep what is known of them."""
@@ -224,9 +226,9 @@ class Registry:
         await asyncio.gather(*(self._survey(member) for member in chosen))
         self._changed()
         self._check_pinned({member.name for member in chosen})
-        if self._announcing is not None and not self._asking():
-            self._announce_in(ANNOUNCE_S)
-        if self.merged.tool_count > _MANY:
+        if self._publish_timer is not None and not self._count_refreshing():
+            self._publish_in(PUBLISH_DELAY_S)
+        if self.merged.tool_count > _MANY_TOOLS:
             await asyncio.to_thread(give_back_memory)  # several times what is kept was needed
 
     async def _survey(self, member: Member) -> None:
@@ -241,18 +243,18 @@ class Registry:
             server = name.partition(SEPARATOR)[0]
             known = server in servers and server in self.merged.namespaced_offers
             if known and self.merged.tool(name) is None:
-                meant = did_you_mean(self.near(name, 1))
+                meant = did_you_mean(self.similar_names(name, 1))
                 hint = f"; {meant}" if meant else ""
                 self._report(f"gateway.pinned: {server} has no tool {name!r}{hint}")
 
-    def _heard_of(self, member: Member, change: Change) -> None:
+    def _on_change(self, member: Member, change: Change) -> None:
         if self.members.get(member.name) is not member:
             return  # it has left the config
         if change.uri:
-            for exposure, _ in self._doorways.values():
-                exposure.updated(member.name, change)
+            for exposure, _ in self._endpoints.values():
+                exposure.publish_update(member.name, change)
         else:
-            member.problem = member.missing()
+            member.problem = member.listing_problem()
             self._changed()
 
     def _changed(self) -> None:
@@ -262,9 +264,9 @@ class Registry:
         if [*merged.namespaced_offers.values()] == [*before.values()]:
             return
         self.merged = merged
-        if self._finder.is_needed:
+        if self._tool_search.is_needed:
             self._index()
-        self._announce_soon()
+        self._schedule_publish()
         self._warn()
 
     def _warn(self) -> None:
@@ -277,22 +279,22 @@ class Registry:
     def _warnings(self, server: str) -> list[str]:
         return [*self.members[server].warnings(), *self.merged.clashes.get(server, ())]
 
-    def _asking(self) -> int:
-        return sum(member.asked is not None for member in self.members.values())
+    def _count_refreshing(self) -> int:
+        return sum(member.refreshing is not None for member in self.members.values())
 
-    def _announce_soon(self) -> None:
-        if self._announcing is None:
-            self._announce_in(SETTLE_S if self._asking() > 1 else ANNOUNCE_S)
+    def _schedule_publish(self) -> None:
+        if self._publish_timer is None:
+            self._publish_in(SETTLE_DELAY_S if self._count_refreshing() > 1 else PUBLISH_DELAY_S)
 
-    def _announce_in(self, pause_s: float) -> None:
-        if self._announcing is not None:
-            self._announcing.cancel()
-        self._announcing = asyncio.get_running_loop().call_later(pause_s, self._announce)
+    def _publish_in(self, pause_s: float) -> None:
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
+        self._publish_timer = asyncio.get_running_loop().call_later(pause_s, self._publish)
 
-    def _announce(self) -> None:
-        self._announcing = None
-        for exposure, _ in self._doorways.values():
-            exposure.announce()
+    def _publish(self) -> None:
+        self._publish_timer = None
+        for exposure, _ in self._endpoints.values():
+            exposure.publish_changes()
 
     async def apply(self, config: Config) -> None:
         """Go on with another config. Servers that are in both as they were, whatever is said of
@@ -308,39 +310,39 @@ class Registry:
         kept = {
             name: member
             for name, member in before.items()
-            if not remade and name in wanted and member.takes(wanted[name])
+            if not remade and name in wanted and member.adopt(wanted[name])
         }
         self.members = {
             name: kept.get(name) or self._member(entry) for name, entry in wanted.items()
         }
         for name, member in before.items():
             if name not in kept:
-                member.leave()
-                self._leaving.add(member)
-                self._background.start(self._let_go(member))
+                member.stop_saving()
+                self._draining.add(member)
+                self._background.start(self._drain(member))
                 heir = self.members[name].provider if name in self.members else None
                 if isinstance(heir, Upstream) and isinstance(member.provider, Upstream):
                     heir.take_over(member.provider)
         self._changed()
-        self._announce_soon()  # what is pinned or grouped may be other tools of the same servers
+        self._schedule_publish()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])
 
-    async def _let_go(self, member: Member) -> None:
+    async def _drain(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain
         while member.provider.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
             await asyncio.sleep(0.1)
         # If the gateway ends meanwhile, that must not cut short what the server has to do yet.
         await asyncio.shield(member.provider.close())
-        self._leaving.discard(member)
+        self._draining.discard(member)
 
     async def close(self) -> None:
         """End all servers, at the same time."""
-        if self._announcing is not None:
-            self._announcing.cancel()
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
         await self._background.close()
-        await self._finder.close()
-        providers = [member.provider for member in (*self.members.values(), *self._leaving)]
+        await self._tool_search.close()
+        providers = [member.provider for member in (*self.members.values(), *self._draining)]
         await asyncio.gather(*(provider.close() for provider in providers))
 
     # What the desk asks.
@@ -352,15 +354,15 @@ class Registry:
         self._index()
         everything = servers >= self.members.keys()
         scope = None if everything else servers
-        return await self._finder.search(query, limit, server, scope)
+        return await self._tool_search.search(query, limit, server, scope)
 
-    def indexing(self) -> int | None:
+    def indexed_count(self) -> int | None:
         """How many tools are indexed; None if all are."""
-        return self._finder.indexed
+        return self._tool_search.indexed
 
-    def near(self, name: str, limit: int) -> list[str]:
+    def similar_names(self, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
-        return self._finder.near(self.merged, name, limit)
+        return self._tool_search.similar_names(self.merged, name, limit)
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """How the gateway and these servers fare."""
@@ -371,7 +373,7 @@ class Registry:
                 "expose": "search" if self.searches else "all",
                 "tools": self.merged.tool_count,
                 "catalog": self.merged.version[:12],
-                "search": self._finder.status(),
+                "search": self._tool_search.status(),
                 "uptime_s": round(time.time() - self.started, 1),
             },
             "servers": [
@@ -389,4 +391,4 @@ class Registry:
 
     def _index(self) -> None:
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
-        self._finder.use(self.merged, tags)
+        self._tool_search.use(self.merged, tags)

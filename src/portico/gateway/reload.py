@@ -9,7 +9,7 @@ from portico.gateway.serve_options import Stamp, stamp
 from portico.model.errors import PorticoError
 from portico.state.background import Background
 
-EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 class ConfigWatcher:
@@ -21,7 +21,7 @@ class ConfigWatcher:
         read: Callable[[str], Config],
         apply: Callable[[Config], Coroutine[Any, Any, None]],
         report: Callable[[str], None],
-        every_s: float = EVERY_S,
+        interval_s: float = CHECK_INTERVAL_S,
         known: Stamp | None = None,
     ) -> None:
         """`known` is the stamp of the file when the config in use was read."""
@@ -31,7 +31,7 @@ class ConfigWatcher:
         self._read = read
         self._apply = apply
         self._report = report
-        self._every_s = every_s
+        self._interval_s = interval_s
         self._known = known or stamp(path)
         self._background = Background()
 
@@ -45,18 +45,18 @@ class ConfigWatcher:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._interval_s)
             now = stamp(self._path)
             if now == self._known:
                 continue
             if now is None:
                 # Editors replace a file by another; one that is gone for good is told of.
-                await asyncio.sleep(self._every_s)
+                await asyncio.sleep(self._interval_s)
                 now = stamp(self._path)
             self._known = now
-            await self._take_over(now is not None)
+            await self._reload(now is not None)
 
-    async def _take_over(self, is_there: bool) -> None:
+    async def _reload(self, is_there: bool) -> None:
         if not is_there:
             self.rejected = f"{self._path}: the file is gone"
             self._report(f"{self._path} is gone; going on with what it said")

@@ -22,10 +22,10 @@ from portico.protocol.exact import exact, with_field
 from portico.protocol.result_fields import error_result
 from portico.protocol.tasks import without_tasks_raw
 
-_MAX_SHAPE = 1_500
+_MAX_SCHEMA = 1_500
 
 
-class Mistake(PorticoError):
+class InvalidCall(PorticoError):
     """What is wrong with a call, in words that tell a model how to make it right."""
 
     def result(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ _execute = msgspec.json.Decoder(_Execute).decode
 _wanted = msgspec.json.Decoder(_Wanted).decode
 
 
-def called(request: Request, tool: str) -> Request:
+def with_name(request: Request, tool: str) -> Request:
     """The same call or prompt, by its own name."""
     inner, _ = _named(request, tool)
     return inner
@@ -95,7 +95,7 @@ def _named(request: Request, name: str) -> tuple[Request, bytes]:
     return inner, arguments
 
 
-def withheld(request: Request) -> Request:
+def without_task_support(request: Request) -> Request:
     """The same from a client that follows no tasks: at this door nobody could ask about them."""
     declared = request.meta.client_capabilities
     if not declared:
@@ -104,7 +104,7 @@ def withheld(request: Request) -> Request:
     return request if kept is declared else with_capabilities(request, kept)
 
 
-def at(request: Request, uri: str) -> Request:
+def with_uri(request: Request, uri: str) -> Request:
     """The same about a resource, by its own URI."""
     fields = exact(request.params)
     if uri != request.uri:
@@ -117,7 +117,7 @@ def reference_of(request: Request) -> Reference:
     return request.decode_as(_Complete).ref
 
 
-def referring(request: Request, key: str, value: str) -> Request:
+def with_reference(request: Request, key: str, value: str) -> Request:
     """The same completion, by its reference's own name or URI."""
     fields = exact(request.params)
     reference = members(fields.get("ref", b""))
@@ -126,7 +126,7 @@ def referring(request: Request, key: str, value: str) -> Request:
     return replace(request, params=encode(fields))
 
 
-def about(request: Request, key: str, value: str) -> Request:
+def with_target(request: Request, key: str, value: str) -> Request:
     """The same about something by another name or URI, and all else as it was written."""
     made = copy(request)
     new = encode(value)
@@ -142,10 +142,10 @@ def about(request: Request, key: str, value: str) -> Request:
     return made
 
 
-def executing(
+def unwrapping(
     next: Handler,
-    mistaken: Callable[[Request, Context, "Mistake"], Response],
-    unseen: Callable[[Request, Context], Answer | None] | None = None,
+    on_invalid: Callable[[Request, Context, "InvalidCall"], Response],
+    answer_hidden: Callable[[Request, Context], Answer | None] | None = None,
 ) -> Handler:
     """The next handler, for which a call of `execute_tool` is one of the tool that it names; a
     mistake is answered by `mistaken`, and `unseen` may answer for a tool that is not to be seen."""
@@ -157,16 +157,16 @@ def executing(
             request.asked = request.name
             return next(request, context)
         try:
-            execute(request)
-        except Mistake as mistake:
-            return mistaken(request, context, mistake)
-        answer = None if unseen is None else unseen(request, context)
+            unwrap(request)
+        except InvalidCall as invalid:
+            return on_invalid(request, context, invalid)
+        answer = None if answer_hidden is None else answer_hidden(request, context)
         return next(request, context) if answer is None else answer
 
     return handle
 
 
-def execute(request: Request) -> None:
+def unwrap(request: Request) -> None:
     """Make a call of `execute_tool` one of the tool that it names; raises Mistake."""
     more = None
     meta = b""
@@ -180,15 +180,15 @@ def execute(request: Request) -> None:
         more.pop("task", None)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
-        raise Mistake(f"execute_tool: `name` is missing; {_SHAPE}")
+        raise InvalidCall(f"execute_tool: `name` is missing; {_SHAPE}")
     if wanted.name in NAMES:
-        raise Mistake(f"{wanted.name} is not a tool of a server: call it directly")
+        raise InvalidCall(f"{wanted.name} is not a tool of a server: call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
-        raise Mistake("execute_tool: timeout_s must be more than 0")
+        raise InvalidCall("execute_tool: timeout_s must be more than 0")
     arguments = bytes(wanted.arguments)
     if arguments[:1] != b"{":
-        arguments = _unwrapped(wanted.name, arguments)
+        arguments = _argument_object(wanted.name, arguments)
     if more is None:
         request.params = _PARAMS % (encode(wanted.name), arguments, meta)
     else:
@@ -197,7 +197,7 @@ def execute(request: Request) -> None:
     request.asked, request.name, request.timeout_s = request.name, wanted.name, timeout
 
 
-def checked(request: Request, place: ItemRoute) -> Request:
+def validated(request: Request, place: ItemRoute) -> Request:
     """The call as its server gets it, once its arguments were found right; raises Mistake."""
     namespaced, tool = place
     inner, raw = _named(request, tool)
@@ -206,18 +206,18 @@ def checked(request: Request, place: ItemRoute) -> Request:
     except _UNREADABLE as error:
         raise _unreadable(request.name, error) from None
     if not isinstance(arguments, dict):
-        raise Mistake(f"{request.name}: its arguments must be a JSON object{_right(place)}")
+        raise InvalidCall(f"{request.name}: its arguments must be a JSON object{_expected(place)}")
     schema = namespaced.schemas[tool] if tool in namespaced.schemas else namespaced.schema(tool)
     if schema is not None:
         if problems := schema.problems(arguments, len(raw)):
             words = sanitize_json(schema.describe(problems))
-            raise Mistake(f"{request.name}: {words}{_right(place)}")
+            raise InvalidCall(f"{request.name}: {words}{_expected(place)}")
         inner.arguments = arguments
     return inner
 
 
-def _unreadable(name: str, error: Exception) -> Mistake:
-    return Mistake(f"{name[:200]}: its arguments are not a JSON object: {error}")
+def _unreadable(name: str, error: Exception) -> InvalidCall:
+    return InvalidCall(f"{name[:200]}: its arguments are not a JSON object: {error}")
 
 
 def _read(given: bytes) -> _Wanted:
@@ -232,13 +232,13 @@ def _read(given: bytes) -> _Wanted:
             why = f"{names} must stand inside `arguments`"
         else:
             why = str(error)
-        raise Mistake(f"execute_tool: {why}; {_SHAPE}") from None
+        raise InvalidCall(f"execute_tool: {why}; {_SHAPE}") from None
 
 
 _SHAPE = 'write {"name": "server__tool", "arguments": {...}}'
 
 
-def _unwrapped(name: str, raw: bytes) -> bytes:
+def _argument_object(name: str, raw: bytes) -> bytes:
     """The arguments as an object; some models write that object as a string."""
     if not raw or raw == b"null":
         return b"{}"
@@ -252,11 +252,11 @@ def _unwrapped(name: str, raw: bytes) -> bytes:
     return raw
 
 
-def _right(place: ItemRoute) -> str:
+def _expected(place: ItemRoute) -> str:
     """The right shape, after what was wrong with it."""
     namespaced, tool = place
     schema = namespaced.definition(tool).get("inputSchema")
     compact = parameters(schema)
     whole = sanitize_json(encode(schema).decode())
     shown = f"; it takes {compact or 'no arguments'}"
-    return f"{shown}\nschema: {whole}" if len(whole) <= _MAX_SHAPE else shown
+    return f"{shown}\nschema: {whole}" if len(whole) <= _MAX_SCHEMA else shown

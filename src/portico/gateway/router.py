@@ -10,19 +10,19 @@ from portico.catalog.merge import ItemRoute
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure
-from portico.gateway.failure_results import failed, own_failure, said
+from portico.gateway.failure_results import failure_response, gateway_failure, result_response
 from portico.gateway.member import Member
 from portico.gateway.metatools import MetaTools
-from portico.gateway.resource_origins import MARK, ResourceOrigins
+from portico.gateway.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.gateway.rewrite import (
-    Mistake,
-    about,
-    at,
-    called,
-    checked,
+    InvalidCall,
     reference_of,
-    referring,
-    withheld,
+    validated,
+    with_name,
+    with_reference,
+    with_target,
+    with_uri,
+    without_task_support,
 )
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -34,11 +34,11 @@ from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
 from portico.upstream.attributed_questions import named_error, named_result
 
-_LEVEL_S = 2.0
+_SET_LEVEL_TIMEOUT_S = 2.0
 """How long servers may take to hear which log messages a client wants."""
 
 
-Witness = Callable[[Request, Context, str, str, Response | None, float], None]
+CallRecorder = Callable[[Request, Context, str, str, Response | None, float], None]
 """Told of every call that is over: the request, who asked, server, tool or other name, the answer
 (None if it was cancelled) and how many seconds it took."""
 
@@ -55,12 +55,12 @@ class Router:
     name = "router"
 
     def __init__(
-        self, registry: Members, exposure: Exposure, metatools: MetaTools, witness: Witness
+        self, registry: Members, exposure: Exposure, metatools: MetaTools, record_call: CallRecorder
     ) -> None:
         self._registry = registry
         self._exposure = exposure
         self._metatools = metatools
-        self._witness = witness
+        self._record_call = record_call
         self._origins = ResourceOrigins()
 
     def offer(self) -> Offer:
@@ -76,15 +76,15 @@ class Router:
             place = self._exposure.merged.tools.get(request.name)
             if place is None:
                 known = request.name in metatool_definitions.NAMES
-                return None if known else self._late_call(request, context)
+                return None if known else self._call_when_known(request, context)
             return self._call(request, context, place)
-        found = self._find(request, context)
+        found = self._route(request, context)
         if found is None:
             context.target = ("", "")
             return terminus(request)
         return self._pass_on(request, context, *found)
 
-    def over(
+    def record(
         self, request: Request, context: Context, response: Response | None, took_s: float
     ) -> None:
         """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
@@ -92,11 +92,11 @@ class Router:
         if target is None:
             if not metatool_definitions.is_own_query(request):
                 name = request.name or request.uri
-                self._witness(request, context, "", name, response, took_s)
+                self._record_call(request, context, "", name, response, took_s)
         elif target[1]:
-            self._witness(request, context, *target, context.failure or response, took_s)
+            self._record_call(request, context, *target, context.failure or response, took_s)
 
-    def plainly(self, next: Handler) -> Handler:
+    def with_plain_uris(self, next: Handler) -> Handler:
         """A link before those of a program, which know a resource by the URI that is shown."""
 
         def handle(request: Request, context: Context) -> Answer:
@@ -104,7 +104,7 @@ class Router:
             if request.method == "completion/complete":
                 uri = reference_of(request).uri
             plain = self._exposure.merged.routing.canonical_exposed(uri) if uri else uri
-            return next(request if plain == uri else about(request, "uri", plain), context)
+            return next(request if plain == uri else with_target(request, "uri", plain), context)
 
         return handle
 
@@ -120,23 +120,23 @@ class Router:
         for task in telling:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         if telling:
-            await asyncio.wait(telling, timeout=_LEVEL_S)
+            await asyncio.wait(telling, timeout=_SET_LEVEL_TIMEOUT_S)
 
-    async def _late_call(self, request: Request, context: Context) -> Response:
+    async def _call_when_known(self, request: Request, context: Context) -> Response:
         """Call a tool of a server that has not said yet which tools it has, once it has."""
-        if not await self._metatools.knows(request.name):
+        if not await self._metatools.wait_for_tool(request.name):
             return self._metatools.unknown_tool(request, context)
         return await self._call(request, context, self._exposure.merged.tools[request.name])
 
     def _call(self, request: Request, context: Context, place: ItemRoute) -> Answer:
         namespaced, tool = place
         if not request.asked:
-            return self._pass_on(request, context, namespaced.server, called(request, tool))
+            return self._pass_on(request, context, namespaced.server, with_name(request, tool))
         try:
-            inner = checked(request, place)
-        except Mistake as mistake:
+            inner = validated(request, place)
+        except InvalidCall as invalid:
             context.target = (namespaced.server, tool)
-            return said(request, context, mistake.result())
+            return result_response(request, context, invalid.result())
         return self._pass_on(request, context, namespaced.server, inner)
 
     def _pass_on(self, request: Request, context: Context, server: str, inner: Request) -> Answer:
@@ -147,14 +147,14 @@ class Router:
         context.headers = None  # they were about the call as it came
         declared = inner.meta.client_capabilities
         if declared and (b"tasks" in declared or b"\\" in declared):
-            inner = withheld(inner)
+            inner = without_task_support(inner)
         request.params = inner.params  # large arguments are kept once
         answer = member.handle(inner, context)
         if type(answer) is Response or isinstance(answer, Pending):
             return after(answer, lambda response: self._shown(request, context, server, response))
-        return self._awaited(request, context, server, answer)
+        return self._await_answer(request, context, server, answer)
 
-    async def _awaited(
+    async def _await_answer(
         self, request: Request, context: Context, server: str, answer: Awaitable[Response]
     ) -> Response:
         try:
@@ -162,7 +162,7 @@ class Router:
         except McpError as error:
             if not request.asked:
                 raise
-            return _in_words(request, context, error)
+            return _failure_response(request, context, error)
         return self._shown(request, context, server, response)
 
     def _shown(
@@ -170,9 +170,9 @@ class Router:
     ) -> Response:
         """A member's answer, as the client gets it."""
         if response.error:
-            failure = own_failure(response, server) if request.asked else None
+            failure = gateway_failure(response, server) if request.asked else None
             if failure is not None:
-                return _in_words(request, context, failure)
+                return _failure_response(request, context, failure)
             if response.code != URL_REQUIRED:
                 return response
             return replace(response, error=named_error(response.error, server))
@@ -180,31 +180,31 @@ class Router:
         # A name of a field can also be written in escapes.
         if request.version.modern and (b'"inputRequests"' in result or b"\\u" in result):
             response = replace(response, result=named_result(result, server))
-        if MARK not in result:
+        if URI_KEY_ENDING not in result:
             return response
-        return self._origins.noted(response, server, self._exposure.merged.routing, context)
+        return self._origins.rewrite_uris(response, server, self._exposure.merged.routing, context)
 
-    def _find(self, request: Request, context: Context) -> tuple[str, Request] | None:
+    def _route(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Whose prompt or resource is asked for, and the request as its server gets it."""
         if request.method == "prompts/get":
             place = self._exposure.merged.prompt(request.name)
-            return None if place is None else (place[0].server, called(request, place[1]))
+            return None if place is None else (place[0].server, with_name(request, place[1]))
         if request.method == "completion/complete":
-            return self._find_reference(request, context)
+            return self._route_reference(request, context)
         if not request.method.startswith("resources/"):
             return None
         server, uri = self._owner(request.uri, context)
-        return None if server is None else (server, at(request, uri))
+        return None if server is None else (server, with_uri(request, uri))
 
-    def _find_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
+    def _route_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
         reference = reference_of(request)
         if reference.type == "ref/prompt":
             place = self._exposure.merged.prompt(reference.name)
             if place is None:
                 return None
-            return place[0].server, referring(request, "name", place[1])
+            return place[0].server, with_reference(request, "name", place[1])
         server, uri = self._owner(reference.uri, context)
-        return None if server is None else (server, referring(request, "uri", uri))
+        return None if server is None else (server, with_reference(request, "uri", uri))
 
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
         merged = self._exposure.merged
@@ -215,7 +215,7 @@ class Router:
         return None if hidden else server, own
 
 
-def _in_words(request: Request, context: Context, error: McpError) -> Response:
+def _failure_response(request: Request, context: Context, error: McpError) -> Response:
     """Our own failure, as a model reads it that asked through `execute_tool`."""
     context.failure = mcp_error_response(request.id, error)
-    return failed(request, context, error)
+    return failure_response(request, context, error)

@@ -40,7 +40,7 @@ class ServeOptions(Struct, frozen=True):
     stamp: Stamp | None = None
     """Of the config's file when it was read."""
 
-    def fresh(self) -> "ServeOptions":
+    def reloaded(self) -> "ServeOptions":
         """The same with what the config file says now, unless that is broken."""
         now = stamp(self.config.path)
         if self.read is None or now == self.stamp:
@@ -67,7 +67,7 @@ def key_of(path: str, group: str | None = None) -> str:
     return _digest(path, group or "")
 
 
-def within(config: Config, group: str) -> Config:
+def restricted_to(config: Config, group: str) -> Config:
     """The config as if it had this group and its servers only."""
     if group not in config.groups:
         hint = f"choose from {', '.join(config.groups)}" if config.groups else "there are none"

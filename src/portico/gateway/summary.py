@@ -23,7 +23,7 @@ _MAX_TOPIC = 20
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """The names that the specification allows; others are not read."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SAYING_LITTLE = """
+_COMMON_WORDS = """
     a add all and apply ask at batch begin bulk by call cancel change check clear close compare
     copy count create delete describe disable do download edit enable execute export fetch filter
     find for from generate get has import in info insert into is list load lookup make manage
@@ -31,10 +31,10 @@ _SAYING_LITTLE = """
     retrieve run save search send set show simple start stop submit subscribe sync test the to
     toggle tool trigger unsubscribe update upload upsert use validate verify view with write
 """
-_VERBS = frozenset(_SAYING_LITTLE.split())
+_IGNORED_WORDS = frozenset(_COMMON_WORDS.split())
 
 
-class Behind(Struct, frozen=True):
+class ServerSummary(Struct, frozen=True):
     """One server, as far as it is told of."""
 
     name: str
@@ -44,7 +44,7 @@ class Behind(Struct, frozen=True):
     """None if it has not said yet what it offers."""
 
 
-def blurb(servers: Sequence[Behind]) -> str:
+def summarize(servers: Sequence[ServerSummary]) -> str:
     """All servers in few words; the more there are, the fewer words each gets."""
     if not servers:
         return "no servers yet"
@@ -67,7 +67,7 @@ def _cost(words: str) -> int:
     return len(words) + sum(char.isdigit() or not char.isascii() for char in words)
 
 
-def _fully(behind: Behind) -> str:
+def _fully(behind: ServerSummary) -> str:
     if behind.namespaced is None:
         return f"{behind.name} (starting)"
     about = _short(behind.about) or ", ".join(topics(behind.name, behind.namespaced))
@@ -75,7 +75,7 @@ def _fully(behind: Behind) -> str:
     return f"{behind.name} ({count}: {about})" if about else f"{behind.name} ({count})"
 
 
-def _counted(behind: Behind) -> str:
+def _counted(behind: ServerSummary) -> str:
     if behind.namespaced is None:
         return f"{behind.name} (starting)"
     return f"{behind.name} ({len(behind.namespaced.listed('tools').keys)})"
@@ -96,7 +96,7 @@ def topics(server: str, namespaced: NamespacedOffer) -> list[str]:
 
 def _things(name: str, own: set[str]) -> Iterable[str]:
     words = {word.lower() for word in _WORDS.findall(name)}
-    return sorted(word for word in words - _VERBS - own if 2 < len(word) <= _MAX_TOPIC)
+    return sorted(word for word in words - _IGNORED_WORDS - own if 2 < len(word) <= _MAX_TOPIC)
 
 
 def _short(about: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
 
-FIRST = 500
+FIRST_BATCH = 500
 """Tools that are indexed before all others: that takes a tenth of a second."""
 _MAX_NAMES = 20_000
 """Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
@@ -38,7 +38,7 @@ class ToolSearch:
         if any(tags.values()):
             version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
         self.is_needed = True
-        first = (lambda: _first(merged, tags)) if merged.tool_count > FIRST else None
+        first = (lambda: _first_batch(merged, tags)) if merged.tool_count > FIRST_BATCH else None
         self._searcher.use(
             version, lambda: searched_tools(merged.namespaced_offers.values(), tags), first
         )
@@ -55,7 +55,7 @@ class ToolSearch:
         """The best tools for a query; of one server, or of some."""
         return await self._searcher.search(query, limit, server=server, servers=servers)
 
-    def near(self, merged: Merged, name: str, limit: int) -> list[str]:
+    def similar_names(self, merged: Merged, name: str, limit: int) -> list[str]:
         """Exposed names of tools that one might have meant."""
         server, _, plain = name.rpartition(SEPARATOR)
         near = self._named(merged).near(plain, limit)
@@ -92,9 +92,9 @@ class ToolSearch:
         return known[1]
 
 
-def _first(merged: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+def _first_batch(merged: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """The tools of the smallest servers: a large one must not hold up the others."""
-    return islice(searched_tools(_smallest(merged), tags), FIRST)
+    return islice(searched_tools(_smallest(merged), tags), FIRST_BATCH)
 
 
 def _smallest(merged: Merged) -> list[NamespacedOffer]:

@@ -34,7 +34,7 @@ _read_params = msgspec.json.Decoder(_Params).decode
 _read_info = msgspec.json.Decoder(_Info).decode
 
 
-def stamp(now: float) -> str:
+def timestamp(now: float) -> str:
     """A moment as logs write it, in UTC."""
     second = int(now)
     return _second(second) + _thousandths()[int((now - second) * 1e3)]
@@ -50,7 +50,7 @@ def _thousandths() -> tuple[str, ...]:
     return tuple(f".{number:03}Z" for number in range(1000))
 
 
-def client(meta: Meta, session: Session | None) -> str:
+def client_name(meta: Meta, session: Session | None) -> str:
     """What the client calls itself, in a modern request or when it began."""
     if meta.client_info:
         try:
@@ -61,12 +61,12 @@ def client(meta: Meta, session: Session | None) -> str:
     return str(info.get("name", ""))[:MAX_WORD]
 
 
-def plain(uri: str) -> str:
+def redact_uri(uri: str) -> str:
     """A URI without what may be secret in it."""
     return _REST.sub(r"\1...", _USER.sub("***", uri[:_MAX_URI]))
 
 
-def arguments(params: bytes) -> str:
+def argument_shape(params: bytes) -> str:
     """The shape of a call's arguments."""
     try:
         given = _read_params(params or b"{}").arguments

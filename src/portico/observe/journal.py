@@ -28,12 +28,12 @@ from portico.state.files import make_private
 OFF = "off"
 MAX_SIZE = 10_000_000
 """Of a gateway's file; what is older is in the one beside it."""
-EVERY_S = 0.5
-AGAIN_S = 5.0
+FLUSH_INTERVAL_S = 0.5
+RETRY_DELAY_S = 5.0
 """After a failure."""
 _BATCH = 250
 """Notes made into lines at once: a few milliseconds for which calls wait."""
-_MORE_S = 0.02
+_NEXT_BATCH_DELAY_S = 0.02
 MAX_NOTES = 5_000
 _MAX_PARAMS = 16 * 1024
 _MAX_BYTES = 8 * 1024 * 1024
@@ -73,13 +73,13 @@ class _GatewayCallLine(_CallLine, tag_field="kind", tag="call"):
     name: str = field(name="tool")
 
 
-class _Stderr(Struct, tag_field="kind", tag="stderr"):
+class _StderrLine(Struct, tag_field="kind", tag="stderr"):
     time: str
     server: str
     text: str
 
 
-class _Event(Struct, tag_field="kind", tag="event"):
+class _EventLine(Struct, tag_field="kind", tag="event"):
     time: str
     text: str
 
@@ -106,15 +106,15 @@ class Journal:
         self._uncounted: list[CallNote] = []
         self._report = report
         self._folder = folder
-        self._notes: list[CallNote | _Stderr | _Event] = []
+        self._notes: list[CallNote | _StderrLine | _EventLine] = []
         self._bytes = 0
-        self._lost = 0
+        self._dropped = 0
         self._failed = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def called(
+    def record_call(
         self,
         request: Request,
         context: Context,
@@ -140,7 +140,7 @@ class Journal:
         )
         self._uncounted.append(call)
         if self._timer is None:
-            self._arm(EVERY_S)
+            self._arm(FLUSH_INTERVAL_S)
         elif len(self._uncounted) >= _BATCH:
             self.count()
 
@@ -150,7 +150,9 @@ class Journal:
         def over(
             request: Request, context: Context, response: Response | None, took_s: float
         ) -> None:
-            self.called(request, context, server, request.uri or request.name, response, took_s)
+            self.record_call(
+                request, context, server, request.uri or request.name, response, took_s
+            )
 
         return observing(over)
 
@@ -162,15 +164,15 @@ class Journal:
             if self._path is not None:
                 self._note(call, len(call.params))
 
-    def heard(self, server: str, line: str) -> None:
+    def record_stderr(self, server: str, line: str) -> None:
         """A server wrote to stderr; any thread may say so."""
         if self._path is not None:
-            self._add(_Stderr(call_redaction.stamp(time.time()), server, line[:_MAX_TEXT]))
+            self._post(_StderrLine(call_redaction.timestamp(time.time()), server, line[:_MAX_TEXT]))
 
     def event(self, words: str) -> None:
         """Something happened to the gateway; any thread may say so."""
         if self._path is not None:
-            self._add(_Event(call_redaction.stamp(time.time()), words[:_MAX_TEXT]))
+            self._post(_EventLine(call_redaction.timestamp(time.time()), words[:_MAX_TEXT]))
 
     def close(self) -> None:
         """Write what is left."""
@@ -185,27 +187,27 @@ class Journal:
                     return
                 time.sleep(0.01)  # another process is at it, and soon done
 
-    def _add(self, note: _Stderr | _Event) -> None:
+    def _post(self, note: _StderrLine | _EventLine) -> None:
         """Notes and their timer belong to the loop's thread; other threads pass theirs on."""
         if threading.get_ident() == self._thread:
-            self._add_here(note)
+            self._add(note)
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the log with it
-            self._loop.call_soon_threadsafe(self._add_here, note)
+            self._loop.call_soon_threadsafe(self._add, note)
 
-    def _add_here(self, note: _Stderr | _Event) -> None:
+    def _add(self, note: _StderrLine | _EventLine) -> None:
         self.count()  # the calls before it
         self._note(note)
 
-    def _note(self, note: CallNote | _Stderr | _Event, size: int = 0) -> None:
+    def _note(self, note: CallNote | _StderrLine | _EventLine, size: int = 0) -> None:
         notes = self._notes
         if len(notes) >= MAX_NOTES or self._bytes > _MAX_BYTES:
-            self._lost += 1
+            self._dropped += 1
             return
         notes.append(note)
         self._bytes += size
         if self._timer is None:
-            self._arm(EVERY_S)
+            self._arm(FLUSH_INTERVAL_S)
 
     def _arm(self, after_s: float) -> None:
         self._timer = self._loop.call_later(after_s, self._tick)
@@ -215,17 +217,23 @@ class Journal:
         self.count()
         written = not self._notes or self.write()
         if self._notes and self._timer is None:
-            self._arm(_MORE_S if written else AGAIN_S if self._failed else EVERY_S)
+            self._arm(
+                _NEXT_BATCH_DELAY_S
+                if written
+                else RETRY_DELAY_S
+                if self._failed
+                else FLUSH_INTERVAL_S
+            )
 
     def write(self) -> bool:
         """Make lines of the oldest notes; False if they are still to be written."""
         assert self._path is not None
         batch = self._notes[:_BATCH]
         lines = [self._line(note) for note in batch]
-        lost = self._lost
+        lost = self._dropped
         if lost:
             words = f"{lost} lines are missing here: there were too many, or nowhere to write to"
-            lines.append(_encoded(_Event(call_redaction.stamp(time.time()), words)))
+            lines.append(_encoded(_EventLine(call_redaction.timestamp(time.time()), words)))
         try:
             written = self._append(self._path, lines)
         except BlockingIOError:
@@ -238,7 +246,7 @@ class Journal:
             return False
         self._failed = False
         if written == len(lines):
-            self._lost -= lost
+            self._dropped -= lost
         del self._notes[: min(written, len(batch))]
         self._bytes -= sum(
             len(note.params) for note in batch[:written] if isinstance(note, CallNote)
@@ -250,8 +258,8 @@ class Journal:
             make_private(self._folder)
         return append_bounded(path, lines, self._max_size)
 
-    def _line(self, note: CallNote | _Stderr | _Event) -> bytes:
-        return _encoded(_told(note, self._call_line) if isinstance(note, CallNote) else note)
+    def _line(self, note: CallNote | _StderrLine | _EventLine) -> bytes:
+        return _encoded(_call_line(note, self._call_line) if isinstance(note, CallNote) else note)
 
 
 def open_journal(
@@ -272,17 +280,17 @@ def open_call_log(path: str, report: Callable[[str], None]) -> Journal:
     return Journal(path, report, call_line=_CallLine, max_size=sys.maxsize)
 
 
-def _told(call: CallNote, line: type[_CallLine]) -> _CallLine:
+def _call_line(call: CallNote, line: type[_CallLine]) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
-        shape = call_redaction.arguments(call.params)
+        shape = call_redaction.argument_shape(call.params)
     return line(
-        time=call_redaction.stamp(call.at),
-        client=call_redaction.client(call.meta, call.session),
+        time=call_redaction.timestamp(call.at),
+        client=call_redaction.client_name(call.meta, call.session),
         server=call.server,
         method=call.method,
-        name=call_redaction.plain(call.name)[: call_redaction.MAX_WORD],
+        name=call_redaction.redact_uri(call.name)[: call_redaction.MAX_WORD],
         outcome=call.outcome,
         ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,
@@ -293,9 +301,11 @@ def _encoded(line: Any) -> bytes:
     try:
         return msgspec.json.encode(line) + b"\n"
     except UnicodeEncodeError:  # half a character, which only a program can write
-        whole = {key: _whole(value) for key, value in msgspec.structs.asdict(line).items()}
+        whole = {
+            key: _replace_surrogates(value) for key, value in msgspec.structs.asdict(line).items()
+        }
         return msgspec.json.encode(type(line)(**whole)) + b"\n"
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value

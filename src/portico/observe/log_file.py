@@ -6,9 +6,9 @@ import os
 import stat
 from collections.abc import Generator, Sequence
 
-_NEW = 0o600
+_FILE_MODE = 0o600
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 """How often a file may be exchanged under our feet before that is somebody's doing."""
 
 
@@ -25,7 +25,7 @@ def append_bounded(path: str, lines: Sequence[bytes], limit: int) -> int:
     BlockingIOError if another process is at it.
     """
     data = b"".join(lines)
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         with _opened(path) as handle:
             _lock(handle)
             if not _is_at(handle, path):
@@ -45,7 +45,7 @@ def append_bounded(path: str, lines: Sequence[bytes], limit: int) -> int:
 @contextlib.contextmanager
 def _opened(path: str) -> Generator[int, None, None]:
     # Opened each time, so that the file may be moved away; never waits for a pipe's reader.
-    handle = os.open(path, _FLAGS | getattr(os, "O_NONBLOCK", 0), _NEW)
+    handle = os.open(path, _FLAGS | getattr(os, "O_NONBLOCK", 0), _FILE_MODE)
     try:
         yield handle
     finally:

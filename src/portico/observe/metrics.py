@@ -14,7 +14,7 @@ OTHER = "other"
 _MAX_NAME = 200
 
 
-class Times:
+class Histogram:
     """How many took how long."""
 
     __slots__ = ("buckets", "counts", "sum")
@@ -25,12 +25,12 @@ class Times:
         self.sum = 0.0
 
 
-class Series:
+class ToolSeries:
     """The calls of one tool."""
 
     __slots__ = ("count", "outcomes", "sum", "times")
 
-    def __init__(self, times: Times) -> None:
+    def __init__(self, times: Histogram) -> None:
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self.count = 0
         self.sum = 0.0
@@ -43,13 +43,13 @@ class Metrics:
     def __init__(self, search: str = "search_tools") -> None:
         """`search` is the tool whose times are counted apart: it is much quicker than others."""
         self._search = search
-        self.tools: dict[tuple[str, str], Series] = {}
+        self.tools: dict[tuple[str, str], ToolSeries] = {}
         """By server and tool, as they are shown."""
-        self.servers: dict[str, Times] = {}
-        self.searches = Times(SEARCH_BUCKETS)
-        self._known: dict[tuple[str, str], Series] = {}
+        self.servers: dict[str, Histogram] = {}
+        self.searches = Histogram(SEARCH_BUCKETS)
+        self._known: dict[tuple[str, str], ToolSeries] = {}
 
-    def called(self, call: CallNote) -> None:
+    def record_call(self, call: CallNote) -> None:
         """A call is over. What is no tool's counts under its method: URIs are without end."""
         server, outcome, took_s = call.server, call.outcome, call.took_s
         tool = call.name if call.method == "tools/call" else call.method
@@ -64,23 +64,23 @@ class Metrics:
         times.counts[bisect_left(times.buckets, took_s)] += 1
         times.sum += took_s
 
-    def _begin(self, server: str, tool: str) -> Series:
+    def _begin(self, server: str, tool: str) -> ToolSeries:
         if len(self._known) >= MAX_TOOLS:
             return self._series(server, OTHER)
         shown = tool[:_MAX_NAME].encode(errors="replace").decode()
         series = self._known[server, tool] = self._series(server, shown)
         return series
 
-    def _series(self, server: str, tool: str) -> Series:
+    def _series(self, server: str, tool: str) -> ToolSeries:
         series = self.tools.get((server, tool))
         if series is None:
-            series = self.tools[server, tool] = Series(self._times(server, tool))
+            series = self.tools[server, tool] = ToolSeries(self._times(server, tool))
         return series
 
-    def _times(self, server: str, tool: str) -> Times:
+    def _times(self, server: str, tool: str) -> Histogram:
         if not server and tool == self._search:
             return self.searches
         times = self.servers.get(server)
         if times is None:
-            times = self.servers[server] = Times(CALL_BUCKETS)
+            times = self.servers[server] = Histogram(CALL_BUCKETS)
         return times

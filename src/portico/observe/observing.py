@@ -12,7 +12,7 @@ from portico.model.methods import MethodKind
 from portico.model.types import Answer, Handler, Link
 from portico.state.pending import observed
 
-Over = Callable[[Request, Context, Response | None, float], None]
+CallObserver = Callable[[Request, Context, Response | None, float], None]
 """Told of every call that is over: the request, who asked, the answer (None if it was cancelled)
 and how many seconds it took."""
 _CALL = MethodKind.CALL  # members of an enum are slow to look up
@@ -27,7 +27,7 @@ class _Result(Struct):
 _read_result = msgspec.json.Decoder(_Result).decode
 
 
-def observing(over: Over) -> Link:
+def observing(over: CallObserver) -> Link:
     """A link that tells this function of every call."""
 
     def link(next: Handler) -> Handler:

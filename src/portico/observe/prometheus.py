@@ -16,13 +16,13 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from portico.observe.metrics import Metrics, Times
+    from portico.observe.metrics import Histogram, Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped", "in process")
 
 
-class Figures(Collector):
+class GatewayCollector(Collector):
     """All counters and the present state of all servers, as they were when this was made."""
 
     def __init__(self, metrics: "Metrics", status: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ def _calls(metrics: "Metrics") -> Iterator[Metric]:
     yield HistogramMetricFamily("portico_search_seconds", about, _buckets(searches), searches.sum)
 
 
-def _buckets(times: "Times") -> list[tuple[str, float]]:
+def _buckets(times: "Histogram") -> list[tuple[str, float]]:
     bounds = [*(f"{bound:g}" for bound in times.buckets), "+Inf"]
     return list(zip(bounds, accumulate(times.counts), strict=True))
 

@@ -139,7 +139,7 @@ class Upstream:
         if view.catalog is None:
             raise McpError(f"{self.name} does not say what it offers")
 
-    def greeted(self, request: Request, context: Context) -> None:
+    def on_initialize(self, request: Request, context: Context) -> None:
         """A legacy client has said hello."""
         if self.warms:
             caller = self._callers.of(request, context)

@@ -39,7 +39,7 @@ _MAX_LOG = 1_000_000
 class OwnedGateway(Protocol):
     """What an owner has and windows use: the gateway itself."""
 
-    def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
+    def client_endpoint(self, wants: Wants) -> tuple[Endpoint, Wants]:
         """Who answers a client that wants this, and what it is to want from the next owner."""
         ...
 
@@ -48,7 +48,7 @@ class OwnedGateway(Protocol):
         """What an operator may ask of it."""
         ...
 
-    def when_told(self, say: Callable[[str], None]) -> None:
+    def on_report(self, say: Callable[[str], None]) -> None:
         """Have everything that the operator is told passed to this, too."""
         ...
 
@@ -147,9 +147,9 @@ async def hosting(
             if STATUS in gateway.commands:
                 commands[STATUS] = status
             if speaks:
-                gateway.when_told(windows.say)
+                gateway.on_report(windows.say)
             windows.ask_again = gateway.ask_again
-            windows.accept(gateway.doorway)
+            windows.accept(gateway.client_endpoint)
             leaving = asyncio.ensure_future(leave())
             try:
                 yield gateway

@@ -83,7 +83,7 @@ async def _serve_alone(
 ) -> bool:
     """Have the gateway here, and nobody between it and the client."""
     async with hosting(shared, None, stop, windows_of(shared), speaks=False) as gateway:
-        endpoint, _ = gateway.doorway(shared.wants)
+        endpoint, _ = gateway.client_endpoint(shared.wants)
         return await serve_stdio(
             endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
         )

@@ -101,7 +101,7 @@ class House:
         self._endpoint = server.endpoint()
         self.commands: dict[str, Command] = {"status": self.status}
 
-    def doorway(self, wants: Wants) -> tuple[Endpoint, Wants]:
+    def client_endpoint(self, wants: Wants) -> tuple[Endpoint, Wants]:
         """The same for all, and each is to want from the next what it wanted of the first."""
         enter(f"lets in {wants.get('first', 'nobody')}")
         return self._endpoint, {"first": os.getpid(), **wants}
@@ -109,7 +109,7 @@ class House:
     def ask_again(self) -> None:
         """There is nobody to ask."""
 
-    def when_told(self, say: Callable[[str], None]) -> None:
+    def on_report(self, say: Callable[[str], None]) -> None:
         """Have what `tell` is called with passed to this."""
         self._hearers.append(say)
 

@@ -5,7 +5,7 @@ from portico.model.message import Request
 from portico.model.types import Answer, Handler
 from portico.protocol.exact import exact, without_duplicates
 
-_ABOUT_ONE = frozenset(
+_METHODS_WITH_TARGET = frozenset(
     {
         *("tools/call", "prompts/get", "completion/complete"),
         *("resources/read", "resources/subscribe", "resources/unsubscribe"),
@@ -14,11 +14,11 @@ _ABOUT_ONE = frozenset(
 """Methods whose params name what they are about."""
 
 
-def exactly(next: Handler) -> Handler:
+def exact_params(next: Handler) -> Handler:
     """The next handler; what links decide on is what the server will read."""
 
     def handle(request: Request, context: Context) -> Answer:
-        if request.method in _ABOUT_ONE and request.params:
+        if request.method in _METHODS_WITH_TARGET and request.params:
             request.params = without_duplicates(request.params, exact(request.params))
         return next(request, context)
 
