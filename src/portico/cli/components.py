@@ -61,7 +61,7 @@ def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
     server = Server(_stem(path))
     server.load(path)
     missing = []
-    for kind, key, name in server.without_handler():
+    for kind, key, name in server.unanswered():
         function = getattr(handlers, name.replace("-", "_").replace(".", "_"), None)
         if function is None:
             missing.append(key)

@@ -74,7 +74,7 @@ class Registration:
 
         return decorate
 
-    def without_handler(self) -> list[tuple[str, str, str]]:
+    def unanswered(self) -> list[tuple[str, str, str]]:
         """Kind, key and name of all that is defined but has no function yet."""
         return [
             (kind, key, entry.name)
