@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.protocol.depth import MAX_NESTING, PIECE, is_too_deep
+from portico.protocol.depth import CHUNK, MAX_NESTING, is_too_deep
 
 
 def _walk(data: bytes) -> bool:
@@ -43,7 +43,7 @@ def test_depth_is_what_a_walk_over_the_bytes_finds(tokens: list[str]) -> None:
 
 @given(_TOKENS, st.integers(-8, 8))
 def test_depth_is_the_same_wherever_a_long_message_is_cut(tokens: list[str], by: int) -> None:
-    data = json.dumps("[" * (PIECE + by)).encode() + "".join(tokens).encode()
+    data = json.dumps("[" * (CHUNK + by)).encode() + "".join(tokens).encode()
     assert is_too_deep(data) is _walk(data)
 
 

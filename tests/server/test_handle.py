@@ -180,7 +180,9 @@ async def test_a_version_may_be_given_as_text_but_must_be_one() -> None:
     early = await result(server, initialize("2024-11-05"), Context(version="2024-11-05"))
     assert early["protocolVersion"] == "2024-11-05"
     assert Context(version="2025-06-18").version is Version.V2025_06_18
-    with pytest.raises(ValueError, match="'2025-06-19' is no protocol version; one of 2024-11-05"):
+    with pytest.raises(
+        ValueError, match="'2025-06-19' is not a protocol version; use one of 2024-11-05"
+    ):
         Context(version="2025-06-19")
 
 

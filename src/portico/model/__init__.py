@@ -1,1 +1,1 @@
-"""The shared words. Nothing here imports anything else of Portico."""
+"""The types that every package shares. Nothing here imports another package of Portico."""

@@ -1,4 +1,4 @@
-"""What handlers may return beyond plain Python values."""
+"""The types that handlers may return besides plain Python values."""
 
 from base64 import b64encode
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ class Content(Struct, kw_only=True):
     meta: dict[str, Any] | None = None
 
     def block(self) -> dict[str, Any]:
-        """The block as it travels."""
+        """The block as it is sent."""
         block: dict[str, Any] = {"type": self.kind, **self.fields()}
         if self.annotations is not None:
             block["annotations"] = self.annotations
@@ -40,7 +40,7 @@ class Text(Content):
 
 
 class Contents(Struct):
-    """What a resource holds: text or bytes. Without a URI it is the one that was read."""
+    """The contents of a resource: text or bytes. The URI defaults to the one that was read."""
 
     __mcp_content__: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class Contents(Struct):
     meta: dict[str, Any] | None = None
 
     def entry(self, uri: str, mime_type: str) -> dict[str, Any]:
-        """The entry as it travels, with what the definition knows filled in."""
+        """The entry as it is sent, with defaults from the resource's definition."""
         entry: dict[str, Any] = {"uri": self.uri or uri}
         if mime := self.mime_type or mime_type:
             entry["mimeType"] = mime
@@ -64,7 +64,7 @@ class Contents(Struct):
 
 
 class Embedded(Content):
-    """A resource carried inside the result."""
+    """A resource embedded in the result."""
 
     kind: ClassVar[str] = "resource"
     uri: str
@@ -102,7 +102,7 @@ class Message(Struct):
 
 
 class ToolResult(Struct, kw_only=True):
-    """A tool's whole answer, for when a plain value does not say enough."""
+    """The whole result of a tool, where a plain value is not enough."""
 
     __mcp_content__: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""What belongs to one request and is not in it."""
+"""The context of a request: its client, session and deadline, and the way back to the client."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar, overload
@@ -14,7 +14,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 LOCAL = "local"
-"""The one principal there is until clients have identities."""
+"""The only principal until clients have identities."""
 
 
 class Ask(Struct, frozen=True):
@@ -23,24 +23,24 @@ class Ask(Struct, frozen=True):
     method: str
     params: dict[str, Any]
     capability: str
-    """What the client must have declared, e.g. `elicitation`."""
+    """The capability that the client must have declared, e.g. `elicitation`."""
     mode: str = ""
-    """The part of that capability needed, e.g. `url`."""
+    """The required part of that capability, e.g. `url`."""
 
 
 class Peer(Protocol):
-    """The way back to the one who asked, given by the transport.
+    """The way back to the client, provided by the transport.
 
-    One whose client can come back to a closed stream (2025-11-25, polling) also has an async
+    If the client can resume a closed stream (2025-11-25, polling), its peer also has an async
     `close_stream()`.
     """
 
     async def notify(self, message: bytes) -> None:
-        """Send a notification that belongs to this request; waits while the reader is slow."""
+        """Send a notification about this request; wait while the client reads slowly."""
         ...
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        """Send a legacy server-to-client request; its raw result, or AskError."""
+        """Send a legacy server-to-client request and return its raw result, or raise AskError."""
         ...
 
     async def closed(self) -> None:
@@ -49,47 +49,47 @@ class Peer(Protocol):
 
 
 class Asker(Protocol):
-    """How questions are put in the era at hand."""
+    """Sends questions to the client, in the way of the request's era."""
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
-        """All answers by key, or an exception that ends or suspends the handler."""
+        """Return all answers by key, or raise to end or suspend the handler."""
         ...
 
     def form(self, kind: type[T]) -> "TypedForm[T]":
-        """The form that a class describes."""
+        """Return the form that a class describes."""
         ...
 
 
 class TypedForm(Protocol[T_co]):
-    """A form made of a class."""
+    """A form described by a class."""
 
     schema: dict[str, Any]
 
     def read(self, content: dict[str, Any]) -> T_co:
-        """An instance of the class, of what was filled in."""
+        """Return the submitted content as an instance of the class."""
         ...
 
 
 class Elicited(Struct, Generic[T], frozen=True):
-    """What a person answered: `accept` with content, `decline` or `cancel`."""
+    """A person's answer to a form: `accept` with content, `decline` or `cancel`."""
 
     action: str
     content: T
-    """What was filled in. If nothing was: `{}`, or None where a class was asked for."""
+    """The submitted content. If there is none: `{}`, or None for a form described by a class."""
 
     @property
     def accepted(self) -> bool:
-        """True if the person filled in and agreed."""
+        """True if the person submitted the form."""
         return self.action == "accept"
 
 
 class Context:
-    """Principal and request-scoped data, untouched to the handler, and the ways to talk back.
+    """The principal and data of one request, and the methods that send to its client.
 
-    The calls are the same in both eras. In the modern one a question ends the round: the handler
-    is run again from its start once the client has answered, and every question already answered
-    returns at once. Do work that must not happen twice after the last question, or keep its
-    outcome in `state`, which travels, sealed, with the rounds.
+    The methods are the same in both eras. In the modern era a question ends the round: once the
+    client has answered, the handler runs again from its start, and questions that already have an
+    answer return immediately. Do work that must not happen twice after the last question, or keep
+    its outcome in `state`, which is sealed and sent along from round to round.
     """
 
     __slots__ = (
@@ -125,27 +125,27 @@ class Context:
         self.data = data
         self.session = session
         self.deadline = deadline
-        """When the answer is no use any more, by the event loop's clock; None for never."""
+        """The time on the event loop's clock at which the call times out; None for no limit."""
         self.peer = peer
         self.version = version_of(version) if isinstance(version, str) else version
-        """The version to assume for a request that names none and has no session."""
+        """The version to assume for a request that has neither a version nor a session."""
         self.headers = headers
-        """The HTTP headers to hold against the body; None where there are none (stdio)."""
+        """The HTTP headers to compare with the body; None on stdio, which has none."""
         self.cancelled = False
         self.server_info = b""
-        """Who answers, as JSON: a modern result names its server."""
+        """The server's identity as JSON: a modern result includes it."""
         self.target: tuple[str, str] | None = None
-        """The member of a gateway and its own name for what is called; empty if it is nobody's,
-        None if the call did not get that far."""
+        """The gateway member that owns the called item, and the item's name there; both empty if no
+        member owns it, None if the call was not routed."""
         self.failure: Response | None = None
-        """How the call failed, where the client gets that in other words."""
+        """The original failure of the call, where the client gets a rewritten one."""
         self.request: Request | None = None
         self.state: dict[str, Any] = {}
         self._asker: Asker | None = None
         self._counter = 0
 
     def bound(self, request: Request, asker: Asker | None, state: dict[str, Any]) -> "Context":
-        """The same context for one run of one handler."""
+        """Return a copy of this context for one run of one handler."""
         bound = type(self)(
             principal=self.principal,
             data=self.data,
@@ -162,12 +162,12 @@ class Context:
         return bound
 
     def release(self) -> None:
-        """The handler has returned: nobody hears what it left running, and a large request is
-        freed at once, not when Python next looks for cycles."""
+        """Disconnect the context when its handler has returned: work left running cannot send,
+        and a large request is freed immediately, without the cycle collector."""
         self.peer = self._asker = None
 
     def derived(self) -> "Context":
-        """The same for a request made of this one: the headers were those of the first."""
+        """Return a context for a request derived from this one, which has no headers of its own."""
         return Context(
             principal=self.principal,
             data=self.data,
@@ -179,20 +179,20 @@ class Context:
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
-        """What the client declared: with this request, or when its session began."""
+        """The capabilities that the client declared, in this request or in its handshake."""
         known = self.session.capabilities if self.session is not None else {}
-        return _said(self._meta.client_capabilities, known)
+        return _decoded_or(self._meta.client_capabilities, known)
 
     @property
     def client_info(self) -> dict[str, Any]:
-        """Name and version of the client, as far as it told them."""
+        """The name and version of the client, if it sent them."""
         known = self.session.client_info if self.session is not None else {}
-        return _said(self._meta.client_info, known)
+        return _decoded_or(self._meta.client_info, known)
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far this call is; nothing is sent if it did not ask."""
+        """Report the progress of this call, if the client requested that."""
         token = self._meta.progress_token
         if not token or self.peer is None:
             return
@@ -204,9 +204,9 @@ class Context:
         await self._notify("notifications/progress", params)
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message, if the client wants messages of this level."""
+        """Send a log message, if the client requested messages of this level."""
         if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is not a log level; one of {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"{level!r} is not a log level; use one of {', '.join(LOG_LEVELS)}")
         threshold = self._log_threshold()
         if not threshold or LOG_LEVELS.index(level) < LOG_LEVELS.index(threshold):
             return
@@ -228,7 +228,7 @@ class Context:
         await self.log("warning", data, logger)
 
     async def error(self, data: Any, logger: str | None = None) -> None:
-        """Send a log message of the level `error`; the call goes on."""
+        """Send a log message of the level `error`; the call continues."""
         await self.log("error", data, logger)
 
     @overload
@@ -258,7 +258,7 @@ class Context:
     async def elicit_url(
         self, message: str, url: str, *, id: str = "", key: str | None = None
     ) -> Elicited[dict[str, Any]]:
-        """Ask the person to visit a page; accepted means they agreed, not that they are done."""
+        """Ask the person to visit a page; `accepted` means that they agreed, not that they did."""
         answer = await self._ask_one(url_elicitation(message, url, id), key)
         return Elicited(str(answer.get("action", "cancel")), answer.get("content") or {})
 
@@ -270,35 +270,35 @@ class Context:
         key: str | None = None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Have the client's model complete this; `more` are further fields of the request."""
+        """Request a completion from the client's model; `more` are further fields."""
         answer: dict[str, Any] = await self._ask_one(sampling(messages, max_tokens, **more), key)
         return answer
 
     async def roots(self, *, key: str | None = None) -> list[dict[str, Any]]:
-        """The roots the client works in."""
+        """Request the roots that the client works in."""
         answer = await self._ask_one(ROOTS, key)
         roots: list[dict[str, Any]] = answer.get("roots") or []
         return roots
 
     async def close_stream(self) -> None:
-        """Hang up on a legacy HTTP client, which comes back for the rest; elsewhere nothing."""
-        hang_up = getattr(self.peer, "close_stream", None)
-        if hang_up is not None:
-            await hang_up()
+        """Close a legacy HTTP stream, which the client resumes; do nothing elsewhere."""
+        close = getattr(self.peer, "close_stream", None)
+        if close is not None:
+            await close()
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
-        """Put several questions in one round; the raw answers by key."""
+        """Ask several questions in one round; return the raw answers by key."""
         return await self._asking.ask(asks)
 
     @property
     def _asking(self) -> Asker:
         if self._asker is None:
-            raise RuntimeError("this context cannot ask: it is not bound to a request with a peer")
+            raise RuntimeError("cannot ask: this context is not bound to a request with a client")
         return self._asker
 
     async def _ask_one(self, ask: Ask, key: str | None) -> dict[str, Any]:
         if key is None:
-            # Questions without a key are known by their order, which a re-run repeats.
+            # Without a key, questions are numbered: a repeated run has them in the same order.
             self._counter += 1
             key = f"{ask.method.partition('/')[0]}-{self._counter}"
         answer: dict[str, Any] = (await self.ask({key: ask}))[key]
@@ -314,11 +314,11 @@ class Context:
         return self.request.version
 
     def _log_threshold(self) -> str:
-        """The least level the client wants; empty for none at all."""
+        """The lowest level that the client requested; empty for no messages at all."""
         if self.peer is None or self.request is None:
             return ""
         if self.request.version.modern:
-            # Only a request that set a level gets messages (2026-07-28, logging).
+            # Only requests with a level get messages (2026-07-28, logging).
             return self.request.meta.log_level
         return "" if self.session is None else self.session.log_level or "info"
 
@@ -329,21 +329,20 @@ class Context:
         )
 
 
-def _said(raw: bytes, known: dict[str, Any]) -> dict[str, Any]:
-    """What a request says of its client, else what is known of that."""
-    return msgspec.json.decode(raw, type=dict[str, Any]) if raw else known
+def _decoded_or(raw: bytes, fallback: dict[str, Any]) -> dict[str, Any]:
+    return msgspec.json.decode(raw, type=dict[str, Any]) if raw else fallback
 
 
 def elicitation(message: str, schema: Mapping[str, Any]) -> Ask:
-    """A form for a person: a flat object schema of primitive fields."""
-    # An empty schema asks for no more than a yes; the wire wants it spelled out.
+    """A question that shows a person a form: a flat object schema of primitive fields."""
+    # An empty schema is a yes or no question; the protocol requires both fields.
     form = {"type": "object", "properties": {}, **schema}
     params = {"message": message, "requestedSchema": form}
     return Ask("elicitation/create", params, "elicitation", "form")
 
 
 def url_elicitation(message: str, url: str, id: str = "") -> Ask:
-    """A page for a person to visit."""
+    """A question that sends a person to a page."""
     params = {"mode": "url", "message": message, "url": url}
     if id:
         params["elicitationId"] = id
@@ -351,7 +350,7 @@ def url_elicitation(message: str, url: str, id: str = "") -> Ask:
 
 
 def sampling(messages: str | list[dict[str, Any]], max_tokens: int = 1000, **more: Any) -> Ask:
-    """A completion by the client's model."""
+    """A question that requests a completion from the client's model."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
     params = {"messages": messages, "maxTokens": max_tokens, **more}
@@ -359,4 +358,4 @@ def sampling(messages: str | list[dict[str, Any]], max_tokens: int = 1000, **mor
 
 
 ROOTS = Ask("roots/list", {}, "roots")
-"""The list of the client's roots."""
+"""A question that requests the list of the client's roots."""

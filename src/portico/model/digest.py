@@ -1,4 +1,4 @@
-"""BLAKE2b, without the millisecond that `hashlib` takes to import."""
+"""BLAKE2b without importing `hashlib`, which takes a millisecond."""
 
 try:
     from _blake2 import blake2b

@@ -1,13 +1,13 @@
-"""The error tree. A class says whose fault it is and carries the JSON-RPC code.
+"""The error tree. Each class shows whose fault the error is and carries the JSON-RPC code.
 
 PorticoError
-├── McpError                  answered to the asker as it is: code, message, data
-│   ├── InvalidParams         the asker's fault, -32602
-│   └── MissingCapability     the asker's client cannot do what the handler needs
-├── ToolError                 a tool failed and says so to the model (`isError`)
-├── AskError                  the client refused, or failed to answer, a question
-├── RegistrationError         the server's author registered something that cannot be
-└── TargetError               a server we are a client of cannot be reached or misbehaves
+├── McpError                  returned to the client unchanged: code, message, data
+│   ├── InvalidParams         the client's fault, -32602
+│   └── MissingCapability     the client lacks a capability that the handler requires
+├── ToolError                 a tool failed; the model gets the message (`isError`)
+├── AskError                  the client rejected or did not answer a question
+├── RegistrationError         the server's author registered something invalid
+└── TargetError               an upstream is unreachable or misbehaves
 """
 
 from typing import Any
@@ -24,11 +24,11 @@ UNSUPPORTED_VERSION = -32022
 
 
 class PorticoError(Exception):
-    """Everything Portico raises on purpose."""
+    """The base class of all errors that Portico raises."""
 
 
 class McpError(PorticoError):
-    """A JSON-RPC error to answer with."""
+    """An error that is returned as a JSON-RPC error."""
 
     def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
         super().__init__(message)
@@ -38,18 +38,18 @@ class McpError(PorticoError):
 
 
 class InvalidParams(McpError):
-    """The params of a request are not what its method takes."""
+    """The params of a request are not valid for its method."""
 
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(message, INVALID_PARAMS, data)
 
 
 class MissingCapability(McpError):
-    """The asker's client did not declare what the handler needs."""
+    """The client did not declare a capability that the handler requires."""
 
     def __init__(self, capability: str, detail: dict[str, Any] | None = None) -> None:
         super().__init__(
-            f"this needs a client with the {capability} capability, which yours did not declare",
+            f"this requires the {capability} capability, which the client did not declare",
             MISSING_CAPABILITY,
             {"requiredCapabilities": {capability: detail or {}}},
         )
@@ -57,11 +57,11 @@ class MissingCapability(McpError):
 
 
 class ToolError(PorticoError):
-    """Raise it in a tool to tell the model, in its own words, what went wrong."""
+    """Raise this in a tool; the model gets the message unchanged."""
 
 
 class AskError(PorticoError):
-    """A question to the client came back as an error, or not at all."""
+    """The client returned an error for a question, or no answer."""
 
     def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
         super().__init__(message)
@@ -70,11 +70,11 @@ class AskError(PorticoError):
 
 
 class RegistrationError(PorticoError, ValueError):
-    """Something was registered that cannot work."""
+    """A registration is not valid."""
 
 
 class TargetError(PorticoError):
-    """A server that we are a client of failed; `details` say how, for error data and logs."""
+    """An upstream failed; `details` go into error data and logs."""
 
     def __init__(
         self, message: str, *, kind: str = "failed", server: str = "", **details: Any

@@ -1,4 +1,4 @@
-"""One JSON-RPC message, decoded only as far as needed: ids, params and results stay raw bytes."""
+"""JSON-RPC messages, decoded only as far as needed: ids, params and results stay raw bytes."""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Meta(Struct, frozen=True, gc=False):
-    """What a modern request says of its sender, and any request of its progress."""
+    """The metadata of a request: of a modern one its client, of any its progress token."""
 
     client_capabilities: bytes = b""
     client_info: bytes = b""
@@ -23,7 +23,7 @@ class Meta(Struct, frozen=True, gc=False):
 
 
 NO_META = Meta()
-_STATIC = MethodKind.STATIC  # members of an enum are slow to look up
+_STATIC = MethodKind.STATIC  # enum members are slow to look up
 
 
 class Request(Struct, kw_only=True, gc=False):
@@ -42,38 +42,38 @@ class Request(Struct, kw_only=True, gc=False):
     """`params.uri`, where the method has one."""
     cursor: str = ""
     timeout_s: float = 0.0
-    """How long this call may take; 0 for as long as its upstream allows."""
+    """The timeout of this call; 0 for that of its upstream."""
     asked: str = ""
-    """The meta-tool by which a client calls this one: `execute_tool`, or itself."""
+    """The meta-tool that the client called: `execute_tool`, or this tool itself."""
     arguments: dict[str, Any] | None = None
-    """The arguments of a call that were checked already."""
+    """The arguments of a call, if they are already validated."""
     meaning: MethodMeaning | None = None
-    """What the method means at this version; None for a method that the version does not have."""
+    """The meaning of the method at this version; None if the version does not have it."""
 
     def __post_init__(self) -> None:
         self.meaning = TABLE.get((self.method, self.version))
 
     def set_version(self, version: Version) -> None:
-        """Take this for a request of another version."""
+        """Make this a request of another version."""
         if version is not self.version:
             self.version = version
             self.meaning = TABLE.get((self.method, version))
 
     @property
     def is_static(self) -> bool:
-        """True if the catalog's ready bytes answer it."""
+        """True if the catalog has the encoded answer."""
         meaning = self.meaning
         return meaning is not None and meaning.kind is _STATIC
 
     def decode(self) -> dict[str, Any]:
-        """The params as plain Python objects."""
+        """Return the params as plain Python objects."""
         if not self.params:
             return {}
         params: dict[str, Any] = msgspec.json.decode(self.params, type=dict[str, Any])
         return params
 
     def decode_as(self, type: type[T]) -> T:
-        """The params as a type, or InvalidParams that names the field."""
+        """Return the params as a type, or raise InvalidParams with the name of the field."""
         try:
             return msgspec.json.decode(self.params or b"{}", type=type)
         except msgspec.DecodeError as error:
@@ -81,18 +81,18 @@ class Request(Struct, kw_only=True, gc=False):
 
 
 class Response(Struct, kw_only=True, frozen=True, gc=False):
-    """One answer: a result, an error, or nothing at all (for a notification)."""
+    """One response: a result, an error, or nothing (to a notification)."""
 
     id: bytes = b""
     result: bytes = b""
-    """The raw JSON of the result; the very bytes object the catalog holds where it is static."""
+    """The raw JSON of the result; for a static answer, the catalog's own bytes object."""
     error: bytes = b""
     """The raw JSON of the error object."""
     code: int = 0
-    """The error's code, so that a transport need not decode it to choose its status."""
+    """The error's code, so that a transport can choose its status without decoding."""
 
     def __await__(self) -> Generator[Any, None, "Response"]:
-        """Itself, so that every answer of a handler can be awaited."""
+        """Return itself, so that every answer of a handler can be awaited."""
         yield from ()
         return self
 
@@ -103,20 +103,20 @@ class Response(Struct, kw_only=True, frozen=True, gc=False):
 
     @property
     def parts(self) -> tuple[bytes, ...]:
-        """The message in pieces; only a transport joins them, in its own write."""
+        """The message in parts, which the transport joins when it writes them."""
         if self.result:
             return (b'{"jsonrpc":"2.0","id":', self.id, b',"result":', self.result, b"}")
         if self.id:
             return (b'{"jsonrpc":"2.0","id":', self.id, b',"error":', self.error, b"}")
-        # No readable id. From 2025-11-25 on it is left out; before, JSON-RPC's null (`id_of`).
+        # Without a readable id: from 2025-11-25 on it is left out; before, it is null.
         return (b'{"jsonrpc":"2.0","error":', self.error, b"}")
 
     def encode(self) -> bytes:
-        """The whole message as one bytes object."""
+        """Return the whole message as one bytes object."""
         return b"".join(self.parts)
 
     def decode(self) -> dict[str, Any]:
-        """The whole message as plain Python objects, for tests and embedders."""
+        """Return the whole message as plain Python objects, for tests and embedders."""
         message: dict[str, Any] = msgspec.json.decode(self.encode())
         return message
 

@@ -1,4 +1,4 @@
-"""One table from (method, version) to its meaning. A missing key *is* the version gate."""
+"""One table from (method, version) to its meaning. A missing key *is* the version check."""
 
 from enum import Enum
 
@@ -8,7 +8,7 @@ from portico.model.version import LEGACY, MODERN, Version
 
 
 class MethodKind(Enum):
-    """Who answers a method, and how."""
+    """The part that answers a method."""
 
     STATIC = "from the catalog's ready bytes"
     CORE = "by the core itself"
@@ -17,7 +17,7 @@ class MethodKind(Enum):
 
 
 class MethodMeaning(Struct, frozen=True):
-    """What a method means at one version."""
+    """The meaning of a method at one version."""
 
     kind: MethodKind
     capability: str = ""
@@ -65,25 +65,25 @@ TABLE: dict[tuple[str, Version], MethodMeaning] = {
 }
 
 KNOWN = frozenset(method for method, _, _ in _ROWS)
-"""Every method of any version; what is known but not in the table is of another version."""
+"""Every method of any version; a known method that the table lacks is of another version."""
 
 MODERN_ONLY = frozenset(
     method for method, versions, _ in _ROWS if all(version.modern for version in versions)
 )
-"""Methods whose very name says that the sender is modern."""
+"""Methods that only modern clients call."""
 
 CAPABILITIES = {method: meaning.capability for method, _, meaning in _ROWS}
 """By method, the server capability without which it does not exist."""
 
 
 class ListKind(Struct, frozen=True):
-    """One of the lists that servers have."""
+    """One kind of list that servers have."""
 
     method: str
     field: str
-    """Of a page: where its items are."""
+    """The field of a page that holds its items."""
     key: str
-    """Of an item: by what it is asked for."""
+    """The field of an item that identifies it."""
 
 
 LIST_KINDS = {
@@ -92,7 +92,7 @@ LIST_KINDS = {
     "templates": ListKind("resources/templates/list", "resourceTemplates", "uriTemplate"),
     "prompts": ListKind("prompts/list", "prompts", "name"),
 }
-"""By the part of an offer that each shows."""
+"""The kinds of list, by the part of an offer that each shows."""
 
 LISTS = {kind.method: name for name, kind in LIST_KINDS.items()}
-"""The list methods, and the part of an offer that each shows."""
+"""By list method, the part of an offer that it shows."""

@@ -1,4 +1,4 @@
-"""What a provider offers, as immutable data: every definition is ready bytes."""
+"""The offer of a provider as immutable data: every definition is already encoded."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from portico.model.methods import LIST_KINDS
 from portico.model.version import MODERN, Version
 
 KEYS = {name: kind.key for name, kind in LIST_KINDS.items()}
-"""By kind of list, the field by which its items are asked for."""
+"""By kind of list, the field that identifies its items."""
 KINDS = tuple(KEYS)
 
 
@@ -31,28 +31,28 @@ class Listed(Struct, frozen=True):
     items: tuple[bytes, ...] = ()
     """Each definition as raw JSON."""
     keys: tuple[str, ...] = ()
-    """What each is asked for by: its name, URI or URI template; all different."""
+    """The unique key of each item: its name, URI or URI template."""
     more: bytes = b"{}"
     """The other fields of the first page (`_meta`, `ttlMs`, ...) as a raw JSON object."""
     page_size: int = 0
-    """How many items are on a page; 0 for all on one."""
+    """The number of items on a page; 0 for all on one page."""
     omitted: int = 0
-    """How many more a server has, at least, that are beyond the limit."""
+    """The number of items beyond the limit, at least."""
 
     def filtered(self, allows: Callable[[str], bool]) -> "Listed":
-        """The items whose keys are allowed; the very same list if all are."""
+        """Return the items whose keys are allowed; this same object if all are."""
         if all(map(allows, self.keys)):
             return self
         pairs = [pair for pair in zip(self.keys, self.items, strict=True) if allows(pair[0])]
         items, keys = tuple([raw for _, raw in pairs]), tuple([key for key, _ in pairs])
         return replace(self, items=items, keys=keys)
 
-    def limited(self, most: int) -> "Listed":
-        """The first so many items."""
-        beyond = len(self.keys) - most
+    def limited(self, limit: int) -> "Listed":
+        """Return the first items, up to a limit."""
+        beyond = len(self.keys) - limit
         if beyond <= 0:
             return self
-        items, keys = self.items[:most], self.keys[:most]
+        items, keys = self.items[:limit], self.keys[:limit]
         return replace(self, items=items, keys=keys, omitted=self.omitted + beyond)
 
 
@@ -60,33 +60,33 @@ EMPTY_LIST = Listed()
 
 
 class Offer(Struct, frozen=True):
-    """All that a provider offers at one time."""
+    """A snapshot of all that a provider offers."""
 
     version: Version = MODERN[-1]
-    """The protocol version that its definitions are written in."""
+    """The protocol version of its definitions."""
     introduction: bytes = b""
-    """A server's own result of `initialize` or `server/discover`; empty for other providers."""
+    """A server's result of `initialize` or `server/discover`; empty for other providers."""
     lists: Mapping[str, Listed] = {}
-    """By kind (`tools`, `resources`, `templates`, `prompts`); what there is none of is missing."""
+    """By kind: `tools`, `resources`, `templates`, `prompts`. Kinds without items are absent."""
     taken: float = 0.0
-    """When a server was asked, in seconds since the epoch."""
+    """When it was fetched from a server, in seconds since the epoch."""
     completions: bool = False
     subscriptions: bool = False
     declared: frozenset[str] = frozenset()
-    """Kinds to declare although nothing of them is there yet: `tools`, `resources`, `prompts`."""
+    """Kinds to declare even without items: `tools`, `resources`, `prompts`."""
 
     @classmethod
     def of(cls, *, completions: bool = False, subscriptions: bool = False, **lists: Any) -> "Offer":
-        """An offer of these definitions, by kind: `Offer.of(tools=[{"name": ...}, ...])`."""
+        """Create an offer of definitions by kind: `Offer.of(tools=[{"name": ...}, ...])`."""
         made = {kind: _listed(kind, definitions) for kind, definitions in lists.items()}
         return cls(lists=made, completions=completions, subscriptions=subscriptions)
 
     def listed(self, kind: str) -> Listed:
-        """One of its lists; empty if it has none."""
+        """Return one of its lists, empty if it is absent."""
         return self.lists.get(kind, EMPTY_LIST)
 
     def keep(self, **allows: Callable[[str], bool]) -> "Offer":
-        """The same with only those items of a kind whose names or URIs this function allows."""
+        """Return an offer with only the items of a kind whose names or URIs a function allows."""
         lists = dict(self.lists)
         for kind, allowed in allows.items():
             if kind in lists:
@@ -94,18 +94,18 @@ class Offer(Struct, frozen=True):
         same = all(lists[kind] is listed for kind, listed in self.lists.items())
         return self if same else replace(self, lists=lists)
 
-    def limited(self, most: int) -> "Offer":
-        """The same with at most so many items in each list."""
-        if all(len(listed.keys) <= most for listed in self.lists.values()):
+    def limited(self, limit: int) -> "Offer":
+        """Return an offer with at most this number of items in each list."""
+        if all(len(listed.keys) <= limit for listed in self.lists.values()):
             return self
-        lists = {kind: listed.limited(most) for kind, listed in self.lists.items()}
+        lists = {kind: listed.limited(limit) for kind, listed in self.lists.items()}
         return replace(self, lists=lists)
 
     def same(self, other: "Offer | None") -> bool:
-        """True if it offers the very same; when a server was asked does not matter."""
+        """True if it offers the same; the time of the fetch does not matter."""
         return other is not None and self == replace(other, taken=self.taken)
 
 
 def _listed(kind: str, definitions: Iterable[Mapping[str, Any]]) -> Listed:
-    found = {str(one[KEYS[kind]]): msgspec.json.encode(one) for one in definitions}
-    return Listed(items=tuple(found.values()), keys=tuple(found))
+    items = {str(item[KEYS[kind]]): msgspec.json.encode(item) for item in definitions}
+    return Listed(items=tuple(items.values()), keys=tuple(items))

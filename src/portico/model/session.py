@@ -1,6 +1,6 @@
-"""What a legacy connection agreed on and asked for; a modern request carries its own.
+"""The session of a client: the outcome of its handshake, and the settings it sent since.
 
-It is the one record of the log level: upstreams read it here, including one that replaces another.
+The session alone holds the log level, so that a replaced upstream's successor finds it here.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ class Session:
 
     __slots__ = (
         "__weakref__",
-        "_parting",
+        "_end_callbacks",
         "ask",
         "capabilities",
         "client_info",
@@ -35,38 +35,38 @@ class Session:
         self.id = id
         self.principal = principal
         self.send = send
-        """Delivers one unsolicited notification; the transport bounds what waits."""
+        """Sends one notification that belongs to no request; the transport limits its queue."""
         self.version: Version | None = None
-        """None until `initialize` was answered."""
+        """None until the handshake."""
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] = {}
         self.log_level = ""
-        """Empty until the client sets one."""
+        """Empty until the client sets a level."""
         self.subscriptions: set[str] = set()
         self.ask: Callable[[str, bytes], Awaitable[bytes]] | None = None
-        """Puts a question that belongs to no call, where the transport can carry one."""
+        """Sends a question that belongs to no call; None if the transport cannot."""
         self.names_servers = False
-        """True if its client reaches many servers, and is told which of them asks something."""
+        """True if a question must name the server it comes from: the client reaches several."""
         self.notes: dict[object, Any] = {}
-        """What those who serve it know of it, each under a key of its own."""
+        """Data that other parts keep with the session, each under its own key."""
         self.parent: Session | None = None
-        """Whose client it is, if it only lasts as long as one of that client's streams."""
-        self._parting: dict[object, Callable[[], None]] | None = {}
+        """The client's own session, if this one only serves one of its streams."""
+        self._end_callbacks: dict[object, Callable[[], None]] | None = {}
 
-    def on_end(self, who: object, act: Callable[[], None]) -> None:
-        """Have this done for someone when the session ends; at once if it has ended."""
-        if self._parting is None:
-            act()
+    def on_end(self, key: object, callback: Callable[[], None]) -> None:
+        """Call a function when the session ends, or now if it has ended."""
+        if self._end_callbacks is None:
+            callback()
         else:
-            self._parting[who] = act
+            self._end_callbacks[key] = callback
 
-    def cancel_on_end(self, who: object) -> None:
-        """Whoever wanted something done when the session ends wants it no longer."""
-        if self._parting is not None:
-            self._parting.pop(who, None)
+    def cancel_on_end(self, key: object) -> None:
+        """Remove the callback that was added under this key."""
+        if self._end_callbacks is not None:
+            self._end_callbacks.pop(key, None)
 
     def end(self) -> None:
-        """The transport says that the client is gone for good."""
-        parting, self._parting = self._parting or {}, None
-        for act in parting.values():
-            act()
+        """End the session: its client will not return."""
+        callbacks, self._end_callbacks = self._end_callbacks or {}, None
+        for callback in callbacks.values():
+            callback()

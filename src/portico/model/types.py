@@ -1,4 +1,4 @@
-"""The one signature, and the few shapes that compose because of it."""
+"""The signature of handlers, and the types that compose because of it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
@@ -8,20 +8,20 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 
 Answer = Response | Awaitable[Response]
-"""What a handler returns. Any answer can be awaited; a `Response` is ready to be written."""
+"""The return value of a handler. Any answer can be awaited; a `Response` is complete."""
 
 Handler = Callable[[Request, Context], Answer]
 """Answers one request. The core, every link and the whole chain have this signature."""
 
 Link = Callable[[Handler], Handler]
-"""Given the next handler, a handler that changes or guards requests on their way to it."""
+"""Takes the next handler and returns one that changes or guards the requests to it."""
 
 Report = Callable[[Request, BaseException], None]
-"""Tells the operator what failed, and in which request."""
+"""Reports a failure in a request to the operator."""
 
 
 class Change:
-    """What changed: a list (`tools`, `resources`, `prompts`), or one resource if a URI is given."""
+    """A change of a list (`tools`, `resources`, `prompts`), or of the resource with a URI."""
 
     __slots__ = ("kind", "params", "uri")
 
@@ -29,40 +29,40 @@ class Change:
         self.kind = kind
         self.uri = uri
         self.params = params
-        """The raw params in which an upstream said so, which may say more."""
+        """The raw params of the upstream's notification, which may have further fields."""
 
 
 @runtime_checkable
 class Notified(Protocol):
-    """A provider that hears the notifications of clients."""
+    """A provider that receives the notifications of clients."""
 
     def on_notification(self, request: Request, context: Context) -> None:
-        """Take in what a client says without waiting for an answer."""
+        """Receive a notification from a client."""
         ...
 
 
 @runtime_checkable
 class LogLevelAware(Protocol):
-    """A provider that hears which log messages a client wants."""
+    """A provider that sends log messages."""
 
     async def set_level(self, request: Request, context: Context) -> None:
-        """A client wants log messages from the level on that its session has now."""
+        """Apply the log level that the client's session has now."""
         ...
 
 
 class Provider(Protocol):
-    """Something that owns tools, resources, prompts or completions, and answers for them."""
+    """Owns tools, resources, prompts or completions, and answers requests for them."""
 
     name: str
 
     def offer(self) -> Offer:
-        """All it offers now, as an immutable snapshot."""
+        """Return an immutable snapshot of all it offers."""
         ...
 
     def provide(self, request: Request, context: Context) -> Answer | None:
-        """Answer a request for something it owns; None, without waiting, says "not mine"."""
+        """Answer a request for something it owns; return None immediately if it does not own it."""
         ...
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have every later change of its offer, or of a resource, told to this function."""
+        """Call a function on every later change of its offer or of a resource."""
         ...

@@ -1,4 +1,4 @@
-"""Protocol versions as an ordered set: compare them, never their text."""
+"""Protocol versions as an ordered set: compare versions, never their text."""
 
 from enum import IntEnum
 
@@ -16,7 +16,7 @@ class Version(IntEnum):
     modern: bool
 
     def __init__(self, _: int) -> None:
-        # The name spells the date, so the two cannot drift apart.
+        # Derived from the name, so that the two cannot disagree.
         self.text = self.name[1:].replace("_", "-")
         self.modern = self.name >= "V2026_07_28"
 
@@ -28,18 +28,18 @@ BY_TEXT = {version.text: version for version in Version}
 
 
 def version_of(text: str) -> Version:
-    """The version that is spelled so; ValueError for one that there is not."""
+    """Return the version with this text, or raise ValueError."""
     version = BY_TEXT.get(text)
     if version is None:
-        raise ValueError(f"{text!r} is no protocol version; one of {', '.join(BY_TEXT)}")
+        raise ValueError(f"{text!r} is not a protocol version; use one of {', '.join(BY_TEXT)}")
     return version
 
 
-def negotiate(asked: str) -> Version:
-    """The version for an `initialize` that asked for this one (lifecycle, version negotiation).
+def negotiate(requested: str) -> Version:
+    """Return the version for an `initialize` request (lifecycle, version negotiation).
 
-    A legacy version we speak is answered with itself, anything else with our latest legacy one:
-    the modern era has no handshake to agree on it in.
+    That is the requested version if it is a legacy one that we support, otherwise our latest
+    legacy one: the modern era has no handshake.
     """
-    version = BY_TEXT.get(asked)
+    version = BY_TEXT.get(requested)
     return version if version is not None and not version.modern else LATEST_LEGACY

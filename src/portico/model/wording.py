@@ -1,10 +1,10 @@
-"""How names, numbers and foreign text are written in messages."""
+"""Wording that messages share: foreign text, numbers with units, suggestions."""
 
 from collections.abc import Iterable
 
 
 def printable(line: str) -> str:
-    """A line with every character that a terminal would obey or hide written out."""
+    """Return a line with control and invisible characters escaped."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in line)
@@ -18,7 +18,7 @@ def counted(number: object, unit: str) -> str:
 def close_matches(
     text: str, options: Iterable[str], limit: int = 1, cutoff: float = 0.6
 ) -> list[str]:
-    """The options that somebody who misspelled one may have meant, the likest first."""
+    """Return the options most similar to a misspelled text, best first."""
     from difflib import get_close_matches
 
     return get_close_matches(text, list(options), limit, cutoff)

@@ -1,1 +1,1 @@
-"""The protocol, pure: no I/O, no clock, no randomness; those are handed in."""
+"""The protocol as pure functions: I/O, time and randomness are passed in."""

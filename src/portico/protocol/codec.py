@@ -1,4 +1,4 @@
-"""Bytes to envelopes and back. An envelope's id, params, result and error stay raw."""
+"""Decodes and encodes envelopes. An envelope's id, params, result and error stay raw."""
 
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Envelope(Struct, gc=False):
-    """One JSON-RPC message as it came: a request, a notification or a client's answer."""
+    """One JSON-RPC message as received: a request, a notification or a client's answer."""
 
     jsonrpc: str = ""
     id: Raw = NO_RAW
@@ -27,7 +27,7 @@ class Envelope(Struct, gc=False):
 
 
 class WireMeta(Struct, gc=False):
-    """What a message says of its sender and its progress, as it came."""
+    """The `_meta` of a message as received: its sender and its progress token."""
 
     version: str | UnsetType = field(default=UNSET, name="io.modelcontextprotocol/protocolVersion")
     client_capabilities: Raw = field(
@@ -39,13 +39,13 @@ class WireMeta(Struct, gc=False):
 
 
 class _AnyParams(Struct, gc=False):
-    """What every request may say, whatever its method."""
+    """The params that any method may have."""
 
     meta: WireMeta | UnsetType = field(default=UNSET, name="_meta")
 
 
 class WireParams(_AnyParams, gc=False):
-    """All that the ladder and a static answer need of the params of a method we know."""
+    """The params of known methods that the ladder and static answers need."""
 
     cursor: str = ""
     name: str = ""
@@ -53,7 +53,7 @@ class WireParams(_AnyParams, gc=False):
 
 
 class _ReadError(Struct):
-    """An error object as the other side sent it, which may lack anything."""
+    """An error object as received; any field may be missing."""
 
     code: int = INTERNAL_ERROR
     message: str = ""
@@ -65,7 +65,7 @@ class _Cancelled(Struct):
 
 
 class ErrorBody(Struct, gc=False, omit_defaults=True):
-    """The error object of an answer."""
+    """The error object of a response."""
 
     code: int
     message: str
@@ -77,7 +77,7 @@ any_params_of = msgspec.json.Decoder(_AnyParams).decode
 
 
 def is_id(raw: bytes) -> bool:
-    """True for a string or an integer; null, fractions and everything else are no ids."""
+    """True for a string or an integer; null, fractions and all other JSON are not ids."""
     return raw.isdigit() or raw[:1] == b'"' or (raw[:1] == b"-" and raw[1:].isdigit())
 
 
@@ -88,38 +88,38 @@ def error_response(
     data: Any = UNSET,
     version: Version = Version.V2025_11_25,
 ) -> Response:
-    """An error answer; without a readable id it says so as the version has it."""
+    """Return an error response; an unreadable id is null, or left out, by version."""
     if not id and version < Version.V2025_11_25:
         id = b"null"
     return Response(id=id, error=encode_escaped(ErrorBody(code, message, data)), code=code)
 
 
 def mcp_error_response(id: bytes, error: McpError) -> Response:
-    """An error as the answer to send."""
+    """Return the response for an error."""
     data = msgspec.UNSET if error.data is None else error.data
     return error_response(id, error.code, error.message, data)
 
 
 def encode_escaped(value: Any) -> bytes:
-    """The same of what may hold half a character, as a file's name can: that is spelled out."""
+    """Encode a value that may contain lone surrogates, as file names can: they are escaped."""
     try:
         return encode(value)
     except UnicodeEncodeError:
-        return encode(_spelled(msgspec.to_builtins(value)))
+        return encode(_escaped(msgspec.to_builtins(value)))
 
 
-def _spelled(value: Any) -> Any:
+def _escaped(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
-        return {_spelled(key): _spelled(one) for key, one in value.items()}
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_spelled(one) for one in value]
+        return [_escaped(item) for item in value]
     return value
 
 
 def decoded(raw: bytes, type: type[T]) -> T | None:
-    """Raw JSON as a type; None if it cannot be read as one."""
+    """Decode raw JSON as a type; return None if it does not fit."""
     try:
         return msgspec.json.decode(raw or b"{}", type=type)
     except (msgspec.DecodeError, RecursionError):
@@ -127,23 +127,23 @@ def decoded(raw: bytes, type: type[T]) -> T | None:
 
 
 def read_error(raw: bytes) -> tuple[int, str, Any] | None:
-    """Code, message and data of an error that the other side sent; None if it is not an error.
+    """Return the code, message and data of a received error; None if it is not an error.
 
-    Data that cannot be read, such as a number that no float holds, is None.
+    The data becomes None if it cannot be decoded, such as a number beyond a float.
     """
     error = decoded(raw, _ReadError)
     return None if error is None else (error.code, error.message, decoded(error.data, Any))
 
 
 def cancelled_id(params: bytes) -> bytes:
-    """The request that a `notifications/cancelled` names; empty if it is malformed, which is
-    ignored (cancellation, error handling)."""
-    notice = decoded(params, _Cancelled)
-    return b"" if notice is None else bytes(notice.requestId)
+    """Return the id in a `notifications/cancelled`; empty if it is malformed, which is ignored
+    (cancellation, error handling)."""
+    cancelled = decoded(params, _Cancelled)
+    return b"" if cancelled is None else bytes(cancelled.requestId)
 
 
 def request_message(method: str, params: bytes, id: bytes) -> bytes:
-    """A whole request made of raw parts, ready to send; it has no params if they are empty."""
+    """Encode a request from raw parts, without params if they are empty."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
     if params not in (b"", b"{}"):
         message["params"] = Raw(params)
@@ -151,7 +151,7 @@ def request_message(method: str, params: bytes, id: bytes) -> bytes:
 
 
 def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
-    """A whole notification, ready to send."""
+    """Encode a notification."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         message["params"] = params

@@ -1,6 +1,6 @@
-"""Translates what passes between a client of one era and a server of the other.
+"""Translates messages between a client of one era and a server of the other.
 
-What both eras share is left as it is: the very bytes, unknown fields included.
+Everything that both eras share stays byte for byte, including unknown fields.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ INFO_KEY = f"{META}clientInfo"
 LEVEL_KEY = f"{META}logLevel"
 SERVER_INFO_KEY = f"{META}serverInfo"
 URL_REQUIRED = -32042
-"""How a server of 2025-11-25 says that a page must be visited first."""
+"""The error code of 2025-11-25 for "a page must be visited first"."""
 
 _MODERN_KEYS = (VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY)
 _CACHEABLE = ("resources/read",)
 _SERVER_INFO = encode(SERVER_INFO_KEY)
 _ADDED = (b'"_meta"', b'"resultType"', b"\\u")
-_SHORT = 1024
+_MAX_CACHED_META = 1024
 MAX_JOINED = 64 * 1024
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -39,7 +39,7 @@ Members = dict[str, Raw]
 
 
 class Sender(Struct, frozen=True):
-    """What a modern request says of the one who sends it."""
+    """The client behind a request, as the modern era describes it in each request."""
 
     version: Version
     capabilities: bytes
@@ -48,7 +48,7 @@ class Sender(Struct, frozen=True):
 
 
 def members(raw: bytes) -> Members:
-    """The fields of a JSON object, each in its own bytes; none of what is no object."""
+    """Return the fields of a JSON object as raw bytes; empty if it is not an object."""
     try:
         return _members(raw or b"{}")
     except msgspec.DecodeError:
@@ -56,7 +56,7 @@ def members(raw: bytes) -> Members:
 
 
 def same_era_params(request: Request, token: bytes) -> bytes:
-    """Params for a server of the asker's own era: only the progress token is another."""
+    """Return params for a server of the client's own era: only the progress token changes."""
     if not request.meta.progress_token:
         return request.params
     params = members(request.params)
@@ -67,7 +67,7 @@ def same_era_params(request: Request, token: bytes) -> bytes:
 
 
 def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
-    """A legacy client's params for a modern server, which is told about the client each time."""
+    """Convert a legacy client's params for a modern server, adding the client's metadata."""
     fields = members(params)
     fields.pop("task", None)  # the modern server decides what becomes a task
     meta = members(fields.get("_meta", b""))
@@ -82,20 +82,24 @@ def modern_params(params: bytes, sender: Sender, token: bytes) -> bytes:
 
 
 def with_capabilities(request: Request, capabilities: bytes) -> Request:
-    """The same modern request from a client with these capabilities."""
+    """Return a modern request with other client capabilities."""
     fields = members(request.params)
     meta = members(fields.get("_meta", b""))
     meta[CAPABILITIES_KEY] = Raw(capabilities)
     fields["_meta"] = Raw(encode(meta))
-    said = replace(request.meta, client_capabilities=capabilities)
-    return replace(request, params=encode(fields), meta=said)
+    changed = replace(request.meta, client_capabilities=capabilities)
+    return replace(request, params=encode(fields), meta=changed)
 
 
 def legacy_params(params: bytes, token: bytes) -> bytes:
-    """A modern client's params for a legacy server, without what only the modern era has."""
+    """Convert a modern client's params for a legacy server, without modern-only fields."""
     fields = _members(params or b"{}")
     raw = bytes(fields.get("_meta", b""))
-    meta = _known_meta(raw) if len(raw) <= _SHORT and not token else _legacy_meta(raw, token)
+    meta = (
+        _cached_legacy_meta(raw)
+        if len(raw) <= _MAX_CACHED_META and not token
+        else _legacy_meta(raw, token)
+    )
     for key in ("inputResponses", "requestState", "task"):
         fields.pop(key, None)
     if meta:
@@ -114,8 +118,8 @@ def _legacy_meta(raw: bytes, token: bytes) -> bytes:
 
 
 @lru_cache(256)
-def _known_meta(raw: bytes) -> bytes:
-    """The same, read once: a client says the same of itself with every request."""
+def _cached_legacy_meta(raw: bytes) -> bytes:
+    """Return the same from a cache: a client sends the same metadata in every request."""
     return _legacy_meta(raw, b"")
 
 
@@ -127,26 +131,26 @@ def _put_token(meta: Members, token: bytes) -> None:
 
 
 def modern_result(method: str, result: bytes, server_info: bytes) -> bytes:
-    """A legacy server's result for a modern client."""
+    """Convert a legacy server's result for a modern client."""
     is_plain = len(result) <= MAX_JOINED and result[:2] == b'{"' and result[-1:] == b"}"
-    # None of its fields may be one that the modern era adds, however it is spelled.
+    # Joining is only safe if no field, escaped or not, is one that the modern era adds.
     if is_plain and method not in _CACHEABLE and not any(map(result.count, _ADDED)):
-        whose = b',"_meta":{%b:%b}' % (_SERVER_INFO, server_info) if server_info else b""
-        return b'{"resultType":"complete",%b%b}' % (result[1:-1], whose)
+        meta_field = b',"_meta":{%b:%b}' % (_SERVER_INFO, server_info) if server_info else b""
+        return b'{"resultType":"complete",%b%b}' % (result[1:-1], meta_field)
     fields = members(result)
-    shown: Members = {"resultType": Raw(b'"complete"')} | fields
+    converted: Members = {"resultType": Raw(b'"complete"')} | fields
     if method in _CACHEABLE:
-        shown.setdefault("ttlMs", Raw(b"0"))
-        shown.setdefault("cacheScope", Raw(b'"private"'))
+        converted.setdefault("ttlMs", Raw(b"0"))
+        converted.setdefault("cacheScope", Raw(b'"private"'))
     if server_info:
         meta = members(fields.get("_meta", b""))
         meta.setdefault(SERVER_INFO_KEY, Raw(server_info))
-        shown["_meta"] = Raw(encode(meta))
-    return encode(shown)
+        converted["_meta"] = Raw(encode(meta))
+    return encode(converted)
 
 
 def legacy_result(result: bytes) -> bytes:
-    """A modern server's result for a legacy client."""
+    """Convert a modern server's result for a legacy client."""
     fields = members(result)
     for key in ("resultType", "ttlMs", "cacheScope"):
         fields.pop(key, None)
@@ -160,7 +164,7 @@ def legacy_result(result: bytes) -> bytes:
 
 
 def error_code(method: str, code: int, modern: bool) -> int:
-    """The code by which the other era knows an error: a resource that is not there has two."""
+    """Return the error code of the other era: a missing resource has two."""
     if modern and code == RESOURCE_NOT_FOUND:
         return INVALID_PARAMS
     if not modern and code == INVALID_PARAMS and method == "resources/read":
@@ -169,18 +173,18 @@ def error_code(method: str, code: int, modern: bool) -> int:
 
 
 def with_code(error: bytes, code: int) -> bytes:
-    """The same error under another code."""
+    """Return the error with another code."""
     return encode({**members(error), "code": code})
 
 
-class _Peek(Struct):
+class _ResultType(Struct):
     resultType: str = ""  # noqa: N815  (a field of the wire)
 
 
 def is_input_required(result: bytes) -> bool:
-    """True if a modern server's result is a question; what cannot be read is none."""
-    peek = decoded(result, _Peek)
-    return peek is not None and peek.resultType == "input_required"
+    """True if a modern server's result is a readable question."""
+    found = decoded(result, _ResultType)
+    return found is not None and found.resultType == "input_required"
 
 
 class _UrlData(Struct):
@@ -192,8 +196,8 @@ class _UrlError(Struct):
 
 
 def url_questions(error: bytes) -> dict[str, dict[str, Any]]:
-    """The questions of an error that says pages must be visited first, as a modern client gets
-    them; empty if they cannot be read."""
+    """Convert a "page must be visited first" error to questions for a modern client; empty if it
+    cannot be decoded."""
     found = decoded(error, _UrlError)
     return {
         str(item.get("elicitationId") or number): {
@@ -205,27 +209,27 @@ def url_questions(error: bytes) -> dict[str, dict[str, Any]]:
 
 
 def modern_question(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A legacy server's question as a modern client gets it, inside a result."""
-    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
+    """Convert a legacy server's question for a modern client, which gets it inside a result."""
+    kept = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
     if method == ELICIT:
-        asked.setdefault("mode", "form")
-    return asked
+        kept.setdefault("mode", "form")
+    return kept
 
 
 def legacy_question(method: str, params: Members, version: Version, id: str) -> bytes:
-    """A modern server's question as a legacy client gets it, as a request."""
-    asked = dict(params)
+    """Convert a modern server's question for a legacy client, which gets it as a request."""
+    fields = dict(params)
     if method == ELICIT:
-        mode = bytes(asked.get("mode", b'"form"'))
+        mode = bytes(fields.get("mode", b'"form"'))
         if mode == b'"url"':
-            asked.setdefault("elicitationId", Raw(encode(id)))
+            fields.setdefault("elicitationId", Raw(encode(id)))
         elif version < Version.V2025_11_25:
-            asked.pop("mode", None)
-    return encode(asked)
+            fields.pop("mode", None)
+    return encode(fields)
 
 
 def needed_capability(method: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """What a client must have declared to be asked this: a capability, and a part of it."""
+    """Return the capability, and its part, that a client must declare to get this question."""
     if method == ELICIT:
         return "elicitation", str(params.get("mode", "form"))
     if method == SAMPLE:
@@ -234,11 +238,11 @@ def needed_capability(method: str, params: Mapping[str, Any]) -> tuple[str, str]
 
 
 def declares(capabilities: Mapping[str, Any], capability: str, part: str) -> bool:
-    """True if a client can be asked this."""
+    """True if a client declared this capability and part."""
     declared = capabilities.get(capability)
     if not isinstance(declared, dict):
         return False
-    # `elicitation: {}` of older clients means forms; anything else must be named.
+    # `elicitation: {}` of older clients means forms; other parts must be declared.
     return not part or part in declared or (part == "form" and not declared)
 
 

@@ -1,7 +1,7 @@
-"""Params that every server reads alike.
+"""Rejects params that servers could read differently.
 
-JSON leaves open which of two equal keys counts, and some readers (Go's among them) take `Name` for
-`name`. A decision about a call is only worth something if its server reads the same call.
+JSON does not define which of two equal keys wins, and some parsers, such as Go's, accept `Name` as
+`name`. A policy decision is only valid if the server reads the same call.
 """
 
 import re
@@ -14,30 +14,30 @@ from portico.protocol.eras import Members, members
 
 
 def _folded(key: str) -> str:
-    """Equal for all keys that some reader takes for each other: a long s is an s, for example."""
+    """Fold a key, so that keys that some parser treats as equal are equal (a long s and an s)."""
     return key.upper().casefold().replace("\u0307", "")
 
 
-def _spelled(*keys: str) -> dict[str, str]:
+def _folds(*keys: str) -> dict[str, str]:
     return {key: _folded(key) for key in keys}
 
 
-_PARAMS = _spelled(
+_PARAMS = _folds(
     *("_meta", "name", "arguments", "uri", "cursor", "level", "task"),
     *("ref", "argument", "context", "inputResponses", "requestState"),
 )
-"""Keys of params, and what they fold to."""
+"""The known keys of params, with their folded forms."""
 _key = re.compile(rb'\s*[{,]\s*"[^"\\]*(?:\\.[^"\\]*)*"\s*:\s*').match
 _end = re.compile(rb"\s*}\s*").fullmatch
-_REFERENCE = _spelled("type", "name", "uri", "title")
+_REFERENCE = _folds("type", "name", "uri", "title")
 
 
 def exact(params: bytes) -> Members:
-    """The fields of a request's params, each once, and of its `ref` too; raises InvalidParams for
-    a key that a reader could take for another one.
+    """Return the fields of a request's params, and of its `ref`, without duplicate keys; raise
+    InvalidParams for a key that a parser could read as another one.
 
-    Of two equal keys the last counts, as everywhere in Portico. What is inside `arguments` is the
-    tool's own and stays as it came.
+    Of two equal keys the last wins, as everywhere in Portico. The content of `arguments` belongs
+    to the tool and stays unchanged.
     """
     fields = members(params)
     _check(fields, _PARAMS, "params")
@@ -50,14 +50,14 @@ def exact(params: bytes) -> Members:
 
 
 def without_duplicates(raw: bytes, fields: Members) -> bytes:
-    """The JSON object with these fields; as it was written, if no key stands there twice."""
+    """Return the JSON object with these fields; the original bytes if no key is duplicated."""
     written = encode(fields)
-    # Most clients write no spaces: then this is all there is to compare.
+    # Most clients write no spaces, which makes this comparison sufficient.
     return raw if raw == written or starts_of(raw, fields) else written
 
 
 def with_field(raw: bytes, key: str, value: bytes) -> bytes:
-    """The JSON object with another value in one of its fields, and all else as it was written."""
+    """Return the JSON object with another value in one field and all else byte for byte."""
     fields = members(raw)
     start = starts_of(raw, fields).get(key)
     if start is None:
@@ -66,7 +66,7 @@ def with_field(raw: bytes, key: str, value: bytes) -> bytes:
 
 
 def starts_of(raw: bytes, fields: Members) -> dict[str, int]:
-    """Where the value of each field begins; empty if a key stands there twice."""
+    """Return where the value of each field starts; empty if a key is duplicated."""
     found: dict[str, int] = {}
     at = 0
     for key, value in fields.items():
@@ -88,4 +88,4 @@ def _check(fields: Members, known: dict[str, str], where: str) -> None:
             meant = [name for name, fold in known.items() if fold in (folded, bare)]
             if meant:
                 why = f"{key[:80]!r} could be read as {meant[0]!r}"
-                raise InvalidParams(f"{where}: {why}; send that key as it is spelled")
+                raise InvalidParams(f"{where}: {why}; send the exact key")

@@ -1,4 +1,4 @@
-"""Reads what came in: a request to serve, a client's answer, or a refusal with its answer."""
+"""Parses received messages: requests, a client's answers, or refusals with their responses."""
 
 from collections.abc import Mapping
 
@@ -24,21 +24,21 @@ class ClientAnswer(Struct, frozen=True):
 
 
 class RefusedMessage(Struct, frozen=True):
-    """A message that goes no further, and its answer."""
+    """A message that is refused, and its response."""
 
     response: Response
     version: Version
     bare: bool = False
-    """True if HTTP says it by a status without a body."""
+    """True if HTTP responds with a status and no body."""
     is_notification: bool = False
-    """True for a notification: only HTTP, where every message is answered, says what was wrong."""
+    """True for a notification: only HTTP, which answers every message, sends the response."""
 
 
 Inbound = Request | ClientAnswer | RefusedMessage | list["Request | ClientAnswer | RefusedMessage"]
 
 
 _envelope = msgspec.json.Decoder(Envelope).decode
-# A struct takes no more members of an array than it has fields, and passes over the rest unread.
+# A struct decodes at most as many members of an array as it has fields, and skips the rest.
 _members = msgspec.json.Decoder(
     msgspec.defstruct(
         "Batch",
@@ -50,7 +50,7 @@ _unread = msgspec.json.Decoder(Raw).decode
 
 
 def read(data: bytes, assumed: Version | None, headers: Mapping[str, str] | None = None) -> Inbound:
-    """One message, or the members of a batch where the version has batches."""
+    """Parse one message, or the members of a batch if the version has batches."""
     try:
         message = read_message(data)
     except Malformed as bad:
@@ -99,7 +99,7 @@ def _member(
 def refuse(
     id: bytes, rejection: Rejection, assumed: Version | None = None, is_call: bool = True
 ) -> RefusedMessage:
-    """A rejection as the answer to send."""
+    """Return a rejection with the response to send."""
     version = rejection.version
     if assumed is not None and not version.modern:
         version = assumed
@@ -110,7 +110,7 @@ def refuse(
 
 
 class Malformed(Exception):
-    """A message that is no JSON-RPC message; carries the id if one could be read."""
+    """The data is not a JSON-RPC message; carries the id if it is readable."""
 
     def __init__(self, code: int, message: str, id: bytes = b"") -> None:
         super().__init__(message)
@@ -120,27 +120,27 @@ class Malformed(Exception):
 
 
 def read_message(data: bytes) -> Envelope | list[bytes]:
-    """One envelope, or the first raw members of a batch, one past the limit; raises Malformed."""
+    """Parse an envelope, or a batch up to one member past the limit; raise Malformed."""
     if not data.isascii():
         _check_text(data)
-    # Counting is far cheaper than walking, and an honest message seldom comes near.
+    # Counting is far cheaper than scanning, and honest messages seldom come near the limit.
     if len(data) > MAX_NESTING and data.count(b"{") + data.count(b"[") > MAX_NESTING:
         _check_depth(data)
     try:
         return _envelope(data) if data[:1] == b"{" else _decode(data)
     except msgspec.ValidationError as error:
-        # It stopped at the first field that is wrong; what follows may not even be JSON.
-        raise _no_message(data, error) from None
+        # The decoder stopped at the first invalid field; the rest may not even be JSON.
+        raise _invalid_message(data, error) from None
     except msgspec.DecodeError as error:
         raise _malformed(data, PARSE_ERROR, f"not JSON: {error}") from None
     except RecursionError:
         raise _malformed(data, INVALID_REQUEST, "nested too deeply") from None
 
 
-def _malformed(data: bytes, code: int, words: str) -> Malformed:
+def _malformed(data: bytes, code: int, message: str) -> Malformed:
     from portico.protocol.salvage import recovered_id  # seldom needed, slow to load
 
-    return Malformed(code, words, recovered_id(data))
+    return Malformed(code, message, recovered_id(data))
 
 
 def _decode(data: bytes) -> Envelope | list[bytes]:
@@ -149,8 +149,8 @@ def _decode(data: bytes) -> Envelope | list[bytes]:
     return _envelope(data)
 
 
-def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
-    """What is wrong with JSON that is no message, or no JSON either."""
+def _invalid_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
+    """Describe an invalid message, which may not be JSON either."""
     try:
         _unread(data)
     except msgspec.DecodeError as worse:
@@ -161,7 +161,7 @@ def _no_message(data: bytes, error: msgspec.ValidationError) -> Malformed:
 
 
 def _check_text(data: bytes) -> None:
-    """Find what the decoder would pass over in the parts that it leaves raw."""
+    """Raise Malformed for invalid UTF-8: the decoder does not check the parts that it keeps raw."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
-"""The inbound ladder: numbered rungs, the first failure wins, a request or a rejection comes back.
+"""The inbound ladder: numbered rungs; the first failure wins; returns a request or a rejection.
 
-Whether the method exists is no rung: the terminus of the chain is the one place that says so.
+Whether the method exists is not a rung: only the terminus of the chain decides that.
 """
 
 from base64 import b64decode, b64encode
@@ -35,23 +35,23 @@ _NEWEST = MODERN[-1]
 
 
 class Rejection(Struct, frozen=True):
-    """Why a message goes no further."""
+    """The reason why a message is refused."""
 
     code: int
     message: str
     data: Any = UNSET
     version: Version = LATEST_LEGACY
     bare: bool = False
-    """True for a legacy HTTP failure that is a status without a JSON-RPC body."""
+    """True for a legacy HTTP failure: a status without a JSON-RPC body."""
 
 
 def admit(
     envelope: Envelope, assumed: Version | None, headers: Mapping[str, str] | None
 ) -> Request | Rejection:
-    """Name a message's era and version, and hold it against its headers.
+    """Determine a message's era and version, and compare it with its headers.
 
-    `assumed` is the version of the session, or of an embedder; None on a connection that has not
-    been initialised. `headers` is None where the transport has none.
+    `assumed` is the version of the session, or of an embedder; None before the handshake.
+    Without headers, on stdio, `headers=None`.
     """
     # 1. A JSON-RPC 2.0 request or notification.
     id, method = bytes(envelope.id), envelope.method
@@ -62,14 +62,14 @@ def admit(
     if id and not id.isdigit() and not is_id(id):
         return Rejection(INVALID_REQUEST, "an id must be a string or an integer")
 
-    # 2. Params of the right shape, as far as the rungs below look.
+    # 2. Valid params, as far as the next rungs need them.
     params = _NO_PARAMS
     raw = bytes(envelope.params)
     if raw:
         try:
             if method in KNOWN:
                 params = params_of(raw)
-            else:  # what a name or a cursor is there, only the method itself can say
+            else:  # an unknown method may use name or cursor for anything
                 params = WireParams(meta=any_params_of(raw).meta)
         except msgspec.DecodeError as error:
             return Rejection(INVALID_PARAMS, f"params of {method}: {error}")
@@ -78,9 +78,9 @@ def admit(
     if token and token[0] not in b'"-0123456789':
         if token != b"null":
             return Rejection(INVALID_PARAMS, "_meta.progressToken must be a string or a number")
-        token = b""  # null names no progress
+        token = b""  # null is the same as no token
 
-    # 3. The era: what the body says, then the header, then the method's own name.
+    # 3. The era: from the body, then the header, then the method.
     modern = meta is not UNSET and meta.version is not UNSET
     if not modern:
         modern = method in MODERN_ONLY or (headers is not None and _names_modern(headers))
@@ -111,7 +111,7 @@ def _names_modern(headers: Mapping[str, str]) -> bool:
 def _legacy(
     request: Request, assumed: Version | None, headers: Mapping[str, str] | None
 ) -> Request | Rejection:
-    # 4L. A version agreed on, except for what may come before.
+    # 4L. A negotiated version, except for methods allowed before the handshake.
     if request.method == "initialize":
         return request
     if headers is not None and (header := headers.get(VERSION_HEADER)) is not None:
@@ -125,7 +125,7 @@ def _legacy(
     elif assumed is None and request.method != "ping" and request.id:
         return Rejection(
             INVALID_REQUEST,
-            f"{request.method} before initialize: open with initialize, or send the "
+            f"{request.method} before initialize: send initialize first, or the "
             f"per-request _meta of {_NEWEST.text}",
         )
     return request
@@ -138,7 +138,7 @@ def _modern(
     headers: Mapping[str, str] | None,
 ) -> Request | Rejection:
     if not request.id and headers is not None:
-        return request  # header rules for notifications are not defined (2026-07-28)
+        return request  # 2026-07-28 defines no header rules for notifications
 
     # 4M. The version in the body, which the header must repeat.
     stated = UNSET if meta is UNSET else meta.version
@@ -149,9 +149,9 @@ def _modern(
     if meta is UNSET or stated is UNSET:
         if not request.id:
             return request
-        return _lacks("io.modelcontextprotocol/protocolVersion")
+        return _missing_meta("io.modelcontextprotocol/protocolVersion")
 
-    # 5M. A version we speak in this era.
+    # 5M. A supported version of this era.
     version = BY_TEXT.get(stated)
     if version is None or not version.modern:
         return Rejection(
@@ -163,9 +163,9 @@ def _modern(
     if version is not _NEWEST:
         request.set_version(version)
 
-    # 6M. The other required metadata.
+    # 6M. The other metadata.
     if request.id and not meta.client_capabilities:
-        return _lacks("io.modelcontextprotocol/clientCapabilities")
+        return _missing_meta("io.modelcontextprotocol/clientCapabilities")
     if meta.client_capabilities and bytes(meta.client_capabilities)[:1] != b"{":
         return _bad_meta("io.modelcontextprotocol/clientCapabilities must be an object")
     if meta.client_info and bytes(meta.client_info)[:1] != b"{":
@@ -178,9 +178,9 @@ def _modern(
 
     # 7M. The routing headers repeat the body.
     if headers is not None:
-        wrong = _check_headers(request, headers)
-        if wrong is not None:
-            return wrong
+        mismatch = _check_headers(request, headers)
+        if mismatch is not None:
+            return mismatch
     return request
 
 
@@ -193,7 +193,7 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
         return _check_task(request, headers)
     if not meaning.mirrored:
         return None
-    # A resource may be read by its name where no URI is given; then that is mirrored.
+    # A resource without a URI may be read by name; then the header repeats the name.
     body = request.uri or request.name if meaning.mirrored == "uri" else request.name
     header = headers.get(NAME_HEADER)
     if header is None or (decode_header(header) if header[:2] == "=?" else header) != body:
@@ -202,7 +202,7 @@ def _check_headers(request: Request, headers: Mapping[str, str]) -> Rejection | 
 
 
 def _check_task(request: Request, headers: Mapping[str, str]) -> Rejection | None:
-    """Hold `Mcp-Name` against the task of a request that follows one up (tasks extension)."""
+    """Compare `Mcp-Name` with the task id of a request about a task (tasks extension)."""
     header = headers.get(NAME_HEADER)
     if request.method not in TASK_NAMES or header is None:
         return None
@@ -213,7 +213,7 @@ def _check_task(request: Request, headers: Mapping[str, str]) -> Rejection | Non
 def check_header_params(
     params: tuple[HeaderParam, ...], arguments: Any, headers: Mapping[str, str]
 ) -> Rejection | None:
-    """Hold each `Mcp-Param-*` header against the argument it mirrors."""
+    """Compare each `Mcp-Param-*` header with the argument it mirrors."""
     for param in params:
         value = arguments
         for step in param.path:
@@ -227,7 +227,7 @@ def check_header_params(
 
 
 def encode_header(value: str) -> str:
-    """A value as a header may carry it: plain if it survives the way, else in Base64."""
+    """Encode a value for a header: plain if that is lossless, otherwise in Base64."""
     plain = value.isascii() and value.isprintable() and value == value.strip(" \t")
     if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
@@ -235,20 +235,20 @@ def encode_header(value: str) -> str:
 
 
 def decode_header(value: str) -> str | None:
-    """The inverse; None for what no encoder would have written."""
+    """Decode a header value; return None for an invalid encoding."""
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
         return value
     text = value[9:-2]
     try:
         decoded = b64decode(text, validate=True)
-        # Only the canonical form, so that one value has one spelling.
+        # Only the canonical form, so that a value has only one encoding.
         return decoded.decode() if b64encode(decoded).decode() == text else None
     except (Base64Error, UnicodeDecodeError):
         return None
 
 
 def header_value(value: Any) -> str | None:
-    """An argument as its header has it; None for what has no header form."""
+    """Return an argument as a header value; None if its type has no header form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int):
@@ -263,7 +263,7 @@ def _mirrors(header: str | None, value: Any) -> bool:
         return True
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    from decimal import Decimal, InvalidOperation  # which rounds nothing, and is seldom needed
+    from decimal import Decimal, InvalidOperation  # exact, and seldom needed
 
     try:
         return Decimal(header) == value  # 42.0 and 42 are equal (server validation, note)
@@ -272,15 +272,15 @@ def _mirrors(header: str | None, value: Any) -> bool:
 
 
 def _mismatch(name: str, header: str | None, body: str) -> Rejection:
-    said = "is missing" if header is None else f"says {header[:80]!r}"
+    state = "is missing" if header is None else f"is {header[:80]!r}"
     return Rejection(
         HEADER_MISMATCH,
-        f"header mismatch: {name} {said}, the body has {body[:80]!r}",
+        f"header mismatch: {name} {state}, but the body has {body[:80]!r}",
         version=_NEWEST,
     )
 
 
-def _lacks(key: str) -> Rejection:
+def _missing_meta(key: str) -> Rejection:
     return _bad_meta(f"params._meta lacks the required {key}")
 
 

@@ -1,44 +1,44 @@
-"""Cuts a stream of bytes into lines, bounded."""
+"""Splits a stream of bytes into lines of limited length."""
 
 from collections.abc import Sequence
 
 LF, CR = b"\n\r"
-"""As numbers: bytes are asked for a number far faster than for other bytes."""
-_END = 256
+"""As numbers: `in` is far faster on bytes for a number than for other bytes."""
+_EDGE = 256
 
 
 def one_line(message: bytes) -> bytes:
-    """The same JSON on one line: an end of line can only be a space between two parts of it."""
+    """Return JSON on one line: in valid JSON a line break can only be whitespace between tokens."""
     if LF in message or CR in message:
-        # Many readers take a lone return for the end of a line too.
+        # Many parsers treat a lone carriage return as the end of a line, too.
         return message.replace(b"\r", b" ").replace(b"\n", b" ")
     return message
 
 
 class LineReader:
-    """Collects bytes into lines; one that is too long is passed over and reported as None."""
+    """Collects bytes into lines; a line over the limit is skipped and returned as None."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.pending = 0
-        """How long the line is that has not ended yet."""
+        """The length of the line that has not ended yet."""
         self.ends = b""
-        """The first and last bytes of the latest line passed over: its id may be among them."""
+        """The first and last bytes of the last skipped line, which may contain its id."""
         self.partial = bytearray()
 
     def feed(self, data: bytes) -> Sequence[bytes | None]:
-        """The lines that these bytes complete."""
+        """Return the lines that these bytes complete."""
         lines = data.split(b"\n")
         tail = lines.pop()
-        # Mostly they come whole, and none can be too long.
+        # The usual case: only whole lines, too short to exceed the limit.
         if lines and (self.pending or len(data) > self.limit):
-            return self._put_together(lines, tail)
+            return self._joined(lines, tail)
         if tail:
             self._keep(tail)
         return lines
 
-    def _put_together(self, lines: list[bytes], tail: bytes) -> Sequence[bytes | None]:
-        """The same lines, the first with what came of it before; None for those too long."""
+    def _joined(self, lines: list[bytes], tail: bytes) -> Sequence[bytes | None]:
+        """Join the first line with its pending start; return None for each line over the limit."""
         first, *rest = lines
         self.partial += first
         bounded = [self._bounded(bytes(self.partial), self.pending + len(first))]
@@ -59,5 +59,5 @@ class LineReader:
     def _bounded(self, line: bytes, length: int) -> bytes | None:
         if length <= self.limit:
             return line
-        self.ends = line if len(line) <= 2 * _END else line[:_END] + line[-_END:]
+        self.ends = line if len(line) <= 2 * _EDGE else line[:_EDGE] + line[-_EDGE:]
         return None

@@ -1,4 +1,4 @@
-"""`subscriptions/listen`: what a modern client wants to hear of, and the messages it gets."""
+"""`subscriptions/listen`: the filter of a modern client, and the messages of its stream."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,48 +26,48 @@ class _ListenParams(Struct):
 
 
 class ListenFilter(Struct, frozen=True):
-    """The changes one listener wants, known by its request's id."""
+    """The changes that one listener subscribed to, and its request's id."""
 
     id: bytes
     lists: frozenset[str]
     uris: frozenset[str] = frozenset()
 
     def only(self, uris: Sequence[str]) -> "ListenFilter":
-        """The same with just these resources."""
+        """Return the filter with only these resources."""
         return ListenFilter(self.id, self.lists, frozenset(uris))
 
     def covers(self, change: Change) -> bool:
-        """True if this change is one of those asked for."""
+        """True if the listener subscribed to this change."""
         return change.uri in self.uris if change.uri else change.kind in self.lists
 
 
 def listen_filter(request: Request, kinds: frozenset[str]) -> ListenFilter:
-    """What a listen request asks for, less what this server has not got."""
-    asked = request.decode_as(_ListenParams).notifications
-    lists = {kind for kind in LIST_KINDS if getattr(asked, f"{kind}ListChanged")}
-    uris = asked.resourceSubscriptions if "resources" in kinds else []
+    """Return the filter of a listen request, without the kinds that this server lacks."""
+    requested = request.decode_as(_ListenParams).notifications
+    lists = {kind for kind in LIST_KINDS if getattr(requested, f"{kind}ListChanged")}
+    uris = requested.resourceSubscriptions if "resources" in kinds else []
     return ListenFilter(request.id, frozenset(lists & kinds), frozenset(uris))
 
 
-def acknowledgement(wanted: ListenFilter) -> bytes:
-    """The first message of the stream: the subset that will be honoured."""
+def acknowledgement(filter: ListenFilter) -> bytes:
+    """Encode the first message of the stream: the part of the filter that is accepted."""
     accepted: dict[str, Any] = {
-        f"{kind}ListChanged": True for kind in LIST_KINDS if kind in wanted.lists
+        f"{kind}ListChanged": True for kind in LIST_KINDS if kind in filter.lists
     }
-    if wanted.uris:
-        accepted["resourceSubscriptions"] = sorted(wanted.uris)
+    if filter.uris:
+        accepted["resourceSubscriptions"] = sorted(filter.uris)
     return _message(
-        "notifications/subscriptions/acknowledged", {"notifications": accepted}, wanted.id
+        "notifications/subscriptions/acknowledged", {"notifications": accepted}, filter.id
     )
 
 
 def change_message(change: Change, subscription: bytes = b"") -> bytes:
-    """A change as its notification; a modern one names the subscription it belongs to."""
+    """Encode the notification of a change, for modern clients with its subscription."""
     if change.uri:
         params: dict[str, Any] = {"uri": change.uri}
         if change.params:
             params = dict(members(change.params))
-            # The subscription it came by is between us and the upstream.
+            # The subscription in it is ours at the upstream.
             meta = members(params.pop("_meta", b""))
             meta.pop(SUBSCRIPTION_KEY, None)
             if meta or subscription:
@@ -77,7 +77,7 @@ def change_message(change: Change, subscription: bytes = b"") -> bytes:
 
 
 def subscription_end(subscription: bytes) -> bytes:
-    """The result that ends a subscription gracefully."""
+    """Encode the result that ends a subscription."""
     return encode({"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: Raw(subscription)}})
 
 

@@ -1,4 +1,4 @@
-"""What every result of ours has in common, whoever gives it."""
+"""Fields that results of any provider share."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ EMPTY_RESULT = b"{}"
 
 
 def error_result(message: str) -> dict[str, Any]:
-    """A tool's failure, for the model to read."""
+    """Return the result of a failed tool; the model gets the message."""
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
 def identified(result: dict[str, Any], server_info: bytes) -> dict[str, Any]:
-    """A modern result that names its server and its type."""
+    """Return a modern result with its type and the server's identity."""
     meta = result.get("_meta") or {}
     if server_info:
         meta = {"io.modelcontextprotocol/serverInfo": Raw(server_info), **meta}
-    named: dict[str, Any] = {"resultType": "complete", **result}
+    complete: dict[str, Any] = {"resultType": "complete", **result}
     if meta:
-        named["_meta"] = meta
-    return named
+        complete["_meta"] = meta
+    return complete

@@ -1,4 +1,4 @@
-"""Finds the id of a message that cannot be read, so that its sender gets an answer."""
+"""Recovers the id of a malformed message, so that its sender gets a response."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from msgspec import Raw, Struct
 
 from portico.protocol.codec import NO_RAW, encode, is_id
 
-_SHORT = 64 * 1024
-"""Up to this size a message that is not JSON to us is read whole by another decoder."""
-_NEAR = 256
+_MAX_DECODED = 64 * 1024
+"""The largest message that a second, slower decoder gets when ours fails."""
+_EDGE = 256
 _ID = rb'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*'
 _WORD = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
-# Only words stand between the id and an end of the message, so it is the message's own id.
+# Only these fields are between the id and an edge of the message, so it is the message's own.
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _WORD + rb",\s*)*" + _ID + rb"[,}]")
 _LAST = re.compile(rb"[,{]\s*" + _ID + rb"(?:,\s*" + _WORD + rb")*\}\s*\Z")
 _ANSWER = re.compile(rb"\s*\{\s*(?:(?:" + _WORD + rb"|" + _ID + rb'),\s*)*"(?:result|error)"\s*:')
@@ -24,7 +24,7 @@ class _Identified(Struct):
 
 
 def recovered_id(data: bytes) -> bytes:
-    """The id of a message that is wrong in some other way; empty if none can be read."""
+    """Return the id of a malformed message; empty if it has no readable id."""
     try:
         id = bytes(msgspec.json.decode(data, type=_Identified).id)
     except msgspec.DecodeError:
@@ -35,25 +35,25 @@ def recovered_id(data: bytes) -> bytes:
 
 
 def _id_despite_surrogates(data: bytes) -> bytes:
-    """The id of a message with half a surrogate pair in it, which JavaScript can send, and which
-    our decoder refuses whole."""
+    """Return the id of a message with a lone surrogate, which JavaScript can send and our decoder
+    rejects."""
     if b"\\ud" not in data.lower():
         return b""
-    if len(data) > _SHORT:
+    if len(data) > _MAX_DECODED:
         return id_at_edge(data)
     try:
-        return encode(json.loads(data, parse_constant=_refuse).get("id"))
+        return encode(json.loads(data, parse_constant=_reject).get("id"))
     except (AttributeError, ValueError, TypeError, RecursionError):
         return b""
 
 
-def _refuse(name: str) -> None:
+def _reject(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
 def id_at_edge(message: bytes) -> bytes:
-    """The id in the first or last few bytes of a request; empty if none is there for certain."""
-    if _ANSWER.match(message[:_NEAR]):
-        return b""  # nobody waits for an answer to an answer
-    found = _FIRST.match(message[:_NEAR]) or _LAST.search(message[-_NEAR:])
+    """Return the id in the first or last bytes of a request; empty unless it is certain."""
+    if _ANSWER.match(message[:_EDGE]):
+        return b""  # a response gets no response
+    found = _FIRST.match(message[:_EDGE]) or _LAST.search(message[-_EDGE:])
     return found[1] if found else b""

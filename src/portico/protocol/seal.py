@@ -1,7 +1,7 @@
-"""Seals what travels through a client and must come back unread and unchanged.
+"""Seals data that passes through a client and must come back unread and unchanged.
 
 Encrypt-then-MAC from keyed BLAKE2b alone: a keystream in counter mode under one derived key, a
-tag over nonce, binding and ciphertext under another. Key, nonce and time are handed in.
+tag over nonce, binding and ciphertext under another. Key, nonce and time are passed in.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -18,13 +18,11 @@ KEY_SIZE = 32
 NONCE_SIZE = 16
 _TAG_SIZE = 32
 _BLOCK = 64
-
-
-_NOT_SALIENT = ("_meta", "inputResponses", "requestState")
+_UNBOUND = ("_meta", "inputResponses", "requestState")
 
 
 class SealBroken(Exception):
-    """The text was not sealed by this key, for this binding, or has expired."""
+    """The text was not sealed with this key and binding, or has expired."""
 
 
 class Seal:
@@ -32,7 +30,7 @@ class Seal:
 
     def __init__(self, key: bytes) -> None:
         if len(key) < KEY_SIZE:
-            raise ValueError(f"a seal needs a key of at least {KEY_SIZE} bytes")
+            raise ValueError(f"the key of a seal must have at least {KEY_SIZE} bytes")
         master = blake2b(key, digest_size=64, person=b"portico seal").digest()
         self._cipher_key, self._tag_key = master[:32], master[32:]
 
@@ -43,17 +41,17 @@ class Seal:
         return urlsafe_b64encode(nonce + self._tag(nonce, binding, body) + body).decode()
 
     def open(self, text: str, *, binding: bytes, now: float) -> Any:
-        """The value again, or SealBroken."""
+        """Return the sealed value, or raise SealBroken."""
         try:
             raw = urlsafe_b64decode(text.encode("ascii"))
         except (Base64Error, ValueError):
             raise SealBroken("it is not a sealed text") from None
-        if urlsafe_b64encode(raw).decode() != text:  # one sealed value, one spelling
+        if urlsafe_b64encode(raw).decode() != text:  # a value has only one encoding
             raise SealBroken("it is not a sealed text")
         nonce, tag = raw[:NONCE_SIZE], raw[NONCE_SIZE : NONCE_SIZE + _TAG_SIZE]
         body = raw[NONCE_SIZE + _TAG_SIZE :]
         if not compare_digest(tag, self._tag(nonce, binding, body)):
-            raise SealBroken("it was changed, or sealed for another asker or request")
+            raise SealBroken("it was changed, or sealed for another client or request")
         expires, value = msgspec.json.decode(self._stream(nonce, body))
         if now > expires:
             raise SealBroken("it has expired")
@@ -73,8 +71,8 @@ class Seal:
 
 
 def binding(request: Request, principal: str) -> bytes:
-    """What the state of a request in several rounds is good for: one asker, one request."""
+    """Return the binding of a state to one principal and one request, in all its rounds."""
     params = msgspec.json.decode(request.params or b"{}", type=dict[str, Any])
-    salient = {key: value for key, value in params.items() if key not in _NOT_SALIENT}
+    salient = {key: value for key, value in params.items() if key not in _UNBOUND}
     digest = blake2b(msgspec.json.encode(salient, order="sorted"), digest_size=32).digest()
     return b"\0".join((principal.encode(), request.method.encode(), digest))

@@ -1,7 +1,7 @@
-"""Tasks: calls whose result is fetched later, in either era.
+"""Tasks: calls whose result is fetched later, in both eras.
 
 2025-11-25 has them in its core: the caller adds `task` to its params. In 2026-07-28 they are an
-extension: the server answers with a task if the client declares that it can follow one.
+extension: the server may answer with a task if the client declares the extension.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 MIRRORED = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 """By method, the params field that modern HTTP mirrors into `Mcp-Name`."""
 _PREFIX = "tasks/"
-_NOTICES = ("notifications/tasks/status", "notifications/tasks")
+_NOTIFICATIONS = ("notifications/tasks/status", "notifications/tasks")
 _OVER = ("completed", "failed", "cancelled")
 TASK, TASKS = b'"task"', EXTENSION.encode()
-"""Without either, in its params or the client's capabilities, a call creates no task."""
+"""A call with neither, in its params or in the client's capabilities, creates no task."""
 _FORBIDDEN = b'"forbidden"'
 
 
@@ -39,36 +39,36 @@ class _Created(_Task):
 
 
 class Task(Struct, frozen=True):
-    """What a server says of one of its tasks."""
+    """The state of a server's task."""
 
     id: str
     is_over: bool
     ttl_s: float | None = None
-    """How long the server keeps it; None if it does not say."""
+    """How long the server keeps it; None if unknown."""
 
 
 def task_id(params: bytes) -> str:
-    """The task that a request or notification is about; empty if it names none."""
+    """Return the task id of a request or notification, or an empty string."""
     named = decoded(params, _Named)
     return "" if named is None else named.taskId
 
 
 def is_about_task(method: str) -> bool:
-    """True for requests that follow a task up."""
+    """True for requests about a task."""
     return method.startswith(_PREFIX)
 
 
 def may_create(params: bytes, capabilities: bytes) -> bool:
-    """True if a call may be answered with a task; quick, and True for more calls than those."""
+    """True if a call may create a task; fast, with false positives."""
     return params.find(TASK) >= 0 or capabilities.find(TASKS) >= 0
 
 
 def task_of(method: str, params: bytes, result: bytes) -> Task | None:
-    """The task that a result creates or tells of, if there is one."""
+    """Return the task that a result creates or reports, if any."""
     found = decoded(result, _Created)
     if found is None:
         return None
-    if method == "tasks/result":  # it is answered once the task is over
+    if method == "tasks/result":  # it returns once the task is over
         return Task(task_id(params), is_over=True)
     if is_about_task(method):
         return _task(found, task_id(params))
@@ -78,38 +78,38 @@ def task_of(method: str, params: bytes, result: bytes) -> Task | None:
 
 
 def task_in(method: str, params: bytes) -> Task | None:
-    """The task that a notification tells of, if there is one."""
-    told = decoded(params, _Task) if method in _NOTICES else None
-    return None if told is None else _task(told, "")
+    """Return the task that a notification reports, if any."""
+    reported = decoded(params, _Task) if method in _NOTIFICATIONS else None
+    return None if reported is None else _task(reported, "")
 
 
-def _task(said: _Task, id: str) -> Task | None:
-    id = said.taskId or id
-    if not id or not said.status:  # a modern `tasks/cancel` is only acknowledged
+def _task(reported: _Task, id: str) -> Task | None:
+    id = reported.taskId or id
+    if not id or not reported.status:  # a modern `tasks/cancel` is only acknowledged
         return None
-    ttl = said.ttlMs if said.ttlMs is not None else said.ttl
-    return Task(id, said.status in _OVER, ttl / 1000 if ttl is not None else None)
+    ttl = reported.ttlMs if reported.ttlMs is not None else reported.ttl
+    return Task(id, reported.status in _OVER, ttl / 1000 if ttl is not None else None)
 
 
-# Withheld where tasks cannot be followed up.
+# Tasks are hidden where their results could not be fetched.
 
 
 def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Capabilities of either side that say nothing of tasks; the same object if they did not."""
+    """Return capabilities without tasks; the same object if there were none."""
     extensions = capabilities.get("extensions")
     listed: dict[str, Any] = extensions if isinstance(extensions, dict) else {}
     if "tasks" not in capabilities and EXTENSION not in listed:
         return capabilities if isinstance(capabilities, dict) else dict(capabilities)
     kept = {key: value for key, value in capabilities.items() if key != "tasks"}
     if EXTENSION in listed:
-        kept["extensions"] = {key: of for key, of in listed.items() if key != EXTENSION}
+        kept["extensions"] = {key: value for key, value in listed.items() if key != EXTENSION}
         if not kept["extensions"]:
             del kept["extensions"]
     return kept
 
 
 def without_tasks_raw(capabilities: bytes) -> bytes:
-    """The same of raw JSON; the very bytes if they said nothing of tasks."""
+    """Do the same with raw JSON; return the same bytes if there were none."""
     if capabilities.find(b"tasks") < 0 and capabilities.find(b"\\") < 0:
         return capabilities
     found = members(capabilities)
@@ -121,7 +121,7 @@ def without_tasks_raw(capabilities: bytes) -> bytes:
 
 
 def without_task_support(tool: bytes) -> bytes:
-    """A tool's definition that does not say that it runs as a task."""
+    """Return a tool's definition without its task support."""
     if tool.find(b'"taskSupport"') < 0:
         return tool
     fields = members(tool)
