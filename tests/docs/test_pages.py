@@ -172,7 +172,7 @@ def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
         "`--queue`": plan.max_queue,
         "`--instances`": plan.instances,
         "clients with a process of their own": plan.max_children,
-        "suspended calls": plan.max_held,
+        "suspended calls": plan.max_suspended,
     }
     rows = [(name, f"| {name} | {value:,.0f}") for name, value in defaults.items()]
     assert [name for name, row in rows if row not in text] == []

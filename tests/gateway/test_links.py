@@ -49,7 +49,7 @@ async def served(
         )
         wrapped = WrapApp(asked, alone=False)
         if more.get("known", True):
-            await wrapped.upstream.survey()
+            await wrapped.upstream.fetch_catalog()
         yield wrapped.endpoint
         await wrapped.upstream.close()
         return

@@ -5,7 +5,7 @@ import pytest
 from portico.model.errors import TargetError
 from portico.upstream.backoff import Backoff, BackoffLimits, CircuitBreaker
 
-PATIENCE = BackoffLimits(first_pause_s=1.0, longest_pause_s=8.0, failures=3, open_s=10.0)
+PATIENCE = BackoffLimits(first_pause_s=1.0, max_pause_s=8.0, failures=3, open_s=10.0)
 
 
 class Clock:
@@ -39,9 +39,9 @@ def refusal(breaker: CircuitBreaker) -> TargetError:
 
 def test_the_first_failure_costs_no_pause(clock: Clock) -> None:
     pause = Backoff(PATIENCE, clock)
-    assert pause.left_s == 0
+    assert pause.remaining_s == 0
     pause.failed()
-    assert pause.left_s == 0
+    assert pause.remaining_s == 0
 
 
 def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) -> None:
@@ -49,16 +49,16 @@ def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) 
     pause.failed()
     for longest in (1, 2, 4, 8, 8, 8):
         pause.failed()
-        assert longest / 2 <= pause.left_s <= longest
-        clock.now += pause.left_s
-        assert pause.left_s == 0
+        assert longest / 2 <= pause.remaining_s <= longest
+        clock.now += pause.remaining_s
+        assert pause.remaining_s == 0
 
 
 def test_a_thousand_failures_do_not_overflow(clock: Clock) -> None:
     pause = Backoff(PATIENCE, clock)
     for _ in range(1000):
         pause.failed()
-    assert pause.left_s <= PATIENCE.longest_pause_s
+    assert pause.remaining_s <= PATIENCE.max_pause_s
 
 
 def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) -> None:
@@ -67,7 +67,7 @@ def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) 
         pause = Backoff(PATIENCE, clock)
         pause.failed()
         pause.failed()
-        pauses.append(pause.left_s)
+        pauses.append(pause.remaining_s)
     assert len(set(pauses)) > 10
     assert max(pauses) - min(pauses) > 0.1
 
@@ -76,11 +76,11 @@ def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> 
     pause = Backoff(PATIENCE, clock)
     pause.failed()
     pause.failed()
-    before = pause.left_s
+    before = pause.remaining_s
     clock.now += before / 2
-    assert pause.left_s == pytest.approx(before / 2)
+    assert pause.remaining_s == pytest.approx(before / 2)
     clock.now += 100
-    assert pause.left_s == 0
+    assert pause.remaining_s == 0
 
 
 def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
@@ -88,9 +88,9 @@ def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
     for _ in range(5):
         pause.failed()
     pause.succeeded()
-    assert pause.left_s == 0
+    assert pause.remaining_s == 0
     pause.failed()
-    assert pause.left_s == 0
+    assert pause.remaining_s == 0
 
 
 def test_a_closed_breaker_lets_all_pass(clock: Clock) -> None:
@@ -127,7 +127,7 @@ def test_the_try_that_succeeds_closes_the_breaker(clock: Clock) -> None:
     clock.now += PATIENCE.open_s
     breaker.check()
     breaker.succeeded()
-    breaker.withdrawn()
+    breaker.cancel_trial()
     assert not breaker.failures
     assert breaker.check() is False
 
@@ -137,7 +137,7 @@ def test_the_try_that_fails_opens_it_for_as_long_again(clock: Clock) -> None:
     clock.now += PATIENCE.open_s
     breaker.check()
     breaker.failed("exited")
-    breaker.withdrawn()
+    breaker.cancel_trial()
     assert refusal(breaker).details == {"retry_after_s": PATIENCE.open_s}
 
 
@@ -145,7 +145,7 @@ def test_the_try_that_is_given_up_leaves_its_turn_to_the_next(clock: Clock) -> N
     breaker = opened(clock)
     clock.now += PATIENCE.open_s
     breaker.check()
-    breaker.withdrawn()
+    breaker.cancel_trial()
     assert breaker.check() is True
 
 
@@ -175,7 +175,7 @@ def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
 ) -> None:
     breaker = CircuitBreaker("files", PATIENCE, clock)
     for _ in range(PATIENCE.failures):
-        breaker.failed_call(error, breaker.failures)
+        breaker.call_failed(error, breaker.failures)
     assert breaker.is_open is counts
     if counts:
         assert str(refusal(breaker)).endswith(f"it {str(error).removeprefix('files ')}")
@@ -185,5 +185,5 @@ def test_calls_that_fail_together_count_once(clock: Clock) -> None:
     breaker = CircuitBreaker("files", PATIENCE, clock)
     late = TargetError("files did not answer", kind="timeout", server="files")
     for _ in range(PATIENCE.failures * 2):
-        breaker.failed_call(late, 0)
+        breaker.call_failed(late, 0)
     assert breaker.failures == 1

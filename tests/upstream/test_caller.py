@@ -4,9 +4,9 @@ import asyncio
 
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.upstream.caller import MAX_WAITING, Call, Caller, Outbox
+from portico.upstream.caller import MAX_OUTBOX_BYTES, Call, Caller, Outbox
 
-_PART = MAX_WAITING // 8
+_PART = MAX_OUTBOX_BYTES // 8
 
 
 class SlowReader:
@@ -44,7 +44,7 @@ async def test_one_message_larger_than_all_that_may_wait_is_told_all_the_same() 
     reader = SlowReader()
     reader.reads.set()
     outbox = Outbox(reader)
-    outbox.send(b"x" * (MAX_WAITING + 1))
+    outbox.send(b"x" * (MAX_OUTBOX_BYTES + 1))
     await outbox.flush()
     assert len(reader.heard) == 1
 

@@ -89,7 +89,7 @@ async def test_what_an_upstream_said_is_kept_although_it_is_closed_at_once() -> 
     upstream = Upstream(Fake([FakeWire(listing)]), UpstreamPolicy(), memory=memory)
     busy = [asyncio.to_thread(memory.go_on.wait, WAIT_S) for _ in range(64)]
     waiting = asyncio.gather(*busy)  # no thread is free to begin with it
-    asking = asyncio.create_task(upstream.survey())
+    asking = asyncio.create_task(upstream.fetch_catalog())
     await until(lambda: upstream.offered() is not None)
     closing = asyncio.create_task(upstream.close())
     for _ in range(10):

@@ -48,7 +48,7 @@ def test_whatever_is_open_can_be_lost_and_closed() -> None:
 
 
 def test_only_one_without_calls_is_closed_for_being_idle() -> None:
-    tired = {state for state, event in TABLE if event is ConnectionEvent.TIRED}
+    tired = {state for state, event in TABLE if event is ConnectionEvent.IDLE_TIMEOUT}
     assert tired == {ConnectionState.CONNECTED, ConnectionState.IDLE}
 
 
@@ -89,13 +89,13 @@ def test_the_documentation_shows_the_table_as_it_is() -> None:
 class Nobody:
     """Who hears all that a line tells, and does nothing about it."""
 
-    def list_changed(self, upstream_session: UpstreamSession, kind: str) -> None: ...
+    def list_changed(self, session: UpstreamSession, kind: str) -> None: ...
 
-    def updated(self, upstream_session: UpstreamSession, uri: str, params: bytes) -> None: ...
+    def updated(self, session: UpstreamSession, uri: str, params: bytes) -> None: ...
 
     def starting(self) -> None: ...
 
-    def opened(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None: ...
+    def opened(self, line: UpstreamConnection, session: UpstreamSession) -> None: ...
 
 
 def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
@@ -108,7 +108,7 @@ def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
 
 async def connecting(line: UpstreamConnection) -> "asyncio.Task[UpstreamSession]":
     """An opening that is under way."""
-    opening = asyncio.create_task(line.upstream_session())
+    opening = asyncio.create_task(line.session())
     await asyncio.sleep(0)  # the task of the caller begins, then that of the line
     await asyncio.sleep(0)
     assert line.state is ConnectionState.CONNECTING
@@ -129,7 +129,7 @@ async def test_a_line_goes_through_the_states_as_its_calls_do(
     line = line_to_a_child(idle_s=60)
     try:
         line.begin()
-        await line.upstream_session()
+        await line.session()
         line.end(answered=True)
         await clock.advance(60)
     finally:
@@ -141,16 +141,16 @@ async def test_a_connection_ends_once_however_many_say_so() -> None:
     """Several requests may meet the same lost session, the last when the next has begun."""
     line = line_to_a_child()
     try:
-        upstream_session = await line.upstream_session()
+        session = await line.session()
         failure = Failure(server="child", why="has ended the session", kind="session")
-        upstream_session.exchange.lost(failure)
+        session.exchange.lost(failure)
         assert line.state is ConnectionState.FAILED
-        upstream_session.exchange.lost(failure)
+        session.exchange.lost(failure)
         opening = await connecting(line)
-        upstream_session.exchange.lost(failure)
-        assert await opening is line.open_leg
-        upstream_session.exchange.lost(failure)
-        assert line.open_leg is not None
+        session.exchange.lost(failure)
+        assert await opening is line.open_session
+        session.exchange.lost(failure)
+        assert line.open_session is not None
     finally:
         await line.close()
 
@@ -159,7 +159,7 @@ async def test_a_closed_line_begins_nothing() -> None:
     line = line_to_a_child()
     opening = await connecting(line)
     await line.close()
-    for asked in (opening, line.upstream_session()):
+    for asked in (opening, line.session()):
         with pytest.raises(TargetError, match="is being shut down"):
             await asked
     assert line.state is ConnectionState.DISCONNECTED

@@ -53,7 +53,7 @@ async def begun(
     """A call under way on the first wire of an upstream, whose second wire is given."""
     first = Prompt(script)
     upstream = Upstream(Fake([first, second]), UpstreamPolicy())
-    await upstream.survey()
+    await upstream.fetch_catalog()
     session = Session(lambda _: None)
     session.version = Version.V2025_11_25
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")
@@ -117,7 +117,7 @@ async def test_a_legacy_client_takes_the_short_way_to_a_modern_server(
 
     wire = Prompt(serve)
     upstream = Upstream(Fake([wire]), UpstreamPolicy(era="modern"))
-    await upstream.survey()
+    await upstream.fetch_catalog()
     session = Session(lambda _: None)
     session.version, session.client_info = Version.V2025_11_25, {"name": "test", "version": "1"}
     request = Request(method="tools/call", id=b"7", params=b'{"name":"it"}', name="it")

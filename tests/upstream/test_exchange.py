@@ -10,7 +10,7 @@ import uvloop
 
 from portico.model.errors import McpError, TargetError
 from portico.protocol.inbound import MAX_BATCH
-from portico.upstream.exchange import MAX_ASKED, MAX_GARBAGE_BYTES, Exchange
+from portico.upstream.exchange import MAX_GARBAGE_BYTES, MAX_INCOMING, Exchange
 from portico.wires.wire import Failure, Outgoing
 from tests.support.backoff import until
 from tests.support.clock import Clock
@@ -92,7 +92,7 @@ async def test_a_string_does_not_answer_a_number() -> None:
     wire = FakeWire(lambda m: [result(m | {"id": str(m["id"])}, "wrong"), result(m, "right")])
     exchange = await opened(wire)
     assert await asked(exchange) == b'"right"'
-    assert exchange.strays == 1
+    assert exchange.unmatched == 1
 
 
 async def test_an_error_of_the_upstream_comes_unchanged() -> None:
@@ -243,7 +243,7 @@ async def test_a_modern_upstream_gets_no_answer_to_a_question() -> None:
     wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "roots/list"})
     await asked(exchange)
     assert wire.methods() == ["work"]
-    assert exchange.strays == 1
+    assert exchange.unmatched == 1
 
 
 async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
@@ -290,9 +290,9 @@ async def test_an_upstream_has_only_so_many_questions_open() -> None:
 
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire, think)
-    for number in range(MAX_ASKED + 5):
+    for number in range(MAX_INCOMING + 5):
         wire.deliver({"jsonrpc": "2.0", "id": number, "method": "elicitation/create"})
-    await until(lambda: exchange.strays == 5)
+    await until(lambda: exchange.unmatched == 5)
     await exchange.close()
 
 

@@ -7,7 +7,7 @@ from portico.model.errors import McpError
 from portico.model.offer import Offer
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.upstream.fetch_catalog import survey
+from portico.upstream.fetch_catalog import fetch_catalog
 from portico.upstream.handshake import Introduction
 
 SERVER = Introduction(Version.V2025_11_25, {}, {"tools": {}, "prompts": {}})
@@ -22,7 +22,7 @@ async def asked(before: Offer | None = None, **lists: list[str]) -> Offer:
             raise McpError("not now")
         return encode({kind: [{"name": name} for name in lists[kind]], "nextCursor": None})
 
-    return await survey(ask, "server", SERVER, now=1.0, before=before)
+    return await fetch_catalog(ask, "server", SERVER, now=1.0, before=before)
 
 
 async def test_a_list_that_is_still_the_same_is_not_kept_twice() -> None:

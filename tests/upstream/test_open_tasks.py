@@ -1,7 +1,7 @@
 """Open tasks are followed until they are over, for a bounded time and up to a bounded number."""
 
 from portico.protocol.tasks import Task
-from portico.upstream.open_tasks import MAX_S, MAX_TASKS, OpenTasks
+from portico.upstream.open_tasks import MAX_OPEN_S, MAX_TASKS, OpenTasks
 
 
 def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:
@@ -17,7 +17,7 @@ def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:
     assert "short" not in tasks
     tasks.note(Task("endless", True))
     assert tasks
-    now = MAX_S
+    now = MAX_OPEN_S
     assert not tasks
 
 

@@ -138,7 +138,7 @@ async def test_a_state_of_another_run_is_refused() -> None:
 
 
 async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) -> None:
-    async with doorway(UpstreamPolicy(held_s=60)) as door:
+    async with doorway(UpstreamPolicy(suspended_s=60)) as door:
         state, answers = await door.asked()
         await clock.advance(60)
         await door.none_held()
@@ -149,7 +149,7 @@ async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) ->
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
-    async with doorway(UpstreamPolicy(max_held=2)) as door:
+    async with doorway(UpstreamPolicy(max_suspended=2)) as door:
         kept = [await door.asked() for _ in range(2)]
         refused = await door.ask()
         assert refused["error"]["data"]["kind"] == "busy"

@@ -90,7 +90,7 @@ async def test_a_modern_client_hears_of_a_resource_from_the_process_that_all_cal
     asked = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
     asked.uri, asked.version = "note://a", Version.V2026_07_28
     try:
-        await server.survey()
+        await server.fetch_catalog()
         # Whether it speaks the modern era as well is found out by a second conversation.
         await server.relay(asked, context)
         assert "initialize" in tried.methods()
@@ -158,8 +158,8 @@ async def test_a_start_that_fails_in_an_unknown_way_does_not_stop_the_next() -> 
     server = Upstream(Fake([Broken(), FakeWire(noted)]), UpstreamPolicy())
     try:
         with pytest.raises(ValueError, match="oh no"):
-            await server.survey()
-        await server.survey()
+            await server.fetch_catalog()
+        await server.fetch_catalog()
     finally:
         await server.close()
 
@@ -225,7 +225,7 @@ async def test_a_server_that_replaces_another_is_told_the_levels_of_its_clients(
     try:
         await first.set_level(call("pid"), context)
         await first.relay(call("pid"), context)
-        second.take_over(first)
+        second.adopt_clients(first)
         await first.close()
         await second.relay(call("pid"), context)
         assert heard_level(before) == heard_level(after) == ["error"]
@@ -258,7 +258,7 @@ async def test_a_server_too_busy_to_be_listened_to_is_asked_again(clock: Clock) 
     )
     server = Upstream(Fake([wire]), UpstreamPolicy(era="modern"))
     try:
-        await server.survey()
+        await server.fetch_catalog()
         await wire.until(LISTEN)
         await clock.advance(60)
         await wire.until(LISTEN, times=2)
@@ -355,7 +355,7 @@ async def test_a_limit_that_is_none_is_not_taken_for_one(clock: Clock, limit: ob
 async def test_a_server_that_dies_as_it_is_closed_is_no_failure() -> None:
     wire = FakeWire(noted)
     server = Upstream(Fake([wire]), UpstreamPolicy())
-    await server.survey()
+    await server.fetch_catalog()
     await server.close()
     assert wire.receiver is not None
     wire.receiver.lost(Failure(server="fake", why="exited with code 1", kind="exited"))

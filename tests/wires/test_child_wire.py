@@ -100,7 +100,7 @@ async def test_wrong_ids_are_ignored_and_the_first_answer_wins() -> None:
     async with await opened(bad_server("wrong-ids")) as client:
         assert await text_of(client) == "the first"
         await client.list_tools()
-        assert client.exchange.strays == 7
+        assert client.exchange.unmatched == 7
 
 
 @pytest.mark.parametrize(

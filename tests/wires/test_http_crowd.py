@@ -14,7 +14,7 @@ from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.configured_address import address
 from portico.upstream.connect import connect
 from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.request_headers import request_headers
 from portico.wires.http_requests import Site
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
@@ -102,7 +102,7 @@ async def test_the_stream_of_a_modern_server_keeps_no_call_waiting() -> None:
         asyncio.timeout(WAIT_S),
     ):
         assert await client.call_tool("t") == FINE  # a connection rests
-        headers = mirrored_headers(LISTEN, {}, Version.V2026_07_28)
+        headers = request_headers(LISTEN, {}, Version.V2026_07_28)
         exchange = client.exchange
         listening = asyncio.create_task(
             exchange.ask(exchange.next_id(), LISTEN, b"{}", timeout=WAIT_S, headers=headers)
@@ -173,4 +173,4 @@ def test_a_config_says_how_many_connections_there_may_be() -> None:
 
 
 def test_calls_that_are_held_leave_connections_for_others() -> None:
-    assert UpstreamPolicy().max_held < MAX_CONNECTIONS
+    assert UpstreamPolicy().max_suspended < MAX_CONNECTIONS

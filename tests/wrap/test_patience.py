@@ -143,7 +143,7 @@ def test_no_number_of_new_clients_makes_a_storm_of_starts(tmp_path: Path) -> Non
 
 async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_path: Path) -> None:
     switch = Switch(tmp_path)
-    async with doorway(switch, BackoffLimits(first_pause_s=60, longest_pause_s=60)) as site:
+    async with doorway(switch, BackoffLimits(first_pause_s=60, max_pause_s=60)) as site:
         session = await site.session()
         switch.off()
         assert kind(await call(site, session, "bad", mode="killed")) == "exited"
@@ -159,7 +159,7 @@ async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_p
 @pytest.mark.slow
 async def test_the_breaker_closes_when_the_server_works_again(tmp_path: Path, clock: Clock) -> None:
     switch = Switch(tmp_path)
-    backoff = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.02, failures=3, open_s=60)
+    backoff = BackoffLimits(first_pause_s=0.01, max_pause_s=0.02, failures=3, open_s=60)
     async with doorway(switch, backoff) as site:
         session = await site.session()
         assert kind(await call(site, session, "echo", text="x")) == "answered"
@@ -237,7 +237,7 @@ async def test_a_client_in_a_hurry_does_not_open_the_breaker_for_others(tmp_path
 
 async def test_a_server_that_works_from_its_third_start_on_is_waited_for(tmp_path: Path) -> None:
     switch = Switch(tmp_path, "exits-until", str(tmp_path / "counter"), "3")
-    backoff = BackoffLimits(first_pause_s=0.01, longest_pause_s=0.05)
+    backoff = BackoffLimits(first_pause_s=0.01, max_pause_s=0.05)
     async with doorway(switch, backoff) as site:
         for _ in range(2):
             response = await site.post(initialize())

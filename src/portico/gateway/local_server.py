@@ -76,7 +76,7 @@ class LocalServer:
         for provider in self._providers:
             provider.watch(tell)
 
-    async def survey(self) -> None:
+    async def fetch_catalog(self) -> None:
         """What it offers is always known."""
 
     def status(self) -> dict[str, Any]:

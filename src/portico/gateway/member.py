@@ -47,7 +47,7 @@ class Managed(CatalogSource, Provider, Protocol):
         """What everybody is offered, as it was last heard; None if that never was."""
         ...
 
-    async def survey(self) -> None:
+    async def fetch_catalog(self) -> None:
         """Ask for all that it offers; raises McpError or TargetError."""
         ...
 
@@ -170,7 +170,7 @@ class Member:
         """What it is for, in the words of the config: those of the server are not ours."""
         return self.entry.description or self.entry.title
 
-    async def survey(self) -> None:
+    async def fetch_catalog(self) -> None:
         """Ask it for all it offers; what goes wrong is kept as its problem."""
         if self.entry.problem:
             return  # only another config, or another environment, can help
@@ -178,7 +178,7 @@ class Member:
             self.refreshing = asyncio.get_running_loop().create_future()
         self._refreshes += 1
         try:
-            await self.provider.survey()
+            await self.provider.fetch_catalog()
         except (McpError, TargetError) as error:
             put_off = isinstance(error, TargetError) and error.kind in ("backoff", "breaker")
             if not put_off or not self.problem:  # else why it failed is known, and says more

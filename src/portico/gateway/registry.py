@@ -232,7 +232,7 @@ class Registry:
             await asyncio.to_thread(give_back_memory)  # several times what is kept was needed
 
     async def _survey(self, member: Member) -> None:
-        await member.survey()
+        await member.fetch_catalog()
         is_news = member.problem != member.entry.problem  # the config's are reported with it
         if is_news and self.members.get(member.name) is member:
             self._report(member.problem)
@@ -322,7 +322,7 @@ class Registry:
                 self._background.start(self._drain(member))
                 heir = self.members[name].provider if name in self.members else None
                 if isinstance(heir, Upstream) and isinstance(member.provider, Upstream):
-                    heir.take_over(member.provider)
+                    heir.adopt_clients(member.provider)
         self._changed()
         self._schedule_publish()  # what is pinned or grouped may be other tools of the same servers
         await self.refresh([name for name in self.members if name not in kept])

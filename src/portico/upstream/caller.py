@@ -20,9 +20,9 @@ from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks
 
-_TALKS_BACK = frozenset({"roots", "sampling", "elicitation"})
-_SHORT = 1024
-MAX_WAITING = 16 * 1024 * 1024
+_QUESTION_CAPABILITIES = frozenset({"roots", "sampling", "elicitation"})
+_MAX_CACHED_BYTES = 1024
+MAX_OUTBOX_BYTES = 16 * 1024 * 1024
 """How many bytes may wait for one slow asker; past that, what has waited longest is forgotten."""
 
 
@@ -39,14 +39,14 @@ class Caller:
         """What it was offered last, in which era, and by which edition of what is known."""
         self.capabilities = capabilities
         self.info = info
-        self.talks_back = not _TALKS_BACK.isdisjoint(capabilities)
+        self.accepts_questions = not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
         """True if it can be asked: then its answers must not reach anybody else's child."""
 
-    def learn(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+    def update(self, capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         """Take in what it says of itself."""
         self.capabilities, self.info = capabilities, info
         self.route = self.view = None
-        self.talks_back = not _TALKS_BACK.isdisjoint(capabilities)
+        self.accepts_questions = not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
 
     @property
     def level(self) -> str:
@@ -95,12 +95,12 @@ class Callers:
             if session.client_info and caller.info is not session.client_info:
                 can = session.capabilities
                 can = can if self._may_ask else without_questions(can)
-                caller.learn(can, session.client_info)
+                caller.update(can, session.client_info)
             return caller
         # What is short is read once, since a client says it with every request.
         raw, named = meta.client_capabilities, meta.client_info
-        capabilities = _remembered(raw) if len(raw) <= _SHORT else _object(raw)
-        info = _remembered(named) if len(named) <= _SHORT else _object(named)
+        capabilities = _cached_object(raw) if len(raw) <= _MAX_CACHED_BYTES else _object(raw)
+        info = _cached_object(named) if len(named) <= _MAX_CACHED_BYTES else _object(named)
         if not self._may_ask:
             capabilities = without_questions(capabilities)
         if session is None:
@@ -114,7 +114,7 @@ class Callers:
 
 def without_questions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The capabilities of a client that cannot be asked anything."""
-    return {key: value for key, value in capabilities.items() if key not in _TALKS_BACK}
+    return {key: value for key, value in capabilities.items() if key not in _QUESTION_CAPABILITIES}
 
 
 _fields = msgspec.json.Decoder(dict[str, Any]).decode
@@ -127,7 +127,7 @@ def _object(raw: bytes) -> Mapping[str, Any]:
         return {}
 
 
-_remembered = lru_cache(256)(_object)
+_cached_object = lru_cache(256)(_object)
 
 
 class Outbox:
@@ -151,13 +151,13 @@ class Outbox:
             return
         self._waiting.append(message)
         self._size += len(message)
-        while self._size > MAX_WAITING and len(self._waiting) > 1:
+        while self._size > MAX_OUTBOX_BYTES and len(self._waiting) > 1:
             # To have the upstream wait would stop everybody else who shares it.
             self._size -= len(self._waiting.popleft())
         if self._sending is None:
             self._sending = asyncio.create_task(self._pump(self.peer))
 
-    def hang_up(self) -> None:
+    def close_stream(self) -> None:
         """Close the asker's stream, if it can come back for the rest."""
         self.send(b"")
 
@@ -214,7 +214,7 @@ class Call:
             return await ask_session(self.caller, method, params)
         return await peer.ask(method, params)
 
-    def lacks(self, capability: str, part: str) -> None:
+    def require_capability(self, capability: str, part: str) -> None:
         """The upstream asked what this client cannot be asked, which a modern one is told."""
         if self.request.version.modern:
             detail: dict[str, Any] | None = {part: {}} if part and part != "form" else None

@@ -13,10 +13,10 @@ from portico.protocol.codec import encode
 from portico.state.background import Background
 from portico.state.hub import ChangeHub
 from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
-from portico.upstream.fetch_catalog import survey
+from portico.upstream.fetch_catalog import fetch_catalog
 from portico.upstream.handshake import modern_meta
 from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.request_headers import request_headers
 from portico.upstream.session import UpstreamSession
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ REFRESH_S = 1.0
 """However often an upstream says that its lists have changed, they are fetched no more often."""
 MAX_VIEWS = 100
 """So many sorts of clients are told apart: what they may say of themselves has no end."""
-_MANY = 500
-_KEEP_S = 2.0
+_MAX_INLINE_ITEMS = 500
+_SAVE_S = 2.0
 """How long the end of an upstream waits for what it said to be kept."""
 FRESH_S = 10.0
 """What an upstream said so lately is not asked for again only because it has another client."""
@@ -53,10 +53,10 @@ class CatalogView:
         self.name = name
         self.catalog: Catalog | None = None
         self.hub = ChangeHub()
-        self.surveying: asyncio.Task[None] | None = None
-        self.asked: asyncio.Future[None] | None = None
+        self.fetching: asyncio.Task[None] | None = None
+        self.fetched: asyncio.Future[None] | None = None
         """Done when the lists that are being asked for are there."""
-        self.kept: asyncio.Future[None] | None = None
+        self.saved: asyncio.Future[None] | None = None
         """The same, while those lists are there already and are being kept."""
         self.missed: list[str] = []
         """Why lists could not be had when they were last asked for."""
@@ -65,14 +65,10 @@ class CatalogView:
         self.announced: set[str] = set()
         """The kinds of lists of which the upstream said so; clients are to hear it too."""
 
-    def ask_again(self) -> UpstreamSession | None:
+    def take_stale(self) -> UpstreamSession | None:
         """Whom to ask again, if that is needed and possible."""
-        upstream_session, self.stale = self.stale, None
-        return (
-            upstream_session
-            if upstream_session is not None and not upstream_session.exchange.is_over()
-            else None
-        )
+        session, self.stale = self.stale, None
+        return session if session is not None and not session.exchange.is_over() else None
 
 
 class CatalogViews:
@@ -82,31 +78,31 @@ class CatalogViews:
         self,
         server: str,
         policy: UpstreamPolicy,
-        lines: ConnectionPool,
+        pool: ConnectionPool,
         *,
         memory: Memory | None,
         key: Callable[[str], str],
         report: Callable[[str], None],
         clock: Callable[[], float],
         background: Background,
-        told: Callable[[CatalogView], None],
+        on_fetched: Callable[[CatalogView], None],
         history: "History | None" = None,
     ) -> None:
         """`told` hears of every view that was asked anew; `history` has what it offered before."""
         self.name = server
         self._policy = policy
-        self._lines = lines
+        self._pool = pool
         self._memory = memory
         self._key = key
         self._report = report
         self._clock = clock
         self._background = background
-        self._told = told
+        self._on_fetched = on_fetched
         self._history = history
-        self._in_order = asyncio.Lock()
+        self._compare_lock = asyncio.Lock()
         self._views: dict[str, CatalogView] = {}
-        self._numbers = 0
-        self._keeping = Background()
+        self._last_number = 0
+        self._saving = Background()
         """Each is done when what was heard is on disk."""
 
     def __iter__(self) -> Iterator[CatalogView]:
@@ -123,14 +119,14 @@ class CatalogViews:
                 return tool
         return None
 
-    def opened(self, name: str, upstream_session: UpstreamSession) -> None:
+    def opened(self, name: str, session: UpstreamSession) -> None:
         """A conversation has begun: see whether what we know is still true."""
         view = self.get(name)
         catalog = view.catalog
         if catalog is None:
             return  # whoever began the conversation asks
         if not catalog.confirmed or self._clock() - catalog.offer.taken > FRESH_S:
-            self.survey(view, upstream_session)
+            self.fetch_catalog(view, session)
 
     def publish(self, change: Change) -> None:
         """Tell the clients of all views."""
@@ -149,27 +145,27 @@ class CatalogViews:
                 if self._policy.max_items is not None:
                     offer = offer.limited(self._policy.max_items)
                 era = MODERN if offer.version.modern else LEGACY
-                self._lines.edition += 1
-                self._lines.speaks.setdefault(era, True)
+                self._pool.generation += 1
+                self._pool.supports.setdefault(era, True)
                 if name.startswith(era):
                     view.catalog = self._catalog(offer, confirmed=False)
                 else:  # it was asked in the other era, to no avail
-                    self._lines.speaks.setdefault(LEGACY if era == MODERN else MODERN, False)
+                    self._pool.supports.setdefault(LEGACY if era == MODERN else MODERN, False)
                     right = self._views.setdefault(era, CatalogView(era))
                     right.catalog = right.catalog or self._catalog(offer, confirmed=False)
         return view
 
     def _make_room(self) -> None:
         """Forget the oldest view that has no connection, and no client to hear of its changes."""
-        needed = {MODERN, LEGACY, *(line.view for line in self._lines)}
+        needed = {MODERN, LEGACY, *(line.view for line in self._pool)}
         for view in self:
-            if view.name not in needed and view.surveying is None and not view.hub.is_needed:
+            if view.name not in needed and view.fetching is None and not view.hub.is_needed:
                 del self._views[view.name]
-                self._lines.edition += 1  # whoever still has it looks again
+                self._pool.generation += 1  # whoever still has it looks again
                 return
 
     def _catalog(self, offer: Offer, *, confirmed: bool) -> Catalog:
-        self._numbers += 1
+        self._last_number += 1
         shown = offer
         sanitized: tuple[SanitizedItem, ...] = ()
         if self._policy.reveals:
@@ -179,7 +175,7 @@ class CatalogViews:
         return Catalog(
             shown,
             confirmed=confirmed,
-            number=self._numbers,
+            number=self._last_number,
             clock=self._clock,
             whole=offer,
             sanitized=sanitized,
@@ -187,35 +183,33 @@ class CatalogViews:
 
     async def _confirmed(self, offer: Offer) -> Catalog:
         """The catalog of what was just asked; a large one is looked through beside the calls."""
-        many = sum(len(listed.keys) for listed in offer.lists.values()) > _MANY
+        many = sum(len(listed.keys) for listed in offer.lists.values()) > _MAX_INLINE_ITEMS
         if self._policy.reveals and many:
             with suppress(RuntimeError):  # no thread can be had
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
 
-    def changed(self, name: str, upstream_session: UpstreamSession, kind: str) -> None:
+    def changed(self, name: str, session: UpstreamSession, kind: str) -> None:
         """The upstream says that a list has changed: ask again, also if we are just asking."""
         view = self.get(name)
         view.announced.add(kind)
-        if view.surveying is None:
-            self.survey(view, upstream_session)
+        if view.fetching is None:
+            self.fetch_catalog(view, session)
         else:
-            view.stale = upstream_session
+            view.stale = session
 
-    def survey(
-        self, view: CatalogView, upstream_session: UpstreamSession
-    ) -> "asyncio.Future[None]":
+    def fetch_catalog(self, view: CatalogView, session: UpstreamSession) -> "asyncio.Future[None]":
         """Ask for all lists; done as soon as they are there, or cannot be had."""
-        if view.surveying is None:
-            view.asked = asyncio.get_running_loop().create_future()
-            view.surveying = self._background.start(self._surveys(view, upstream_session))
-        elif view.asked is not None and (view.asked.done() or view.asked is view.kept):
-            view.stale = upstream_session  # too soon after the last time: its turn comes
-            view.asked = asyncio.get_running_loop().create_future()
-        assert view.asked is not None
-        return view.asked
+        if view.fetching is None:
+            view.fetched = asyncio.get_running_loop().create_future()
+            view.fetching = self._background.start(self._fetch_repeatedly(view, session))
+        elif view.fetched is not None and (view.fetched.done() or view.fetched is view.saved):
+            view.stale = session  # too soon after the last time: its turn comes
+            view.fetched = asyncio.get_running_loop().create_future()
+        assert view.fetched is not None
+        return view.fetched
 
-    async def _surveys(self, view: CatalogView, upstream_session: UpstreamSession) -> None:
+    async def _fetch_repeatedly(self, view: CatalogView, session: UpstreamSession) -> None:
         """Ask, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it said what it offers", kind="closed", server=self.name
@@ -223,57 +217,55 @@ class CatalogViews:
         view.stale = None
         try:
             while True:
-                asked = view.asked
-                await self._ask_lists(view, upstream_session)
-                view.kept = None
-                if asked is not None and not asked.done():
-                    asked.set_result(None)
+                fetched = view.fetched
+                await self._fetch_lists(view, session)
+                view.saved = None
+                if fetched is not None and not fetched.done():
+                    fetched.set_result(None)
                 await asyncio.sleep(REFRESH_S)
-                again = view.ask_again()
+                again = view.take_stale()
                 if again is None:
                     return
-                upstream_session = again
+                session = again
         except (TargetError, McpError) as error:
             failure = error
-            if not upstream_session.closing:
+            if not session.closing:
                 self._report(f"the lists of {self.name} cannot be refreshed: {error}")
         finally:
-            view.surveying = None
-            for waited in (view.kept, view.asked):
+            view.fetching = None
+            for waited in (view.saved, view.fetched):
                 if waited is not None and not waited.done():
                     waited.set_exception(failure)
                     waited.exception()  # looked at: perhaps nobody waits for it
-            view.kept = None
+            view.saved = None
 
-    async def _ask_lists(self, view: CatalogView, upstream_session: UpstreamSession) -> None:
-        modern, mirrors = upstream_session.modern, upstream_session.exchange.wire.mirrors
-        version = upstream_session.server.version
+    async def _fetch_lists(self, view: CatalogView, session: UpstreamSession) -> None:
+        modern, mirrors = session.modern, session.exchange.wire.mirrors
+        version = session.server.version
 
-        async def ask(method: str, params: Mapping[str, Any]) -> bytes:
+        async def request_page(method: str, params: Mapping[str, Any]) -> bytes:
             sent = dict(params)
             headers: dict[str, str] = {}
             if modern:
                 sent["_meta"] = modern_meta(version, self._policy.info, {})
                 if mirrors:
-                    headers = mirrored_headers(method, sent, version)
+                    headers = request_headers(method, sent, version)
             timeout = self._policy.limits.list_s
-            return await upstream_session.request(
-                method, encode(sent), timeout=timeout, headers=headers
-            )
+            return await session.request(method, encode(sent), timeout=timeout, headers=headers)
 
         before = view.catalog
         missed: list[str] = []
         # An announcement that comes from now on may be about what is not in these lists yet.
         announced, view.announced = view.announced, set()
         try:
-            offer = await survey(
-                ask,
+            offer = await fetch_catalog(
+                request_page,
                 self.name,
-                upstream_session.server,
+                session.server,
                 now=self._clock(),
                 before=before.whole if before is not None else None,
                 mirrors=modern and mirrors,
-                most=self._policy.max_items,
+                max_items=self._policy.max_items,
                 report=self._report,
                 missed=missed.append,
             )
@@ -289,17 +281,17 @@ class CatalogViews:
         view.announced.difference_update(changed)  # what came meanwhile was about the same change
         for kind in dict.fromkeys((*changed, *sorted(announced))):
             view.hub.publish(Change(kind))
-        self._told(view)
+        self._on_fetched(view)
         is_same = before is not None and before.confirmed and offer.same(before.whole)
         if self._history is not None and (not is_same or self._history.is_due(view.name)):
             self._background.start(self._compare(self._history, view.name, offer))
         if self._memory is not None and not is_same:
-            view.kept = view.asked  # who asks from now on wants to hear what is new since
+            view.saved = view.fetched  # who asks from now on wants to hear what is new since
             await self._remember(view, offer)
 
     async def _compare(self, history: "History", view: str, offer: Offer) -> None:
         """Report which definitions changed since they were first seen."""
-        async with self._in_order:
+        async with self._compare_lock:
             try:
                 changes = await asyncio.to_thread(history.compare, view, offer)
             except RuntimeError as error:  # no thread can be had
@@ -314,23 +306,23 @@ class CatalogViews:
         names = [view.name]
         # Who would have begun in the other era finds out from memory that it is not spoken.
         other = LEGACY if era == MODERN else MODERN
-        if self._lines.speaks.get(other) is False:
+        if self._pool.supports.get(other) is False:
             names.append(other)
         keys = [self._key(name) for name in names]
-        keeping = self._keeping.start(asyncio.to_thread(_keep, self._memory, keys, offer))
+        saving = self._saving.start(asyncio.to_thread(_save, self._memory, keys, offer))
         try:
             # Who ends the upstream now is not to lose what it said.
-            await asyncio.shield(keeping)
+            await asyncio.shield(saving)
         except RuntimeError as error:  # no thread can be had
             self._report(f"what {self.name} offers is not kept: {error}")
 
     async def close(self) -> None:
         """Wait, but not long, until all is kept; then hold nothing any more of what was offered."""
-        await self._keeping.wait(_KEEP_S)
+        await self._saving.wait(_SAVE_S)
         for view in self._views.values():
             view.catalog = None
 
 
-def _keep(memory: Memory, keys: Sequence[str], offer: Offer) -> None:
+def _save(memory: Memory, keys: Sequence[str], offer: Offer) -> None:
     for key in keys:
         memory.save(key, offer)

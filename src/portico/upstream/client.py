@@ -15,7 +15,7 @@ from portico.upstream.client_answers import NO_ANSWERS, ClientAnswers
 from portico.upstream.exchange import Exchange
 from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
 from portico.upstream.listing import Listing, list_all
-from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.request_headers import request_headers
 
 MAX_ROUNDS = 10
 """How often one request may come back with questions."""
@@ -74,40 +74,40 @@ class Client:
         return self.modern and self.exchange.wire.mirrors
 
     async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
+        self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
     ) -> dict[str, Any]:
         """Send a request and return its result, answering whatever is asked on the way.
 
         Raises McpError with the server's own error, TargetError if there is no answer to trust.
         """
-        return self._decode(method, await self.request_raw(method, params, **how))
+        return self._decode(method, await self.request_raw(method, params, **options))
 
     async def request_raw(
-        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
+        self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
     ) -> bytes:
         """The same, with the result's own bytes."""
         given = dict(params or {})
         asked = given
         for _ in range(MAX_ROUNDS):
-            raw = await self.ask(method, asked, **how)
+            raw = await self.ask(method, asked, **options)
             if not self.modern or not is_input_required(raw):
                 return raw
             asked = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
 
     async def ask(
-        self, method: str, params: Mapping[str, Any], **how: Unpack[ClientOptions]
+        self, method: str, params: Mapping[str, Any], **options: Unpack[ClientOptions]
     ) -> bytes:
         """One round: the raw result, whatever it says."""
         try:
-            return await self._send(method, params, **how)
+            return await self._send(method, params, **options)
         except McpError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call" or not self.mirrors:
                 raise
             # The tool's schema may have changed since it was listed (client behavior); the
             # refused call did not run, so it is safe to send again.
             self._header_params = None
-            return await self._send(method, params, **how)
+            return await self._send(method, params, **options)
 
     async def _send(
         self,
@@ -116,7 +116,7 @@ class Client:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> bytes:
-        headers = await self._mirrored(method, params) if self.mirrors else {}
+        headers = await self._headers(method, params) if self.mirrors else {}
         id = self.exchange.next_id()
         return await self.exchange.ask(
             id,
@@ -128,11 +128,14 @@ class Client:
         )
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, **how: Unpack[ClientOptions]
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        **options: Unpack[ClientOptions],
     ) -> dict[str, Any]:
         """Call a tool; a result with `isError` is a result."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self.request("tools/call", params, **how)
+        return await self.request("tools/call", params, **options)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """All tools."""
@@ -155,7 +158,7 @@ class Client:
         """End the conversation, and the server if we started it."""
         await self.exchange.close()
 
-    def noticed(self, method: str, params: bytes, about: bytes = b"") -> None:
+    def on_notification(self, method: str, params: bytes, about: bytes = b"") -> None:
         """Take a notification of the server's."""
         if method != "notifications/message" or self._log is None:
             return
@@ -175,14 +178,14 @@ class Client:
             meta["progressToken"] = Raw(token)
         return {**params, "_meta": meta} if meta else dict(params)
 
-    async def _mirrored(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    async def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         declared: tuple[HeaderParam, ...] = ()
         if method == "tools/call":
             # Which arguments a tool wants mirrored is known only from the list.
             if self._header_params is None:
                 await self.listing("tools")
             declared = (self._header_params or {}).get(str(params.get("name")), ())
-        return mirrored_headers(method, params, self.server.version, declared)
+        return request_headers(method, params, self.server.version, declared)
 
     async def _next_round(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         """What the next round adds to the params: all answers, and the state as it came."""
@@ -201,12 +204,12 @@ class Client:
 
     async def _answer(self, key: str, question: Any) -> Mapping[str, Any]:
         asked = question if isinstance(question, dict) else {}
-        asks = str(asked.get("method"))
+        method = str(asked.get("method"))
         params = asked.get("params") or {}
-        if asks == "ping" or not isinstance(params, dict):
+        if method == "ping" or not isinstance(params, dict):
             raise self._broken(f"asks something that is no question ({key[:40]})")
         try:
-            return await self._answers.answer(asks, params)
+            return await self._answers.answer(method, params)
         except McpError as refusal:
             raise self._broken(f"needs an answer it does not get: {refusal.message}") from None
 

@@ -24,12 +24,12 @@ async def connect(
     """Open a conversation with a server; raises TargetError if there is none to be had."""
     client: Client | None = None
 
-    def noticed(method: str, params: bytes, about: bytes) -> None:
+    def on_notification(method: str, params: bytes, about: bytes) -> None:
         if client is not None:
-            client.noticed(method, params)
+            client.on_notification(method, params)
 
     limits = limits or HandshakeLimits()
-    hello = ClientHello(info, answers.capabilities, answers.serve, noticed, limits, era)
+    hello = ClientHello(info, answers.capabilities, answers.serve, on_notification, limits, era)
     exchange, server = await open_exchange(address, hello)
     client = Client(exchange, server, info=info, answers=answers, limits=limits, log=log)
     return client

@@ -18,30 +18,30 @@ from portico.upstream.session import UpstreamSession, Watcher
 from portico.upstream.subscription import keep_listening
 from portico.wires.wire import Address, Failure
 
-_SOON_S = 0.01
-_MISUNDERSTOOD = ("version", "refused", "protocol", "http")
-_AT_REST = (ConnectionState.IDLE, ConnectionState.CONNECTED)
-_ACTIVE, _CALLED, _RESTED = (
+_TIMER_SLACK_S = 0.01
+_ERA_MISMATCH_KINDS = ("version", "refused", "protocol", "http")
+_INACTIVE = (ConnectionState.IDLE, ConnectionState.CONNECTED)
+_ACTIVE, _CALLED, _DRAINED = (
     ConnectionState.ACTIVE,
     ConnectionEvent.CALLED,
-    ConnectionEvent.RESTED,
+    ConnectionEvent.DRAINED,
 )  # of an enum: slow to look up
-_OTHERWISE = {"modern": "auto", "legacy": LEGACY_FIRST}
+_FALLBACK_ERAS = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
-def shut_down(server: str) -> TargetError:
+def closed_error(server: str) -> TargetError:
     """Why nothing can be asked any more of an upstream that we have closed."""
     return TargetError(f"{server} is being shut down", kind="closed", server=server)
 
 
-class Opened(Protocol):
+class SessionObserver(Protocol):
     """Who is told of every new conversation."""
 
     def starting(self) -> None:
         """A conversation is about to begin."""
         ...
 
-    def opened(self, line: "UpstreamConnection", upstream_session: UpstreamSession) -> None:
+    def opened(self, connection: "UpstreamConnection", session: UpstreamSession) -> None:
         """A conversation has begun."""
         ...
 
@@ -55,7 +55,7 @@ class UpstreamConnection:
         policy: UpstreamPolicy,
         breaker: CircuitBreaker,
         watcher: Watcher,
-        registry: Opened,
+        observer: SessionObserver,
         *,
         owner: Caller | None = None,
         view: str = "",
@@ -71,42 +71,38 @@ class UpstreamConnection:
         self.level = ""
         self.subscriptions: dict[str, set[Session]] = {}
         """By URI, the sessions that follow it: the upstream is asked for it once."""
-        self.instead: UpstreamConnection | None = None
+        self.substitute: UpstreamConnection | None = None
         """Who is to hear of resources for it, since it is one too many."""
         self.starts = 0
         self.era = policy.era
         """The era to try first."""
         self._breaker = breaker
         self._watcher = watcher
-        self._registry = registry
+        self._observer = observer
         self._now = asyncio.get_running_loop().time
-        self._pause = Backoff(policy.backoff, self._now)
-        self._upstream_session: UpstreamSession | None = None
+        self._backoff = Backoff(policy.backoff, self._now)
+        self._session: UpstreamSession | None = None
         self._opening: asyncio.Task[UpstreamSession] | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._reviving: asyncio.Task[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
         self._closing = Background()
-        self._following: dict[str, asyncio.Future[None]] = {}
+        self._subscribing: dict[str, asyncio.Future[None]] = {}
         """By URI, what is done when the upstream has said whether it will have it."""
-        self._idle: asyncio.TimerHandle | None = None
-        self._rested = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
         self._closed = False
 
     @property
-    def open_leg(self) -> UpstreamSession | None:
+    def open_session(self) -> UpstreamSession | None:
         """The conversation, if it is open now."""
-        upstream_session = self._upstream_session
-        return (
-            upstream_session
-            if upstream_session is not None and upstream_session.exchange.failure is None
-            else None
-        )
+        session = self._session
+        return session if session is not None and session.exchange.failure is None else None
 
     @property
     def has_tasks(self) -> bool:
         """True if results are still to come that a client has not fetched."""
-        upstream_session = self.open_leg
-        return upstream_session is not None and bool(upstream_session.tasks)
+        session = self.open_session
+        return session is not None and bool(session.tasks)
 
     @property
     def is_opening(self) -> bool:
@@ -114,153 +110,151 @@ class UpstreamConnection:
         return self._opening is not None
 
     @property
-    def is_needless(self) -> bool:
+    def is_unused(self) -> bool:
         """True if nothing of it runs, and nobody would miss it."""
-        idle = self.open_leg is None and self._opening is None
+        idle = self.open_session is None and self._opening is None
         return idle and not self.busy and not self.subscriptions
 
-    async def upstream_session(self) -> UpstreamSession:
+    async def session(self) -> UpstreamSession:
         """The open conversation, begun if need be; raises TargetError."""
-        upstream_session = self.open_leg
-        if upstream_session is not None:
-            return upstream_session
+        session = self.open_session
+        if session is not None:
+            return session
         if self._closed:
-            raise shut_down(self.address.name)
+            raise closed_error(self.address.name)
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.create_task(self._open())
-            opening.add_done_callback(self._opened)
+            opening.add_done_callback(self._opening_done)
         # One who gives up waiting does not end it for the others.
         await asyncio.wait({opening})
         if opening.cancelled():  # by us, and not whoever waits for it
-            raise shut_down(self.address.name)
+            raise closed_error(self.address.name)
         return opening.result()
 
     def begin(self) -> None:
         """A call is about to use the line."""
         self.busy += 1
-        if self.state in _AT_REST:
+        if self.state in _INACTIVE:
             self.state = TABLE[self.state, _CALLED]
 
     def end(self, answered: bool) -> None:
         """A call is over; `answered` if the upstream showed that it lives."""
         self.busy -= 1
-        if answered and (self._pause.failures or self._breaker.failures):
-            self._pause.succeeded()
+        if answered and (self._backoff.failures or self._breaker.failures):
+            self._backoff.succeeded()
             self._breaker.succeeded()
         if self.busy:
             return
         if self.state is _ACTIVE:
-            self.state = TABLE[self.state, _RESTED]
+            self.state = TABLE[self.state, _DRAINED]
         if not answered and self._breaker.is_open:
-            upstream_session = self.open_leg
-            if upstream_session is not None:
-                self._give_up_on(upstream_session)
-        if self._idle is None or self.subscriptions:
-            self._rest()
+            session = self.open_session
+            if session is not None:
+                self._discard(session)
+        if self._idle_timer is None or self.subscriptions:
+            self._start_idle_timer()
         else:
-            self._rested = self._now()
+            self._idle_since = self._now()
 
     async def set_level(self, level: str) -> None:
         """Have the upstream log from this level on, now and after every new beginning."""
         self.level = level
-        upstream_session = self.open_leg
-        if upstream_session is not None:
-            await self._apply_level(upstream_session)
+        session = self.open_session
+        if session is not None:
+            await self._apply_level(session)
 
-    def logs(self, level: str) -> bool:
+    def logs_at(self, level: str) -> bool:
         """True if the upstream was told to log this much."""
         return bool(self.level) and is_level_enabled(level, self.level)
 
-    async def follow(self, uri: str, who: Session) -> None:
+    async def subscribe(self, uri: str, subscriber: Session) -> None:
         """Hear of changes to a resource; raises the upstream's error if it will not have it."""
-        upstream_session = await self.upstream_session()
-        if self.instead is not None:
-            await self.instead.follow(uri, who)
+        session = await self.session()
+        if self.substitute is not None:
+            await self.substitute.subscribe(uri, subscriber)
             return
-        while (settled := self._following.get(uri)) is not None:
+        while (settled := self._subscribing.get(uri)) is not None:
             await asyncio.wait({settled})  # somebody else asks just now, and may be refused
-            upstream_session = await self.upstream_session()
+            session = await self.session()
         holders = self.subscriptions.get(uri)
         if holders is not None:
-            holders.add(who)
+            holders.add(subscriber)
             return
-        self.subscriptions[uri] = {who}
-        settled = self._following[uri] = asyncio.get_running_loop().create_future()
+        self.subscriptions[uri] = {subscriber}
+        settled = self._subscribing[uri] = asyncio.get_running_loop().create_future()
         try:
-            if not upstream_session.modern:
-                await self._tell(upstream_session, "resources/subscribe", uri=uri)
+            if not session.modern:
+                await self._request(session, "resources/subscribe", uri=uri)
             else:
-                self._listen(upstream_session)
+                self._listen(session)
         except BaseException:
             self.subscriptions.pop(uri, None)
-            self._rest()
+            self._start_idle_timer()
             raise
         finally:
-            del self._following[uri]
+            del self._subscribing[uri]
             settled.set_result(None)
 
-    async def unfollow(self, uri: str, who: Session) -> None:
+    async def unsubscribe(self, uri: str, subscriber: Session) -> None:
         """Do so no longer, if nobody else wants to."""
-        if self.instead is not None:
-            await self.instead.unfollow(uri, who)
+        if self.substitute is not None:
+            await self.substitute.unsubscribe(uri, subscriber)
             return
         holders = self.subscriptions.get(uri, set())
-        holders.discard(who)
+        holders.discard(subscriber)
         if holders or self.subscriptions.pop(uri, None) is None:
             return
-        upstream_session = self.open_leg
-        if upstream_session is not None and upstream_session.modern:
-            self._listen(upstream_session)
-        elif upstream_session is not None:
+        session = self.open_session
+        if session is not None and session.modern:
+            self._listen(session)
+        elif session is not None:
             with contextlib.suppress(McpError, TargetError):
-                await self._tell(upstream_session, "resources/unsubscribe", uri=uri)
-        self._rest()
+                await self._request(session, "resources/unsubscribe", uri=uri)
+        self._start_idle_timer()
 
     async def close(self) -> None:
         """End the conversation, and let nobody begin another."""
         self._closed = True
-        for task in (self._opening, self._listening, self._reviving):
+        for task in (self._opening, self._listening, self._reconnecting):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
-        if self._idle is not None:
-            self._idle.cancel()
-        upstream_session, self._upstream_session = (
-            self._upstream_session,
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        session, self._session = (
+            self._session,
             None,
         )  # how it ends from now on is our own doing
-        if upstream_session is not None:
-            self._put_away(upstream_session)
+        if session is not None:
+            self._close_session(session)
         await self._closing.wait()
         if self.state is not ConnectionState.DISCONNECTED:
-            self._happens(ConnectionEvent.CLOSED)
+            self._fire(ConnectionEvent.CLOSED)
 
     async def _open(self) -> UpstreamSession:
-        await self._wait_out_the_pause()
-        self._happens(ConnectionEvent.NEEDED)
+        await self._wait_for_backoff()
+        self._fire(ConnectionEvent.NEEDED)
         self.starts += 1
-        self._registry.starting()
-        upstream_session = UpstreamSession(
-            self.address.name, self.owner, self._watcher, self.policy.may_ask
-        )
-        await self._greet(upstream_session)
-        self._upstream_session = upstream_session
-        upstream_session.exchange.when_lost = lambda failure: self._lost(upstream_session, failure)
-        if upstream_session.exchange.failure is not None:  # it left while it was being greeted
-            self._happens(ConnectionEvent.OPENED)
-            self._lost(upstream_session, upstream_session.exchange.failure)
-            raise upstream_session.exchange.failure.error()
-        self._happens(ConnectionEvent.OPENED)
+        self._observer.starting()
+        session = UpstreamSession(self.address.name, self.owner, self._watcher, self.policy.may_ask)
+        await self._handshake(session)
+        self._session = session
+        session.exchange.on_lost = lambda failure: self._lost(session, failure)
+        if session.exchange.failure is not None:  # it left while it was being greeted
+            self._fire(ConnectionEvent.OPENED)
+            self._lost(session, session.exchange.failure)
+            raise session.exchange.failure.error()
+        self._fire(ConnectionEvent.OPENED)
         if self.busy:
-            self._happens(ConnectionEvent.CALLED)
-        await self._replay(upstream_session)
-        self._registry.opened(self, upstream_session)
-        self._rest()  # whoever it was opened for may have left by now
-        return upstream_session
+            self._fire(ConnectionEvent.CALLED)
+        await self._replay(session)
+        self._observer.opened(self, session)
+        self._start_idle_timer()  # whoever it was opened for may have left by now
+        return session
 
-    async def _wait_out_the_pause(self) -> None:
-        left = self._pause.left_s
+    async def _wait_for_backoff(self) -> None:
+        left = self._backoff.remaining_s
         name = self.address.name
         if left > self.policy.backoff.wait_s:
             why = f"failed to start again and again; the next try is in {left:.0f} s"
@@ -269,7 +263,7 @@ class UpstreamConnection:
         if left:
             await asyncio.sleep(left)
 
-    async def _greet(self, upstream_session: UpstreamSession) -> None:
+    async def _handshake(self, session: UpstreamSession) -> None:
         """Get into conversation, in whichever era that can be; what comes of it is noted."""
         name = self.address.name
         declared = self.owner.capabilities if self.owner is not None else {}
@@ -280,135 +274,131 @@ class UpstreamConnection:
         try:
             async with asyncio.timeout(limits.init_s):
                 try:
-                    await upstream_session.open(self.address, declared, info, limits, self.era)
+                    await session.open(self.address, declared, info, limits, self.era)
                 except TargetError as error:
-                    if error.kind not in _MISUNDERSTOOD or self.era not in _OTHERWISE:
+                    if error.kind not in _ERA_MISMATCH_KINDS or self.era not in _FALLBACK_ERAS:
                         raise
                     # It spoke this era the last time; it may have been replaced since.
-                    self.era = _OTHERWISE[self.era]
-                    await upstream_session.open(self.address, declared, info, limits, self.era)
+                    self.era = _FALLBACK_ERAS[self.era]
+                    await session.open(self.address, declared, info, limits, self.era)
         except TimeoutError:
             why = f"did not get ready within {limits.init_s:g} s"
-            self._refused(why)
+            self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
         except Exception as error:  # also where we failed ourselves: it can be tried again
-            self._refused(str(error))
+            self._start_failed(str(error))
             raise
         except asyncio.CancelledError:
-            self._happens(ConnectionEvent.CLOSED)
+            self._fire(ConnectionEvent.CLOSED)
             raise
 
-    def _opened(self, opening: "asyncio.Task[UpstreamSession]") -> None:
+    def _opening_done(self, opening: "asyncio.Task[UpstreamSession]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # looked at: all who waited may have left
 
-    async def _replay(self, upstream_session: UpstreamSession) -> None:
+    async def _replay(self, session: UpstreamSession) -> None:
         """Tell a new conversation what an earlier one was told."""
         with contextlib.suppress(McpError, TargetError):
-            await self._apply_level(upstream_session)
-        if upstream_session.modern:
-            self._listen(upstream_session)
+            await self._apply_level(session)
+        if session.modern:
+            self._listen(session)
             return
         for uri in tuple(self.subscriptions):
             with contextlib.suppress(McpError, TargetError):
-                await self._tell(upstream_session, "resources/subscribe", uri=uri)
+                await self._request(session, "resources/subscribe", uri=uri)
 
-    async def _apply_level(self, upstream_session: UpstreamSession) -> None:
-        if (
-            self.level
-            and not upstream_session.modern
-            and "logging" in upstream_session.server.capabilities
-        ):
-            await self._tell(upstream_session, "logging/setLevel", level=self.level)
+    async def _apply_level(self, session: UpstreamSession) -> None:
+        if self.level and not session.modern and "logging" in session.server.capabilities:
+            await self._request(session, "logging/setLevel", level=self.level)
 
-    async def _tell(self, upstream_session: UpstreamSession, method: str, **params: str) -> None:
-        await upstream_session.request(method, encode(params), timeout=self.policy.limits.list_s)
+    async def _request(self, session: UpstreamSession, method: str, **params: str) -> None:
+        await session.request(method, encode(params), timeout=self.policy.limits.list_s)
 
-    def _listen(self, upstream_session: UpstreamSession) -> None:
+    def _listen(self, session: UpstreamSession) -> None:
         """Have a modern upstream tell of changes, by a stream that says which."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(
-            keep_listening(upstream_session, list(self.subscriptions), self.policy.info)
+            keep_listening(session, list(self.subscriptions), self.policy.info)
         )
 
-    def _refused(self, why: str) -> None:
-        self._happens(ConnectionEvent.REFUSED)
-        self._pause.failed()
+    def _start_failed(self, why: str) -> None:
+        self._fire(ConnectionEvent.START_FAILED)
+        self._backoff.failed()
         self._breaker.failed(why)
 
-    def _lost(self, upstream_session: UpstreamSession, failure: Failure) -> None:
-        if self._upstream_session is not upstream_session:
+    def _lost(self, session: UpstreamSession, failure: Failure) -> None:
+        if self._session is not session:
             return  # several requests may meet the same end
-        self._upstream_session = None
-        self._happens(ConnectionEvent.LOST)
-        self._pause.failed()
+        self._session = None
+        self._fire(ConnectionEvent.LOST)
+        self._backoff.failed()
         self._breaker.failed(failure.why)
-        self._put_away(upstream_session)
-        self._revive_soon()
+        self._close_session(session)
+        self._reconnect_soon()
 
-    def _revive_soon(self) -> None:
-        if self.subscriptions and not self._closed and self._reviving is None:
-            self._reviving = asyncio.create_task(self._revive())
+    def _reconnect_soon(self) -> None:
+        if self.subscriptions and not self._closed and self._reconnecting is None:
+            self._reconnecting = asyncio.create_task(self._reconnect())
 
-    async def _revive(self) -> None:
+    async def _reconnect(self) -> None:
         """Begin again for those who wait for news, as often as it takes."""
         try:
-            while self.subscriptions and self.open_leg is None and not self._closed:
-                await asyncio.sleep(self._pause.left_s)
+            while self.subscriptions and self.open_session is None and not self._closed:
+                await asyncio.sleep(self._backoff.remaining_s)
                 with contextlib.suppress(TargetError):
-                    await self.upstream_session()
+                    await self.session()
         finally:
-            self._reviving = None
+            self._reconnecting = None
 
-    def _put_away(self, upstream_session: UpstreamSession) -> None:
-        upstream_session.closing = True
-        self._closing.start(upstream_session.exchange.close())
+    def _close_session(self, session: UpstreamSession) -> None:
+        session.closing = True
+        self._closing.start(session.exchange.close())
 
-    def _rest(self) -> None:
+    def _start_idle_timer(self) -> None:
         """Begin to count the time without anything to do."""
         if self.busy or self.subscriptions or self.policy.idle_s is None:
             return
-        self._rested = self._now()
+        self._idle_since = self._now()
         # The timer stays set, whatever is called meanwhile: to set one costs more than to look.
-        if self._idle is None and self.open_leg is not None:
-            self._look_in(self.policy.idle_s)
+        if self._idle_timer is None and self.open_session is not None:
+            self._set_idle_timer(self.policy.idle_s)
 
-    def _look_in(self, after_s: float) -> None:
-        self._idle = asyncio.get_running_loop().call_later(after_s, self._look)
+    def _set_idle_timer(self, after_s: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(after_s, self._check_idle)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         """Rest for good, if there was nothing to do for long enough."""
-        self._idle = None
+        self._idle_timer = None
         if self.busy or self.policy.idle_s is None:
             return
-        left = self._rested + self.policy.idle_s - self._now()
-        if left <= _SOON_S and self.has_tasks:
+        left = self._idle_since + self.policy.idle_s - self._now()
+        if left <= _TIMER_SLACK_S and self.has_tasks:
             left = self.policy.idle_s
-        if left > _SOON_S:
-            self._look_in(left)
+        if left > _TIMER_SLACK_S:
+            self._set_idle_timer(left)
         else:
-            self._tired()
+            self._on_idle_timeout()
 
-    def _give_up_on(self, upstream_session: UpstreamSession) -> None:
+    def _discard(self, session: UpstreamSession) -> None:
         """It lives, but has failed everybody for long: who tries next had better begin anew."""
-        self._happens(ConnectionEvent.CLOSED)
-        self._upstream_session = None
-        self._put_away(upstream_session)
-        self._revive_soon()
+        self._fire(ConnectionEvent.CLOSED)
+        self._session = None
+        self._close_session(session)
+        self._reconnect_soon()
 
-    def _tired(self) -> None:
-        self._idle = None
-        upstream_session = self.open_leg
-        if upstream_session is None or self.busy or self.subscriptions:
+    def _on_idle_timeout(self) -> None:
+        self._idle_timer = None
+        session = self.open_session
+        if session is None or self.busy or self.subscriptions:
             return
-        self._happens(ConnectionEvent.TIRED)
-        self._upstream_session = None
+        self._fire(ConnectionEvent.IDLE_TIMEOUT)
+        self._session = None
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
-        self._put_away(upstream_session)
+        self._close_session(session)
 
-    def _happens(self, event: ConnectionEvent) -> None:
+    def _fire(self, event: ConnectionEvent) -> None:
         self.state = TABLE[self.state, event]

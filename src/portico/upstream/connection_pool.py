@@ -10,7 +10,7 @@ from portico.protocol.codec import encode
 from portico.state.background import Background
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers
-from portico.upstream.connection import Opened, UpstreamConnection, shut_down
+from portico.upstream.connection import SessionObserver, UpstreamConnection, closed_error
 from portico.upstream.handshake import LEGACY_FIRST
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.session import UpstreamSession, Watcher
@@ -36,23 +36,23 @@ class ConnectionPool:
         breaker: CircuitBreaker,
         callers: Callers,
         watcher: Watcher,
-        registry: Opened,
+        observer: SessionObserver,
     ) -> None:
-        self.speaks: dict[str, bool] = {}
+        self.supports: dict[str, bool] = {}
         """By era, whether the upstream speaks it, as far as that is known."""
-        self.edition = 0
+        self.generation = 0
         """Grows with what is known of that."""
         if policy.era != "auto":
-            self.speaks = {MODERN: policy.era == MODERN, LEGACY: policy.era == LEGACY}
+            self.supports = {MODERN: policy.era == MODERN, LEGACY: policy.era == LEGACY}
         self._address = address
         self._policy = policy
         self._breaker = breaker
         self._callers = callers
         self._watcher = watcher
-        self._registry = registry
+        self._observer = observer
         self._shared: dict[str, list[UpstreamConnection]] = {MODERN: [], LEGACY: []}
         self._own: WeakKeyDictionary[Session, UpstreamConnection] = WeakKeyDictionary()
-        self._lent: set[UpstreamConnection] = set()
+        self._in_use: set[UpstreamConnection] = set()
         self._free: list[UpstreamConnection] = []
         self._surplus: set[UpstreamConnection] = set()
         """One too many of those that all share: each ends with the calls it has."""
@@ -61,7 +61,7 @@ class ConnectionPool:
 
     def __iter__(self) -> Iterator[UpstreamConnection]:
         shared = (*self._shared[MODERN], *self._shared[LEGACY])
-        return iter((*shared, *self._own.values(), *self._lent, *self._free, *self._surplus))
+        return iter((*shared, *self._own.values(), *self._in_use, *self._free, *self._surplus))
 
     def view(self, caller: Caller, modern: bool) -> str:
         """What the upstream offers may depend on who asks: by era, and by what it can be asked."""
@@ -75,20 +75,20 @@ class ConnectionPool:
     def era(self, modern: bool, caller: Caller | None = None) -> str:
         """The era in which a client of this one is served."""
         own, other = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
-        if self.speaks.get(own) is False:
+        if self.supports.get(own) is False:
             return other
         policy = self._policy
         if (
             not policy.is_process
             or policy.sharing == "per-client"
-            or self.speaks.get(other) is False
+            or self.supports.get(other) is False
         ):
             return own
         if self._shared[own] or (caller is not None and caller.session in self._own):
             return own
         if self._shared[other]:
             # A legacy process that is shared can ask nobody.
-            can_share = other == MODERN or caller is None or not caller.talks_back
+            can_share = other == MODERN or caller is None or not caller.accepts_questions
             return other if can_share else own
         return MODERN if policy.prefers_modern else own
 
@@ -96,159 +96,165 @@ class ConnectionPool:
         """True if this client is to have a way of its own."""
         if self.era(modern, caller) == MODERN or self._policy.sharing == "shared":
             return False
-        return self._policy.sharing == "per-client" or caller.talks_back
+        return self._policy.sharing == "per-client" or caller.accepts_questions
 
-    def take(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
+    def acquire(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """The way for a call, which may be about a task; give it back when the call is over."""
         if not self.is_own(caller, modern):
             return self.shared(self.era(modern, caller), task)
         view = self.view(caller, modern)
         if caller.session is not None:
-            line = self._own.get(caller.session)
-            if line is None:
-                self._check_room()
-                line = self._own[caller.session] = self._new(LEGACY, caller, view)
-                caller.session.on_end(line, lambda: self._drop(line))
-            return line
+            connection = self._own.get(caller.session)
+            if connection is None:
+                self._check_limit()
+                connection = self._own[caller.session] = self._new(LEGACY, caller, view)
+                caller.session.on_end(connection, lambda: self._drop(connection))
+            return connection
         found = next((free for free in self._free if free.view == view), None)
         if found is not None:
             self._free.remove(found)
         else:
-            self._check_room()
+            self._check_limit()
             found = self._new(LEGACY, caller, view)
-        self._lent.add(found)
+        self._in_use.add(found)
         return found
 
-    async def begun(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
+    async def begin_call(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """The same, open, and with the call begun on it; raises TargetError."""
-        line = self.take(caller, modern, task)
-        line.begin()
-        is_right = False
+        connection = self.acquire(caller, modern, task)
+        connection.begin()
+        is_suitable = False
         try:
-            await line.upstream_session()
+            await connection.session()
             # Its era may be another than we thought; then not everybody can share it.
-            is_right = line.owner is not None or not self.is_own(caller, modern)
+            is_suitable = connection.owner is not None or not self.is_own(caller, modern)
         finally:
-            if not is_right:
-                line.end(answered=line.open_leg is not None)
-                self.give_back(line)
-        return line if is_right else await self.begun(caller, modern, task)
+            if not is_suitable:
+                connection.end(answered=connection.open_session is not None)
+                self.release(connection)
+        return connection if is_suitable else await self.begin_call(caller, modern, task)
 
-    def at_hand(self, caller: Caller, modern: bool) -> UpstreamConnection | None:
+    def find_open(self, caller: Caller, modern: bool) -> UpstreamConnection | None:
         """The way for a call, if there is one open that needs no taking."""
         if self.is_own(caller, modern):
-            line = self._own.get(caller.session) if caller.session is not None else None
+            connection = self._own.get(caller.session) if caller.session is not None else None
         else:
-            lines = self._shared[self.era(modern, caller)]
+            connections = self._shared[self.era(modern, caller)]
             # Of several, the least busy one is chosen for each call.
-            line = lines[0] if lines and self._policy.instances == 1 else None
-        return line if line is not None and line.open_leg is not None else None
+            connection = connections[0] if connections and self._policy.instances == 1 else None
+        return (
+            connection if connection is not None and connection.open_session is not None else None
+        )
 
-    def give_back(self, line: UpstreamConnection) -> None:
+    def release(self, connection: UpstreamConnection) -> None:
         """A call no longer uses this way."""
-        if line in self._surplus and not (line.busy or line.subscriptions or line.has_tasks):
-            self._drop(line)
-        if line not in self._lent:
+        if connection in self._surplus and not (
+            connection.busy or connection.subscriptions or connection.has_tasks
+        ):
+            self._drop(connection)
+        if connection not in self._in_use:
             return
-        self._lent.discard(line)
-        upstream_session = line.open_leg
-        if upstream_session is not None and upstream_session.told_roots:
+        self._in_use.discard(connection)
+        session = connection.open_session
+        if session is not None and session.has_client_roots:
             # What it knows of one client's folders must not serve another.
-            self._drop(line)
-        elif upstream_session is None and not line.is_opening:
-            self._drop(line)
+            self._drop(connection)
+        elif session is None and not connection.is_opening:
+            self._drop(connection)
         else:
             # One that still starts is kept: who gave up on a slow start comes back for it.
-            self._free.append(line)
+            self._free.append(connection)
 
     def shared(self, era: str, task: str = "") -> UpstreamConnection:
         """The least busy of the ways that all share; for a task, the one that has it."""
-        lines = self._shared[era]
-        for line in lines if task else ():
-            if line.open_leg is not None and task in line.open_leg.tasks:
-                return line
-        idle = next((line for line in lines if not line.busy), None)
+        connections = self._shared[era]
+        for connection in connections if task else ():
+            if connection.open_session is not None and task in connection.open_session.tasks:
+                return connection
+        idle = next((connection for connection in connections if not connection.busy), None)
         if idle is not None:
             return idle
-        if len(lines) < max(1, self._policy.instances):
-            return self._add(era)
-        return min(lines, key=lambda line: line.busy)
+        if len(connections) < max(1, self._policy.instances):
+            return self._new_shared(era)
+        return min(connections, key=lambda connection: connection.busy)
 
-    def first(self, caller: Caller, modern: bool) -> UpstreamConnection:
+    def for_subscriptions(self, caller: Caller, modern: bool) -> UpstreamConnection:
         """The way that has a client's subscriptions."""
         if self.is_own(caller, modern) and caller.session is not None:
-            return self.take(caller, modern)
+            return self.acquire(caller, modern)
         era = self.era(modern, caller)
-        lines = self._shared[era]
-        return lines[0] if lines else self._add(era)
+        connections = self._shared[era]
+        return connections[0] if connections else self._new_shared(era)
 
-    def _add(self, era: str) -> UpstreamConnection:
-        line = self._new(era, None, era)
-        self._shared[era].append(line)
-        self.edition += 1  # clients of the other era may share it
-        return line
+    def _new_shared(self, era: str) -> UpstreamConnection:
+        connection = self._new(era, None, era)
+        self._shared[era].append(connection)
+        self.generation += 1  # clients of the other era may share it
+        return connection
 
-    def learned(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None:
+    def session_opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
         """A conversation has begun: remember its era, and put the line where it belongs."""
-        era = MODERN if upstream_session.modern else LEGACY
-        self.edition += 1
-        self.speaks[era] = True
-        if line.era in (LEGACY_FIRST, "auto") and line.view.startswith(era) is False:
-            self.speaks[LEGACY if upstream_session.modern else MODERN] = False
-        if upstream_session.modern and line not in self._shared[MODERN]:
-            self._forget(line)
-            line.owner = upstream_session.owner = None
-            line.view = MODERN
-            self._share(line, MODERN)
-        elif not upstream_session.modern and line in self._shared[MODERN]:
-            self._shared[MODERN].remove(line)
-            line.view = LEGACY
-            self._share(line, LEGACY)
-        line.era = era
+        era = MODERN if session.modern else LEGACY
+        self.generation += 1
+        self.supports[era] = True
+        if connection.era in (LEGACY_FIRST, "auto") and connection.view.startswith(era) is False:
+            self.supports[LEGACY if session.modern else MODERN] = False
+        if session.modern and connection not in self._shared[MODERN]:
+            self._forget(connection)
+            connection.owner = session.owner = None
+            connection.view = MODERN
+            self._add_shared(connection, MODERN)
+        elif not session.modern and connection in self._shared[MODERN]:
+            self._shared[MODERN].remove(connection)
+            connection.view = LEGACY
+            self._add_shared(connection, LEGACY)
+        connection.era = era
 
-    def _share(self, line: UpstreamConnection, era: str) -> None:
+    def _add_shared(self, connection: UpstreamConnection, era: str) -> None:
         # Whoever comes first in each era begins a conversation; both may turn out to be in one.
         if len(self._shared[era]) < max(1, self._policy.instances):
-            self._shared[era].append(line)
+            self._shared[era].append(connection)
         else:
-            self._surplus.add(line)
+            self._surplus.add(connection)
             # What calls change, the same process must tell of.
-            line.instead = self._shared[era][0]
+            connection.substitute = self._shared[era][0]
 
     async def close(self) -> None:
         """Close all, at the same time, and let there be no more."""
         self._closed = True
-        lines = tuple(self)
-        for session, line in self._own.items():
-            session.cancel_on_end(line)
-        if lines:
-            await asyncio.gather(*(line.close() for line in lines), return_exceptions=True)
+        connections = tuple(self)
+        for client_session, connection in self._own.items():
+            client_session.cancel_on_end(connection)
+        if connections:
+            await asyncio.gather(
+                *(connection.close() for connection in connections), return_exceptions=True
+            )
         await self._closing.wait()
 
     def _new(self, era: str, caller: Caller | None, view: str) -> UpstreamConnection:
         if self._closed:
-            raise shut_down(self._address.name)
-        line = UpstreamConnection(
+            raise closed_error(self._address.name)
+        connection = UpstreamConnection(
             self._address,
             self._policy,
             self._breaker,
             self._watcher,
-            self._registry,
+            self._observer,
             owner=caller,
             view=view,
         )
-        line.level = (caller or self._callers).level  # an earlier line may have been told
-        if self.speaks.get(era):
-            line.era = era
+        connection.level = (caller or self._callers).level  # an earlier line may have been told
+        if self.supports.get(era):
+            connection.era = era
         else:
-            line.era = "auto" if era == MODERN else LEGACY_FIRST
-        return line
+            connection.era = "auto" if era == MODERN else LEGACY_FIRST
+        return connection
 
-    def _check_room(self) -> None:
-        if len(self._own) + len(self._lent) + len(self._free) < self._policy.max_children:
+    def _check_limit(self) -> None:
+        if len(self._own) + len(self._in_use) + len(self._free) < self._policy.max_children:
             return
         # Who has come to rest makes room: a client that only left its session open begins anew.
-        needless = (line for line in self._own.values() if line.is_needless)
+        needless = (connection for connection in self._own.values() if connection.is_unused)
         spare = next(iter(self._free), None) or next(needless, None)
         if spare is not None:
             self._drop(spare)
@@ -257,20 +263,20 @@ class ConnectionPool:
         why = f"{self._policy.max_children} clients have a {name} of their own already"
         raise TargetError(why, kind="busy", server=name)
 
-    def _drop(self, line: UpstreamConnection) -> None:
-        if any(line in lines for lines in self._shared.values()):
+    def _drop(self, connection: UpstreamConnection) -> None:
+        if any(connection in connections for connections in self._shared.values()):
             return  # it has become everybody's
-        self._forget(line)
-        self._closing.start(line.close())
+        self._forget(connection)
+        self._closing.start(connection.close())
 
-    def _forget(self, line: UpstreamConnection) -> None:
-        for session, own in tuple(self._own.items()):
-            if own is line:
-                del self._own[session]
-                session.cancel_on_end(line)
-        self._lent.discard(line)
-        self._surplus.discard(line)
-        if line in self._free:
-            self._free.remove(line)
-        if line in self._shared[LEGACY]:
-            self._shared[LEGACY].remove(line)
+    def _forget(self, connection: UpstreamConnection) -> None:
+        for client_session, own in tuple(self._own.items()):
+            if own is connection:
+                del self._own[client_session]
+                client_session.cancel_on_end(connection)
+        self._in_use.discard(connection)
+        self._surplus.discard(connection)
+        if connection in self._free:
+            self._free.remove(connection)
+        if connection in self._shared[LEGACY]:
+            self._shared[LEGACY].remove(connection)

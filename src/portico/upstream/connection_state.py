@@ -20,10 +20,10 @@ class ConnectionEvent(StrEnum):
     NEEDED = "needed"
     OPENED = "opened"
     CALLED = "called"
-    RESTED = "last call answered"
+    DRAINED = "last call answered"
     LOST = "lost"
-    REFUSED = "could not start"
-    TIRED = "idle for too long"
+    START_FAILED = "could not start"
+    IDLE_TIMEOUT = "idle for too long"
     CLOSED = "closed"
 
 
@@ -31,19 +31,19 @@ TABLE: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
     (ConnectionState.DISCONNECTED, ConnectionEvent.NEEDED): ConnectionState.CONNECTING,
     (ConnectionState.FAILED, ConnectionEvent.NEEDED): ConnectionState.CONNECTING,
     (ConnectionState.CONNECTING, ConnectionEvent.OPENED): ConnectionState.CONNECTED,
-    (ConnectionState.CONNECTING, ConnectionEvent.REFUSED): ConnectionState.FAILED,
+    (ConnectionState.CONNECTING, ConnectionEvent.START_FAILED): ConnectionState.FAILED,
     (ConnectionState.CONNECTING, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
     (ConnectionState.CONNECTED, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
     (ConnectionState.CONNECTED, ConnectionEvent.LOST): ConnectionState.FAILED,
-    (ConnectionState.CONNECTED, ConnectionEvent.TIRED): ConnectionState.DISCONNECTED,
+    (ConnectionState.CONNECTED, ConnectionEvent.IDLE_TIMEOUT): ConnectionState.DISCONNECTED,
     (ConnectionState.CONNECTED, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
     (ConnectionState.ACTIVE, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
-    (ConnectionState.ACTIVE, ConnectionEvent.RESTED): ConnectionState.IDLE,
+    (ConnectionState.ACTIVE, ConnectionEvent.DRAINED): ConnectionState.IDLE,
     (ConnectionState.ACTIVE, ConnectionEvent.LOST): ConnectionState.FAILED,
     (ConnectionState.ACTIVE, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
     (ConnectionState.IDLE, ConnectionEvent.CALLED): ConnectionState.ACTIVE,
     (ConnectionState.IDLE, ConnectionEvent.LOST): ConnectionState.FAILED,
-    (ConnectionState.IDLE, ConnectionEvent.TIRED): ConnectionState.DISCONNECTED,
+    (ConnectionState.IDLE, ConnectionEvent.IDLE_TIMEOUT): ConnectionState.DISCONNECTED,
     (ConnectionState.IDLE, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
     (ConnectionState.FAILED, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
 }

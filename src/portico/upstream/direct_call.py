@@ -17,15 +17,15 @@ from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter
 from portico.upstream.connection import UpstreamConnection
-from portico.upstream.era_adapter import other_error
+from portico.upstream.era_adapter import translate_error
 from portico.upstream.pending_request import PendingRequest
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession
 
 _ANSWERS = (bytes, ServerError)
-Back = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
+Translate = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
 """Makes a response of what the upstream answered."""
-Again = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
+Retry = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
 """How to begin a failed call again the long way, if that can do no harm."""
 
 
@@ -33,17 +33,17 @@ class DirectCall(PendingRequest, Pending):
     """One call under way; it is answered once, or cancelled."""
 
     __slots__ = (
-        "_again",
-        "_back",
         "_breaker",
         "_call",
+        "_connection",
         "_id",
         "_is_over",
         "_limiter",
-        "_line",
         "_reply",
+        "_retry",
+        "_session",
         "_task",
-        "_upstream_session",
+        "_translate",
         "response",
         "steps",
     )
@@ -52,24 +52,24 @@ class DirectCall(PendingRequest, Pending):
         self,
         call: Call,
         timeout: float,
-        line: UpstreamConnection,
-        upstream_session: UpstreamSession,
+        connection: UpstreamConnection,
+        session: UpstreamSession,
         limiter: ConcurrencyLimiter,
         breaker: CircuitBreaker,
-        again: Again,
-        back: Back,
+        retry: Retry,
+        translate: Translate,
     ) -> None:
         self.method = call.request.method
         self.timeout = timeout
         self.progress = None
         self.is_done = False
-        self._back = back
+        self._translate = translate
         self._call = call
-        self._line = line
-        self._upstream_session = upstream_session
+        self._connection = connection
+        self._session = session
         self._limiter = limiter
         self._breaker = breaker
-        self._again = again
+        self._retry = retry
         self._id = b""
         self._is_over = False
         self._reply = self.response = None
@@ -78,15 +78,15 @@ class DirectCall(PendingRequest, Pending):
 
     def begin(self, params: bytes) -> bool:
         """Send the call; False if it must go the long way."""
-        upstream_session, call = self._upstream_session, self._call
-        id = upstream_session.exchange.begin(params, self)
+        session, call = self._session, self._call
+        id = session.exchange.begin(params, self)
         if not id:
             return False
         self._id = id
-        upstream_session.calls[id] = call
-        if call.caller.session is not None and call.caller is not upstream_session.latest:
-            upstream_session.attach(call.caller)
-        self._line.begin()
+        session.calls[id] = call
+        if call.caller.session is not None and call.caller is not session.latest:
+            session.attach(call.caller)
+        self._connection.begin()
         return True
 
     def cancel(self) -> None:
@@ -94,8 +94,8 @@ class DirectCall(PendingRequest, Pending):
         if self._task is not None:
             self._task.cancel()
         if not self._is_over:
-            self._over(answered=False)
-            self._upstream_session.exchange.take_back(self._id)
+            self._end(answered=False)
+            self._session.exchange.cancel(self._id)
         super().cancel()
 
     def finished(self, outcome: bytes | Exception) -> None:
@@ -104,59 +104,57 @@ class DirectCall(PendingRequest, Pending):
             return
         call = self._call
         if isinstance(outcome, _ANSWERS):
-            self._over(answered=True)
-            response = self._back(call, self._upstream_session, outcome)
+            self._end(answered=True)
+            response = self._translate(call, self._session, outcome)
         else:
             assert isinstance(outcome, TargetError)
-            self._breaker.failed_call(outcome, 0)  # after a failure calls go the long way
+            self._breaker.call_failed(outcome, 0)  # after a failure calls go the long way
             if outcome.kind == "timeout":
-                self._upstream_session.exchange.take_back(self._id)
-            self._over(answered=False)
-            again = self._again(call, outcome)
-            if again is not None:
-                self._task = asyncio.create_task(self._repeat(again))
+                self._session.exchange.cancel(self._id)
+            self._end(answered=False)
+            retry = self._retry(call, outcome)
+            if retry is not None:
+                self._task = asyncio.create_task(self._repeat(retry))
                 return
-            response = mcp_error_response(call.request.id, failed(outcome))
+            response = mcp_error_response(call.request.id, as_mcp_error(outcome))
         if call.sending is None or call.sending.is_empty:
             self.arrived(response)
         else:
             self._task = asyncio.create_task(self._flushed(response))
 
-    def _over(self, answered: bool) -> None:
+    def _end(self, answered: bool) -> None:
         self._is_over = True
-        self._upstream_session.calls.pop(self._id, None)
+        self._session.calls.pop(self._id, None)
         if self._limiter.waiting:
             self._limiter.release()
         else:
             self._limiter.used -= 1
-        self._line.end(answered)
+        self._connection.end(answered)
 
     async def _flushed(self, response: Response) -> None:
         await self._call.outbox.flush()
         self.arrived(response)
 
-    async def _repeat(self, again: Callable[[], Awaitable[Response]]) -> None:
+    async def _repeat(self, retry: Callable[[], Awaitable[Response]]) -> None:
         try:
-            response = await again()
+            response = await retry()
         except McpError as error:
             response = mcp_error_response(self._call.request.id, error)
         except TargetError as error:
-            response = mcp_error_response(self._call.request.id, failed(error))
+            response = mcp_error_response(self._call.request.id, as_mcp_error(error))
         except Exception:  # one of ours: whoever asked need not wait for ever
             self.arrived(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
             raise
         self.arrived(response)
 
 
-def failed(error: TargetError) -> McpError:
+def as_mcp_error(error: TargetError) -> McpError:
     """A failure of ours or of the upstream's, as the answer to a call."""
     data = {"kind": error.kind, "server": error.server, **error.details}
     return McpError(str(error), data=data)
 
 
-def as_it_is(
-    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
-) -> Response:
+def unchanged(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What an upstream of the client's own era answered."""
     id = call.request.id
     if isinstance(outcome, bytes):
@@ -164,35 +162,31 @@ def as_it_is(
     return Response(id=id, error=outcome.raw, code=outcome.code)
 
 
-def from_legacy(
-    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
-) -> Response:
+def from_legacy(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What a legacy upstream answered, as a modern client gets it."""
     if call.missing is not None:
         return mcp_error_response(call.request.id, call.missing)
     try:
         if isinstance(outcome, bytes):
-            result = modern_result(call.request.method, outcome, upstream_session.info)
+            result = modern_result(call.request.method, outcome, session.info)
             return Response(id=call.request.id, result=result)
-        outcome = other_error(call, outcome)
+        outcome = translate_error(call, outcome)
     except ServerError as error:
         outcome = error
     except McpError as error:
         return mcp_error_response(call.request.id, error)
-    return as_it_is(call, upstream_session, outcome)
+    return unchanged(call, session, outcome)
 
 
-def from_modern(
-    call: Call, upstream_session: UpstreamSession, outcome: bytes | ServerError
-) -> Response:
+def from_modern(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
     """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
     try:
         if not isinstance(outcome, bytes):
-            outcome = other_error(call, outcome)
+            outcome = translate_error(call, outcome)
         elif is_input_required(outcome):
-            why = f"{upstream_session.name} asks for input, which its client cannot give"
-            data = {"kind": "protocol", "server": upstream_session.name}
+            why = f"{session.name} asks for input, which its client cannot give"
+            data = {"kind": "protocol", "server": session.name}
             return mcp_error_response(call.request.id, McpError(why, data=data))
     except ServerError as error:
-        return as_it_is(call, upstream_session, error)
+        return unchanged(call, session, error)
     return Response(id=call.request.id, result=legacy_result(outcome))

@@ -36,24 +36,24 @@ Send = Callable[[bytes, Data], Awaitable[bytes]]
 """Sends a call's request once: id and params in, raw result out."""
 
 
-def when_sent(call: Call, params: Callable[[], bytes]) -> Data:
+def encode_when_sent(call: Call, params: Callable[[], bytes]) -> Data:
     """The params of a call as its upstream gets them; large ones are made when they are sent."""
     return params if len(call.request.params) > LARGE else params()
 
 
-async def in_rounds(upstream_session: UpstreamSession, call: Call, send: Send) -> bytes:
+async def run_rounds(session: UpstreamSession, call: Call, send: Send) -> bytes:
     """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
-    sender = _sender(upstream_session, call.caller)
+    sender = _sender(session, call.caller)
     added: dict[str, Raw] = {}
     for _ in range(MAX_ROUNDS):
-        id = upstream_session.exchange.next_id()
+        id = session.exchange.next_id()
         params = partial(_round, call, added, sender, id)
-        result = await send(id, when_sent(call, params))
+        result = await send(id, encode_when_sent(call, params))
         if not is_input_required(result):
             return legacy_result(result)
-        added = await _ask_all(upstream_session, call, result)
-    raise _misspoke(
-        upstream_session, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}"
+        added = await _ask_all(session, call, result)
+    raise _protocol_error(
+        session, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}"
     )
 
 
@@ -62,25 +62,23 @@ def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> byte
     return modern_params(encode(members(params) | added) if added else params, sender, id)
 
 
-def first_round(params: bytes, upstream_session: UpstreamSession, caller: Caller) -> bytes:
+def first_round(params: bytes, session: UpstreamSession, caller: Caller) -> bytes:
     """The params of a legacy client's call for a modern upstream, without progress."""
-    return modern_params(params, _sender(upstream_session, caller), b"")
+    return modern_params(params, _sender(session, caller), b"")
 
 
-def _sender(upstream_session: UpstreamSession, caller: Caller) -> Sender:
-    sender = caller.sender(upstream_session.server.version)
-    if not sender.level and "logging" in upstream_session.server.capabilities:
+def _sender(session: UpstreamSession, caller: Caller) -> Sender:
+    sender = caller.sender(session.server.version)
+    if not sender.level and "logging" in session.server.capabilities:
         sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
     return sender
 
 
-def _misspoke(upstream_session: UpstreamSession, why: str) -> TargetError:
-    return TargetError(
-        f"{upstream_session.name} {why}", kind="protocol", server=upstream_session.name
-    )
+def _protocol_error(session: UpstreamSession, why: str) -> TargetError:
+    return TargetError(f"{session.name} {why}", kind="protocol", server=session.name)
 
 
-async def _ask_all(upstream_session: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
+async def _ask_all(session: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
     asked = members(result)
     questions = members(asked.get("inputRequests", b""))
 
@@ -89,8 +87,8 @@ async def _ask_all(upstream_session: UpstreamSession, call: Call, result: bytes)
         try:
             method = msgspec.json.decode(question.get("method", b""), type=str)
         except msgspec.DecodeError:
-            raise _misspoke(
-                upstream_session, f"asks something that is no question ({key[:40]})"
+            raise _protocol_error(
+                session, f"asks something that is no question ({key[:40]})"
             ) from None
         params = legacy_question(
             method,
@@ -98,10 +96,10 @@ async def _ask_all(upstream_session: UpstreamSession, call: Call, result: bytes)
             call.request.version,
             os.urandom(16).hex(),
         )
-        params = for_session(call.caller.session, method, params, upstream_session.name)
+        params = for_session(call.caller.session, method, params, session.name)
         try:
-            if not upstream_session.may_ask:
-                raise AskError(refused_question(method, upstream_session.name))
+            if not session.may_ask:
+                raise AskError(refused_question(method, session.name))
             return Raw(await call.ask(method, params))
         except AskError as error:
             if method == "elicitation/create":
@@ -122,7 +120,7 @@ async def _ask_all(upstream_session: UpstreamSession, call: Call, result: bytes)
     return added
 
 
-def other_error(call: Call, error: ServerError) -> bytes:
+def translate_error(call: Call, error: ServerError) -> bytes:
     """Raise an upstream's error under the code that the client's era has for it; what the other
     era says by a result is returned."""
     modern = call.request.version.modern

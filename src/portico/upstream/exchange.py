@@ -33,10 +33,10 @@ MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 GARBAGE_BYTES_A_SECOND = 1024 * 1024
 """Bytes of them that are forgotten each second, so that a stray line now and then never adds up."""
 
-MAX_ASKED = 1000
+MAX_INCOMING = 1000
 """How many of its own requests an upstream may have open."""
 
-_LAST_WORD_S = 0.5
+_FLUSH_S = 0.5
 _LINGER_S = 1.0
 """How long what brought a request may take to end once that is answered."""
 _BOM = b"\xef\xbb\xbf"
@@ -45,7 +45,7 @@ _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
 Serve = Callable[[str, bytes, bytes], Awaitable[bytes]]
 """Answers a request of the upstream's: method, raw params and the id of the request of ours whose
 stream it came on, if it came on one; raw result out, or McpError."""
-Notice = Callable[[str, bytes, bytes], None]
+OnNotification = Callable[[str, bytes, bytes], None]
 """Takes a notification: method, raw params, and the id as above."""
 
 
@@ -56,7 +56,9 @@ class _Token(Struct):
 class Exchange:
     """One conversation over one wire. Ids are ours; a progress token is the id it belongs to."""
 
-    def __init__(self, wire: Wire, server: str, serve: Serve, notice: Notice) -> None:
+    def __init__(
+        self, wire: Wire, server: str, serve: Serve, on_notification: OnNotification
+    ) -> None:
         self.wire = wire
         self.server = server
         self.failure: Failure | None = None
@@ -67,24 +69,24 @@ class Exchange:
         """Lines that were no messages."""
         self.answered = 0
         """Answers that somebody waited for."""
-        self.strays = 0
+        self.unmatched = 0
         """Answers that nobody waited for."""
-        self.when_lost: Callable[[Failure], None] | None = None
+        self.on_lost: Callable[[Failure], None] | None = None
         """Told when the wire ends by itself."""
-        self.when_hung_up: Callable[[bytes], None] | None = None
+        self.on_stream_closed: Callable[[bytes], None] | None = None
         """Told when an upstream wants to be polled for the answer to a request."""
         self._loop = asyncio.get_running_loop()
         # asyncio's own loops go by this clock; to ask it through them takes longer.
         is_plain = type(self._loop).time is asyncio.BaseEventLoop.time
         self._now: Callable[[], float] = monotonic if is_plain else self._loop.time
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = FOREVER
+        self._timer_at = FOREVER
         self._serve = serve
-        self._notice = notice
+        self._on_notification = on_notification
         self._pending: dict[bytes, PendingRequest] = {}
-        self._asked: dict[bytes, asyncio.Task[None]] = {}
+        self._incoming: dict[bytes, asyncio.Task[None]] = {}
         self._background = Background()
-        self._numbers = 0
+        self._last_id = 0
         self._garbage_lines = 0
         self._garbage_bytes = 0.0
         self._garbage_at = 0.0
@@ -99,8 +101,8 @@ class Exchange:
 
     def next_id(self) -> bytes:
         """An id that was never used before."""
-        self._numbers += 1
-        return b"%d" % self._numbers
+        self._last_id += 1
+        return b"%d" % self._last_id
 
     async def ask(
         self,
@@ -128,10 +130,10 @@ class Exchange:
             return await asked.answer
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
-                self._give_up(id, f"no answer within {timeout:g} s", cancellable)
+                self._abandon(id, f"no answer within {timeout:g} s", cancellable)
             raise
         except asyncio.CancelledError:
-            self._give_up(id, "the caller gave up", cancellable)
+            self._abandon(id, "the caller gave up", cancellable)
             raise
         finally:
             self._pending.pop(id, None)
@@ -141,16 +143,16 @@ class Exchange:
         servers that end the POST which brought the request only later."""
         sending = self._background.start(self.wire.send(message))
         sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
-        is_wanted = False
+        is_needed = False
         try:
             await asyncio.wait((sending, answer), return_when=asyncio.FIRST_COMPLETED)
-            is_wanted = sending.done() or answer.exception() is None
+            is_needed = sending.done() or answer.exception() is None
         finally:
-            if not is_wanted:
+            if not is_needed:
                 sending.cancel()
         if sending.done():
             sending.result()
-        elif is_wanted:
+        elif is_needed:
             ending = self._loop.call_later(_LINGER_S, sending.cancel)
             sending.add_done_callback(lambda _: ending.cancel())
 
@@ -159,19 +161,19 @@ class Exchange:
         its outcome, unless it is taken back first."""
         if self.failure is not None:
             return b""
-        self._numbers += 1
-        id = b"%d" % self._numbers
+        self._last_id += 1
+        id = b"%d" % self._last_id
         if not self.wire.send_now(Outgoing(_message(pending.method, params, id), id)):
             return b""
         self._expect(id, pending)
         return id
 
-    def take_back(self, id: bytes) -> None:
+    def cancel(self, id: bytes) -> None:
         """Nobody waits any more for a request that was begun."""
         if self._pending.pop(id, None) is not None:
-            self._give_up(id, "the caller gave up", True)
+            self._abandon(id, "the caller gave up", True)
 
-    async def tell(
+    async def notify(
         self, method: str, params: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         """Send a notification."""
@@ -181,7 +183,7 @@ class Exchange:
         """Fail what still waits, stop answering, and close the wire."""
         self._end(Failure(server=self.server, why="was closed", kind="closed"))
         try:
-            await self._background.wait(_LAST_WORD_S)  # a cancellation may be on its way out
+            await self._background.wait(_FLUSH_S)  # a cancellation may be on its way out
             self._background.cancel()
         finally:
             await self.wire.close()
@@ -195,16 +197,16 @@ class Exchange:
         try:
             found = read_message(message.removeprefix(_BOM))
         except Malformed as bad:
-            self._spoil(bad.id, message, f"sent a broken message: {bad.message}")
+            self._reject(bad.id, message, f"sent a broken message: {bad.message}")
             return
         self._garbage_lines = 0
         if isinstance(found, Envelope):
             if found.method:
-                self._sort(found, about)
+                self._dispatch(found, about)
             else:
-                self._answered(found)
+                self._handle_response(found)
         elif len(found) > MAX_BATCH:
-            self._spoil(b"", message, f"sent a batch of more than {MAX_BATCH} messages")
+            self._reject(b"", message, f"sent a batch of more than {MAX_BATCH} messages")
         else:
             for member in found:  # a batch, which 2025-03-26 allows
                 self.received(member, about)
@@ -212,7 +214,7 @@ class Exchange:
     def spoiled(self, remains: bytes, why: str) -> None:
         """A message could not even be read."""
         if self.failure is None:
-            self._spoil(b"", remains, why)
+            self._reject(b"", remains, why)
 
     def failed(self, id: bytes, failure: Failure) -> None:
         """One request will get no answer, or has got it with an HTTP error."""
@@ -223,34 +225,34 @@ class Exchange:
     def lost(self, failure: Failure) -> None:
         """The wire has ended: everyone who waits learns it now."""
         self._end(failure)
-        if self.when_lost is not None:
-            self.when_lost(failure)
+        if self.on_lost is not None:
+            self.on_lost(failure)
 
     def hung_up(self, id: bytes) -> None:
         """The stream of one request was closed; its answer will come on another."""
-        if self.when_hung_up is not None:
-            self.when_hung_up(id)
+        if self.on_stream_closed is not None:
+            self.on_stream_closed(id)
 
     def waits(self, id: bytes) -> bool:
         """True while somebody waits for this answer."""
         pending = self._pending.get(id)
         return pending is not None and not pending.is_done
 
-    def _sort(self, envelope: Envelope, about: bytes) -> None:
+    def _dispatch(self, envelope: Envelope, about: bytes) -> None:
         if envelope.id:
             id = bytes(envelope.id)
-            self._asked_by_upstream(id, envelope.method, bytes(envelope.params), about)
+            self._handle_request(id, envelope.method, bytes(envelope.params), about)
         elif envelope.method == "notifications/progress":
-            self._progressed(bytes(envelope.params))
+            self._handle_progress(bytes(envelope.params))
         elif envelope.method == "notifications/cancelled":
-            self._cancelled_by_upstream(bytes(envelope.params))
+            self._handle_cancelled(bytes(envelope.params))
         else:
-            self._notice(envelope.method, bytes(envelope.params), about)
+            self._on_notification(envelope.method, bytes(envelope.params), about)
 
-    def _answered(self, envelope: Envelope) -> None:
+    def _handle_response(self, envelope: Envelope) -> None:
         pending = self._pending.pop(bytes(envelope.id), None)
         if pending is None or pending.is_done:
-            self.strays += 1  # a wrong id, or a second answer: the first one stands
+            self.unmatched += 1  # a wrong id, or a second answer: the first one stands
             return
         self.answered += 1
         outcome: bytes | Exception = bytes(envelope.result)
@@ -277,42 +279,42 @@ class Exchange:
         pending.begun = self._now()
         pending.deadline = pending.begun + pending.timeout
         # One timer for all: it is set anew only for a request that ends before it rings.
-        if pending.deadline < self._rings_at:
-            self._ring_at(pending.deadline)
+        if pending.deadline < self._timer_at:
+            self._set_timer(pending.deadline)
 
-    def _ring_at(self, when: float) -> None:
+    def _set_timer(self, when: float) -> None:
         # When it rings is kept here: uvloop's handle does not know it once the time has come.
         if self._timer is not None:
             self._timer.cancel()
-        self._rings_at = when
-        self._timer = self._loop.call_at(when, self._look_at_the_clock)
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._expire)
 
-    def _look_at_the_clock(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
-        self._rings_at = FOREVER
+        self._timer_at = FOREVER
         now = self._now()
         for pending in tuple(self._pending.values()):
             if pending.deadline <= now:
-                self._settle(pending, self._late(pending.method, pending.timeout))
+                self._settle(pending, self._timeout_error(pending.method, pending.timeout))
         left = [pending for pending in self._pending.values() if not pending.is_done]
         due = min((pending.deadline for pending in left), default=FOREVER)
         if due != FOREVER:
-            self._ring_at(due)
+            self._set_timer(due)
 
-    def _late(self, method: str, timeout: float) -> TargetError:
+    def _timeout_error(self, method: str, timeout: float) -> TargetError:
         why = f"{self.server} did not answer {method} within {timeout:g} s"
         return TargetError(why, kind="timeout", server=self.server)
 
-    def _progressed(self, params: bytes) -> None:
+    def _handle_progress(self, params: bytes) -> None:
         try:
             token = bytes(msgspec.json.decode(params, type=_Token).progressToken)
             pending = self._pending.get(token)
             if pending is not None and not pending.is_done:
-                pending.moves(params, self._now())
+                pending.on_progress(params, self._now())
         except msgspec.DecodeError:
             self.garbage += 1
 
-    def _spoil(self, id: bytes, message: bytes, why: str) -> None:
+    def _reject(self, id: bytes, message: bytes, why: str) -> None:
         """Count it, and fail the call it would have answered, if that can be told."""
         self.garbage += 1
         self._garbage_lines += 1
@@ -320,20 +322,20 @@ class Exchange:
         forgotten = (now - self._garbage_at) * GARBAGE_BYTES_A_SECOND
         self._garbage_bytes = max(0.0, self._garbage_bytes - forgotten) + len(message)
         self._garbage_at = now
-        pending = self._pending.pop(id or self._salvage(message), None)
+        pending = self._pending.pop(id or self._find_id(message), None)
         if pending is not None:
             error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
             self._settle(pending, error)
         if self._garbage_lines > MAX_GARBAGE_LINES:
-            self._cut_off(f"wrote {self._garbage_lines} lines in a row that are no messages")
+            self._disconnect(f"wrote {self._garbage_lines} lines in a row that are no messages")
         elif self._garbage_bytes > MAX_GARBAGE_BYTES:
-            self._cut_off(f"sent more than {MAX_GARBAGE_BYTES} bytes of broken messages")
+            self._disconnect(f"sent more than {MAX_GARBAGE_BYTES} bytes of broken messages")
 
-    def _cut_off(self, why: str) -> None:
+    def _disconnect(self, why: str) -> None:
         self.lost(Failure(server=self.server, why=why, kind="garbage"))
         self._background.start(self.wire.close())
 
-    def _salvage(self, message: bytes) -> bytes:
+    def _find_id(self, message: bytes) -> bytes:
         """The one id of ours in a broken message; none in what only quotes one, like a log line."""
         message = message.removeprefix(_BOM).lstrip()
         if message[:1] != b"{":
@@ -342,32 +344,32 @@ class Exchange:
         known = {id for id in _ID.findall(ends) if id in self._pending}
         return known.pop() if len(known) == 1 else b""
 
-    def _asked_by_upstream(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
-        if self.modern or not is_id(id) or id in self._asked:
-            self.strays += 1  # a modern client never writes a response (2026-07-28, transports)
+    def _handle_request(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
+        if self.modern or not is_id(id) or id in self._incoming:
+            self.unmatched += 1  # a modern client never writes a response (2026-07-28, transports)
             return
-        if len(self._asked) >= MAX_ASKED:
-            self.strays += 1
-            why = f"{MAX_ASKED} questions wait for their answers already"
+        if len(self._incoming) >= MAX_INCOMING:
+            self.unmatched += 1
+            why = f"{MAX_INCOMING} questions wait for their answers already"
             self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
             return
         task = self._background.start(self._answer(id, method, params, about))
-        self._asked[id] = task
-        task.add_done_callback(lambda _: self._answered_upstream(id))
+        self._incoming[id] = task
+        task.add_done_callback(lambda _: self._request_done(id))
         self._extend_all()
 
-    def _answered_upstream(self, id: bytes) -> None:
-        self._asked.pop(id, None)
+    def _request_done(self, id: bytes) -> None:
+        self._incoming.pop(id, None)
         self._extend_all()
 
     def _extend_all(self) -> None:
         # Nothing says which call a question belongs to, so none runs out while we think.
         for pending in self._pending.values():
-            pending.extend(self._now(), our_turn=bool(self._asked))
+            pending.extend(self._now(), suspended=bool(self._incoming))
         # Where it had all the time there is, the clock may ring far too late for it now.
         due = min((pending.deadline for pending in self._pending.values()), default=FOREVER)
-        if due < self._rings_at:
-            self._ring_at(due)
+        if due < self._timer_at:
+            self._set_timer(due)
 
     async def _answer(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         try:
@@ -377,14 +379,14 @@ class Exchange:
         try:
             await self.wire.send(Outgoing(response.encode()))
         except TargetError:
-            self.strays += 1  # it no longer wants to know
+            self.unmatched += 1  # it no longer wants to know
 
-    def _cancelled_by_upstream(self, params: bytes) -> None:
-        task = self._asked.get(cancelled_id(params))
+    def _handle_cancelled(self, params: bytes) -> None:
+        task = self._incoming.get(cancelled_id(params))
         if task is not None:
             task.cancel()
 
-    def _give_up(self, id: bytes, reason: str, cancellable: bool) -> None:
+    def _abandon(self, id: bytes, reason: str, cancellable: bool) -> None:
         """Tell the upstream that nobody waits any more."""
         if self.failure is not None:
             return
@@ -397,7 +399,7 @@ class Exchange:
     async def _cancel(self, id: bytes, reason: str) -> None:
         params = encode({"requestId": Raw(id), "reason": reason})
         try:
-            await self.tell("notifications/cancelled", params)
+            await self.notify("notifications/cancelled", params)
         except TargetError:
             pass  # gone: there is nothing left to cancel
         finally:
@@ -412,7 +414,7 @@ class Exchange:
         waiting, self._pending = self._pending, {}
         for pending in waiting.values():
             self._settle(pending, failure.error())
-        for task in self._asked.values():
+        for task in self._incoming.values():
             task.cancel()
 
 

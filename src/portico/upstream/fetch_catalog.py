@@ -13,7 +13,7 @@ from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
 from portico.upstream.handshake import Introduction
-from portico.upstream.listing import Ask, all_pages
+from portico.upstream.listing import RequestPage, all_pages
 
 
 class _Keys(Struct):
@@ -32,15 +32,15 @@ _keys = msgspec.json.Decoder(_Keys).decode
 _FIELD = {"name": "name", "uri": "uri", "uriTemplate": "template"}
 
 
-async def survey(
-    ask: Ask,
+async def fetch_catalog(
+    request_page: RequestPage,
     server: str,
     introduction: Introduction,
     *,
     now: float,
     before: Offer | None = None,
     mirrors: bool = False,
-    most: int | None = None,
+    max_items: int | None = None,
     report: Callable[[str], None] = lambda _: None,
     missed: Callable[[str], None] = lambda _: None,
 ) -> Offer:
@@ -57,7 +57,7 @@ async def survey(
             continue
         older = before.lists.get(name) if before is not None else None
         try:
-            pages = await all_pages(ask, server, kind, most)
+            pages = await all_pages(request_page, server, kind, max_items)
         except (McpError, TargetError) as error:
             if isinstance(error, TargetError) and error.kind != "protocol":
                 raise

@@ -18,16 +18,16 @@ from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
 from portico.protocol.ladder import VERSION_HEADER
-from portico.upstream.exchange import Exchange, Notice, Serve
-from portico.upstream.request_headers import mirrored_headers
-from portico.upstream.rpc_error import HttpError, told
+from portico.upstream.exchange import Exchange, OnNotification, Serve
+from portico.upstream.request_headers import request_headers
+from portico.upstream.rpc_error import HttpError, one_line
 from portico.wires.wire import Address, Wire
 
 LEGACY_FIRST = "legacy-first"
 """Besides `modern`, `legacy` and `auto`, which tries both: the same, the other way round."""
-_NOT_THERE = ("start", "network", "timeout", "exited")
+_UNREACHABLE_KINDS = ("start", "network", "timeout", "exited")
 """Failures that say nothing of what the server would understand."""
-_NOT_SPOKEN = (400, 404, 405)
+_UNSUPPORTED_STATUSES = (400, 404, 405)
 """Statuses with which a server of the old transport meets a POST (backward compatibility)."""
 
 
@@ -59,7 +59,7 @@ class ClientHello(Struct, frozen=True):
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     serve: Serve
-    notice: Notice
+    on_notification: OnNotification
     limits: HandshakeLimits = HandshakeLimits()
     era: str = "auto"
 
@@ -67,9 +67,9 @@ class ClientHello(Struct, frozen=True):
 async def open_exchange(address: Address, hello: ClientHello) -> tuple[Exchange, Introduction]:
     """An open exchange with a server, and what it says of itself; raises TargetError."""
     try:
-        return await _Opening(address, hello).open()
+        return await _HandshakeAttempt(address, hello).open()
     except McpError as error:
-        why = f"{address.name} refused the conversation: {told(error)} ({error.code})"
+        why = f"{address.name} refused the conversation: {one_line(error)} ({error.code})"
         raise TargetError(why, kind="refused", server=address.name) from None
 
 
@@ -92,7 +92,7 @@ _handshake_of = msgspec.json.Decoder(_Handshake, float_hook=float).decode
 _discovery_of = msgspec.json.Decoder(_Discovery, float_hook=float).decode
 
 
-class _Opening:
+class _HandshakeAttempt:
     """One attempt to get into conversation, over one wire after the other if need be."""
 
     def __init__(self, address: Address, hello: ClientHello) -> None:
@@ -105,7 +105,7 @@ class _Opening:
         """The exchange over the first wire on which the two understand each other."""
         era = self._hello.era
         try:
-            exchange = await self._dial(self._address.wire())
+            exchange = await self._connect(self._address.wire())
             if era == LEGACY_FIRST:
                 exchange, server = await self._legacy_first(exchange)
             else:
@@ -119,11 +119,11 @@ class _Opening:
         exchange.wire.settle(server.version)
         return exchange, server
 
-    async def _dial(self, wire: Wire) -> Exchange:
+    async def _connect(self, wire: Wire) -> Exchange:
         if self._exchange is not None:
             await self._exchange.close()
         hello = self._hello
-        self._exchange = Exchange(wire, self._address.name, hello.serve, hello.notice)
+        self._exchange = Exchange(wire, self._address.name, hello.serve, hello.on_notification)
         await self._exchange.open()
         return self._exchange
 
@@ -132,10 +132,10 @@ class _Opening:
         try:
             return exchange, await self._handshake(exchange)
         except (McpError, TargetError) as error:
-            if isinstance(error, TargetError) and error.kind in _NOT_THERE:
+            if isinstance(error, TargetError) and error.kind in _UNREACHABLE_KINDS:
                 raise
             if exchange.failure is not None:
-                exchange = await self._dial(self._address.wire())
+                exchange = await self._connect(self._address.wire())
             server = await self._discover(exchange)
             if server is not None:
                 return exchange, server
@@ -150,16 +150,16 @@ class _Opening:
         if found is not None:
             return exchange, found
         if exchange.failure is not None:  # some legacy servers leave when asked to discover
-            exchange = await self._dial(self._address.wire())
+            exchange = await self._connect(self._address.wire())
         try:
             return exchange, await self._handshake(exchange)
         except (HttpError, TargetError) as error:
             older = self._address.older()
             status = error.status if isinstance(error, HttpError) else error.details.get("status")
-            if older is None or status not in _NOT_SPOKEN:
+            if older is None or status not in _UNSUPPORTED_STATUSES:
                 raise
             try:
-                exchange = await self._dial(older)
+                exchange = await self._connect(older)
             except TargetError:
                 raise error from None  # what the current transport met is the better reason
         return exchange, await self._handshake(exchange)
@@ -204,23 +204,23 @@ class _Opening:
         version = MODERN[-1]
         try:
             try:
-                raw = await self._ask_discover(exchange, version)
+                raw = await self._send_discover(exchange, version)
             except McpError as error:
                 if error.code != UNSUPPORTED_VERSION:
                     raise
                 version = self._another_version(error)
-                raw = await self._ask_discover(exchange, version)
+                raw = await self._send_discover(exchange, version)
             return self._discovered(raw, version)
         except _NotModern as reason:
             if strict:
-                raise self._misspoke(f"is not modern: {reason}", "version") from None
+                raise self._protocol_error(f"is not modern: {reason}", "version") from None
             return None
         except (McpError, TargetError) as error:
-            if strict or _says_nothing_of_the_era(error):
+            if strict or _is_inconclusive(error):
                 raise
             return None
 
-    async def _ask_discover(self, exchange: Exchange, version: Version) -> bytes:
+    async def _send_discover(self, exchange: Exchange, version: Version) -> bytes:
         meta = modern_meta(version, self._hello.info, self._hello.capabilities)
         method = "server/discover"
         return await exchange.ask(
@@ -228,7 +228,7 @@ class _Opening:
             method,
             encode({"_meta": meta}),
             timeout=self._limits.init_s,
-            headers=mirrored_headers(method, {}, version) if exchange.wire.mirrors else {},
+            headers=request_headers(method, {}, version) if exchange.wire.mirrors else {},
             cancellable=False,
         )
 
@@ -255,9 +255,11 @@ class _Opening:
                 return version
         if known:
             raise _NotModern(f"it offers only {_listed(supported)}")
-        speaks = f"speaks only {_listed(supported)}" if supported else "does not say what it speaks"
-        why = f"{speaks}, and Portico only {_listed(list(BY_TEXT))}"
-        raise self._misspoke(why, "version")
+        supports = (
+            f"speaks only {_listed(supported)}" if supported else "does not say what it speaks"
+        )
+        why = f"{supports}, and Portico only {_listed(list(BY_TEXT))}"
+        raise self._protocol_error(why, "version")
 
     async def _handshake(self, exchange: Exchange) -> Introduction:
         """Greet in the legacy way."""
@@ -277,16 +279,16 @@ class _Opening:
             found = _handshake_of(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             why = f"sent an answer to initialize that cannot be read: {error}"
-            raise self._misspoke(why, "protocol") from None
+            raise self._protocol_error(why, "protocol") from None
         version = BY_TEXT.get(found.protocolVersion)
         if version is None or version.modern:
             answer = f"answers with version {found.protocolVersion[:40]!r}"
-            raise self._misspoke(f"{answer}, which Portico does not speak", "version")
-        await exchange.tell("notifications/initialized", headers={VERSION_HEADER: version.text})
-        said = found.instructions or ""
-        return Introduction(version, found.serverInfo, found.capabilities, said, raw)
+            raise self._protocol_error(f"{answer}, which Portico does not speak", "version")
+        await exchange.notify("notifications/initialized", headers={VERSION_HEADER: version.text})
+        instructions = found.instructions or ""
+        return Introduction(version, found.serverInfo, found.capabilities, instructions, raw)
 
-    def _misspoke(self, why: str, kind: str) -> TargetError:
+    def _protocol_error(self, why: str, kind: str) -> TargetError:
         return TargetError(f"{self._address.name} {why}", kind=kind, server=self._address.name)
 
 
@@ -294,7 +296,7 @@ class _NotModern(Exception):
     """The server answered, but not as one of the modern era."""
 
 
-def _says_nothing_of_the_era(error: McpError | TargetError) -> bool:
+def _is_inconclusive(error: McpError | TargetError) -> bool:
     """True for a modern server's complaint, a closed door, and a server that is not there."""
     if isinstance(error, McpError):
         return error.code in (HEADER_MISMATCH, MISSING_CAPABILITY)

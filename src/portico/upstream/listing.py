@@ -12,7 +12,7 @@ from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import decoded
-from portico.upstream.rpc_error import told
+from portico.upstream.rpc_error import one_line
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client
@@ -21,7 +21,7 @@ MAX_PAGES = 1000
 MAX_ITEMS = 100_000
 MAX_BYTES = 64 * 1024 * 1024
 
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[bytes]]
+RequestPage = Callable[[str, Mapping[str, Any]], Awaitable[bytes]]
 """Sends a list request: method and params in, raw result out."""
 
 
@@ -54,7 +54,9 @@ class Listing(Struct):
     """By tool, the arguments to mirror into HTTP headers."""
 
 
-async def all_pages(ask: Ask, server: str, kind: ListKind, most: int | None = None) -> Pages:
+async def all_pages(
+    ask: RequestPage, server: str, kind: ListKind, max_items: int | None = None
+) -> Pages:
     """All pages of a list, or those with its first items if there are too many; raises TargetError
     if they cannot be read or do not end."""
     pages = Pages([])
@@ -68,12 +70,14 @@ async def all_pages(ask: Ask, server: str, kind: ListKind, most: int | None = No
             if error.code == METHOD_NOT_FOUND and not pages.count:
                 return pages  # declared, but not there: templates of many servers
             raise
-        cursor = _take(server, kind, raw, pages)
-        if most is not None and (len(pages.items) > most or (cursor and len(pages.items) == most)):
-            pages.omitted = max(1, len(pages.items) - most)
-            del pages.items[most:]
+        cursor = _add_page(server, kind, raw, pages)
+        if max_items is not None and (
+            len(pages.items) > max_items or (cursor and len(pages.items) == max_items)
+        ):
+            pages.omitted = max(1, len(pages.items) - max_items)
+            del pages.items[max_items:]
             return pages
-        why = _too_much(pages) or _endless(cursor, seen, pages)
+        why = _size_problem(pages) or _paging_problem(cursor, seen, pages)
         if why:
             raise TargetError(f"{server} {why} in {kind.method}", kind="protocol", server=server)
         if cursor is None:
@@ -95,7 +99,7 @@ async def list_all(client: "Client", kind: str) -> Listing:
     try:
         pages = await all_pages(ask, client.name, wanted)
     except McpError as error:
-        why = f"does not answer {wanted.method}: {told(error)} (code {error.code})"
+        why = f"does not answer {wanted.method}: {one_line(error)} (code {error.code})"
         raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
     listing.pages, listing.size = pages.count, pages.size
     for raw in pages.items:
@@ -103,11 +107,11 @@ async def list_all(client: "Client", kind: str) -> Listing:
         if item is None:
             listing.rejected.append(f"an entry of {wanted.method} that is no object")
         else:
-            _add(client, wanted, item, listing)
+            _add_item(client, wanted, item, listing)
     return listing
 
 
-def _take(server: str, kind: ListKind, raw: bytes, pages: Pages) -> str | None:
+def _add_page(server: str, kind: ListKind, raw: bytes, pages: Pages) -> str | None:
     """Add a page; the cursor of the next one."""
     try:
         page = msgspec.json.decode(raw, type=dict[str, Raw])
@@ -125,7 +129,7 @@ def _take(server: str, kind: ListKind, raw: bytes, pages: Pages) -> str | None:
     return cursor
 
 
-def _add(client: "Client", kind: ListKind, item: dict[str, Any], listing: Listing) -> None:
+def _add_item(client: "Client", kind: ListKind, item: dict[str, Any], listing: Listing) -> None:
     key = item.get(kind.key)
     if not isinstance(key, str):
         listing.rejected.append(f"an entry of {kind.method} without {kind.key}")
@@ -140,7 +144,7 @@ def _add(client: "Client", kind: ListKind, item: dict[str, Any], listing: Listin
     listing.items.append(item)
 
 
-def _endless(cursor: str | None, seen: set[str], pages: Pages) -> str:
+def _paging_problem(cursor: str | None, seen: set[str], pages: Pages) -> str:
     if cursor is None:
         return ""
     if cursor in seen:
@@ -148,7 +152,7 @@ def _endless(cursor: str | None, seen: set[str], pages: Pages) -> str:
     return f"has more than {MAX_PAGES} pages" if pages.count >= MAX_PAGES else ""
 
 
-def _too_much(pages: Pages) -> str:
+def _size_problem(pages: Pages) -> str:
     if len(pages.items) > MAX_ITEMS:
         return f"has more than {MAX_ITEMS} entries"
     if pages.size > MAX_BYTES:

@@ -7,7 +7,7 @@ from portico.protocol.tasks import Task
 
 MAX_TASKS = 1000
 """So many are followed on one connection; past that, the oldest is forgotten."""
-MAX_S = 24 * 3600.0
+MAX_OPEN_S = 24 * 3600.0
 """How long a task counts as open if its server never says that it is over."""
 
 
@@ -33,10 +33,10 @@ class OpenTasks:
         if task.is_over:
             self.forget(task.id)
         elif task.ttl_s is None:
-            self._until[task.id] = self._clock() + MAX_S
+            self._until[task.id] = self._clock() + MAX_OPEN_S
         else:
             # The time to live counts from the creation of a task, which is when it is first seen.
-            self._until.setdefault(task.id, self._clock() + min(task.ttl_s, MAX_S))
+            self._until.setdefault(task.id, self._clock() + min(task.ttl_s, MAX_OPEN_S))
         if len(self._until) > MAX_TASKS:
             del self._until[next(iter(self._until))]
 

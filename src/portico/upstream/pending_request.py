@@ -29,16 +29,16 @@ class PendingRequest(ABC):
     def finished(self, outcome: bytes | Exception) -> None:
         """Take the raw result, or why there is none: ServerError or TargetError."""
 
-    def moves(self, params: bytes, now: float) -> None:
+    def on_progress(self, params: bytes, now: float) -> None:
         """It makes progress: give it more time, and say so."""
         self.extend(now)
         if self.progress is not None:
             self.progress(params)
 
-    def extend(self, now: float, our_turn: bool = False) -> None:
+    def extend(self, now: float, suspended: bool = False) -> None:
         """Count its time anew; while it is our turn to answer, it has all there is."""
         latest = self.begun + max(self.timeout, MAX_CALL_S)
-        self.deadline = latest if our_turn else min(now + self.timeout, latest)
+        self.deadline = latest if suspended else min(now + self.timeout, latest)
 
 
 class AwaitedRequest(PendingRequest):

@@ -27,9 +27,9 @@ class UpstreamPolicy(Struct, frozen=True):
     prefers_modern: bool = False
     """Such a process is spoken to in the modern era if it has that, whatever its first client."""
     backoff: BackoffLimits = BackoffLimits()
-    held_s: float = 600.0
+    suspended_s: float = 600.0
     """How long a call waits for a modern client to come back with its answers."""
-    max_held: int = 100
+    max_suspended: int = 100
     max_children: int = 64
     """So many connections of single clients' own at a time."""
     info: Mapping[str, Any] = field(default_factory=lambda: {"name": "portico", "version": "0"})

@@ -37,10 +37,10 @@ from portico.upstream.caller import Call, Caller
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter
 from portico.upstream.connection import UpstreamConnection
 from portico.upstream.connection_pool import MODERN, ConnectionPool
-from portico.upstream.direct_call import DirectCall, as_it_is, from_legacy, from_modern
-from portico.upstream.era_adapter import first_round, in_rounds, other_error, when_sent
+from portico.upstream.direct_call import DirectCall, from_legacy, from_modern, unchanged
+from portico.upstream.era_adapter import encode_when_sent, first_round, run_rounds, translate_error
 from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession
 from portico.upstream.suspended_calls import OpenQuestions, SuspendedCall, SuspendedCalls
@@ -51,7 +51,7 @@ TIMEOUT_KEY = "portico/timeoutS"
 _TIMEOUT = TIMEOUT_KEY.encode()
 _MAX_SESSIONS = 4
 """So many in a row may be lost to one call."""
-_GONE = ("exited", "closed", "network")
+_LOST_KINDS = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
 
@@ -68,15 +68,15 @@ class _Annotated(Struct):
 class Route:
     """An open way for one client's calls."""
 
-    __slots__ = ("is_bridged", "line", "modern", "upstream_session")
+    __slots__ = ("connection", "is_bridged", "modern", "session")
 
     def __init__(
-        self, line: UpstreamConnection, upstream_session: UpstreamSession, modern: bool
+        self, connection: UpstreamConnection, session: UpstreamSession, modern: bool
     ) -> None:
-        self.line = line
-        self.upstream_session = upstream_session
+        self.connection = connection
+        self.session = session
         self.modern = modern
-        self.is_bridged = modern != upstream_session.modern
+        self.is_bridged = modern != session.modern
 
 
 class Relay:
@@ -86,68 +86,66 @@ class Relay:
         self,
         server: str,
         policy: UpstreamPolicy,
-        lines: ConnectionPool,
+        pool: ConnectionPool,
         breaker: CircuitBreaker,
         tool: Callable[[str], ListedTool | None],
     ) -> None:
         """`tool` finds a tool's definition by its name, if it is known."""
         self.name = server
         self._call_s = policy.limits.call_s
-        self._lines = lines
+        self._pool = pool
         self._breaker = breaker
         self._tool = tool
         self._limiter = ConcurrencyLimiter(server, policy.max_in_flight, policy.max_queue)
-        self._held = SuspendedCalls(policy.held_s, policy.max_held, server)
+        self._suspended = SuspendedCalls(policy.suspended_s, policy.max_suspended, server)
         self._closed = False
         self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """The upstream's answer to a request; raises McpError or TargetError if there is none."""
         modern = request.version.modern
-        if not modern or self._lines.speaks.get(MODERN) or not caller.talks_back:
+        if not modern or self._pool.supports.get(MODERN) or not caller.accepts_questions:
             call = Call(caller, request, context)
             return await self._answer(call, self._fetch(call))
-        held = self._held.returning(request, context)
-        if held is None:
-            held = SuspendedCall(caller, request, context)
-            held.start(self._fetch(held))
-        return await self._answer(held, held.next())
+        suspended = self._suspended.resume(request, context)
+        if suspended is None:
+            suspended = SuspendedCall(caller, request, context)
+            suspended.start(self._fetch(suspended))
+        return await self._answer(suspended, suspended.next())
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
         """The way for a plain call, if one is open."""
-        kind, edition = (modern, caller.talks_back), self._lines.edition
+        kind, generation = (modern, caller.accepts_questions), self._pool.generation
         if caller.session is None:
             # They come and go, and one is like another.
             seen, known = self._routes.get(kind, (-1, None))
-            is_known = seen == edition
+            is_known = seen == generation
         else:
             known = caller.route if isinstance(caller.route, Route) else None
             is_known = known is not None and known.modern is modern
         if is_known and known is not None:
-            upstream_session = known.upstream_session
-            if not upstream_session.closing and upstream_session.exchange.failure is None:
+            session = known.session
+            if not session.closing and session.exchange.failure is None:
                 return known
         found = self._find_route(caller, modern)
         if caller.session is not None:
             caller.route = found
         elif found is not None:
-            self._routes[kind] = edition, found
+            self._routes[kind] = generation, found
         return found
 
     def _find_route(self, caller: Caller, modern: bool) -> Route | None:
-        line = self._lines.at_hand(caller, modern)
-        upstream_session = line.open_leg if line is not None else None
-        if line is None or upstream_session is None:
+        connection = self._pool.find_open(caller, modern)
+        session = connection.open_session if connection is not None else None
+        if connection is None or session is None:
             return None
-        if upstream_session.modern and (
-            upstream_session.exchange.wire.mirrors or not upstream_session.may_ask
-        ):
+        if session.modern and (session.exchange.wire.mirrors or not session.may_ask):
             return None  # headers mirror what must be looked up, or questions have to be refused
-        if modern != upstream_session.modern and caller.talks_back:
+        if modern != session.modern and caller.accepts_questions:
             return None  # its call may have to be held, or take several rounds
-        return Route(line, upstream_session, modern)
+        return Route(connection, session, modern)
 
-    def express(
+    def direct_call(
         self, route: Route, caller: Caller, request: Request, context: Context
     ) -> DirectCall | None:
         """Begin a call that only needs to be passed on; None if it needs more than that."""
@@ -160,47 +158,47 @@ class Relay:
             return None  # its task, if there will be one, is to be noted
         if route.is_bridged and len(params) > LARGE:
             return None  # it is translated when it is its turn
-        back = as_it_is
+        translate = unchanged
         if route.is_bridged and not route.modern:
-            params, back = first_round(params, route.upstream_session, caller), from_modern
+            params, translate = first_round(params, route.session, caller), from_modern
         elif route.is_bridged:
-            if meta.log_level and not route.line.logs(meta.log_level):
+            if meta.log_level and not route.connection.logs_at(meta.log_level):
                 return None  # the upstream has to be told first
-            params, back = legacy_params(params, b""), from_legacy
+            params, translate = legacy_params(params, b""), from_legacy
         limiter, breaker = self._limiter, self._breaker
         if limiter.used >= limiter.limit:
             return None
         limiter.used += 1
         call = Call(caller, request, context)
-        express = DirectCall(
+        direct = DirectCall(
             call,
             self._call_s,
-            route.line,
-            route.upstream_session,
+            route.connection,
+            route.session,
             limiter,
             breaker,
-            self._again,
-            back,
+            self._retry,
+            translate,
         )
-        if express.begin(params):
-            return express
+        if direct.begin(params):
+            return direct
         self._limiter.release()
         return None
 
-    def _again(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
+    def _retry(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
         if not self._may_repeat(call, error):
             return None
-        return lambda: self._answer(call, self._fetch(call, again=False))
+        return lambda: self._answer(call, self._fetch(call, retry=False))
 
     def close(self) -> None:
         """Give up on calls that wait for answers."""
         self._closed = True
-        self._held.close()
+        self._suspended.close()
 
     @property
-    def held(self) -> int:
+    def suspended(self) -> int:
         """How many calls wait for a client to come back with its answers."""
-        return len(self._held)
+        return len(self._suspended)
 
     async def _answer(self, call: Call, outcome: Awaitable[bytes | OpenQuestions]) -> Response:
         """The response; what the upstream said before it has reached the client by then."""
@@ -214,13 +212,13 @@ class Relay:
             raise call.missing
         if isinstance(result, OpenQuestions):
             assert isinstance(call, SuspendedCall)
-            result = self._held.keep(call, result)
+            result = self._suspended.suspend(call, result)
         return Response(id=call.request.id, result=result)
 
-    async def _fetch(self, call: Call, again: bool = True) -> bytes:
+    async def _fetch(self, call: Call, retry: bool = True) -> bytes:
         """The raw result, in the client's own era; begun `again` once if that cannot do harm."""
         timeout = self._timeout(call)
-        tries_it = self._breaker.check()
+        is_trial = self._breaker.check()
         try:
             await self._limiter.enter(timeout)
             try:
@@ -230,98 +228,92 @@ class Relay:
                     except TargetError as error:
                         if error.kind == "session" and not self._closed:
                             continue  # it has not run, however often that happens
-                        if not again or not self._may_repeat(call, error):
+                        if not retry or not self._may_repeat(call, error):
                             raise
-                        again = False
+                        retry = False
                 return await self._try(call, timeout)
             finally:
                 self._limiter.release()
         finally:
-            if tries_it:
-                self._breaker.withdrawn()
+            if is_trial:
+                self._breaker.cancel_trial()
 
     async def _try(self, call: Call, timeout: float) -> bytes:
         request = call.request
         task = task_id(request.params) if is_about_task(request.method) else ""
-        line = await self._lines.begun(call.caller, request.version.modern, task)
+        connection = await self._pool.begin_call(call.caller, request.version.modern, task)
         answered = False
         try:
-            upstream_session = await line.upstream_session()
+            session = await connection.session()
             level = request.meta.log_level
-            if level and not upstream_session.modern and not line.logs(level):
+            if level and not session.modern and not connection.logs_at(level):
                 with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
-                    await line.set_level(level)
+                    await connection.set_level(level)
             try:
                 failures = self._breaker.failures
-                result = await self._over(upstream_session, call, timeout)
+                result = await self._run(session, call, timeout)
             except TargetError as error:
                 # Who is in a hurry may be, but that says nothing of the upstream.
                 if error.kind != "timeout" or timeout >= self._call_s:
-                    self._breaker.failed_call(error, failures)
+                    self._breaker.call_failed(error, failures)
                 raise
             answered = True
-            self._note_task(upstream_session, request, result)
+            self._track_task(session, request, result)
         except McpError as error:
             answered = True
             if task and error.code == INVALID_PARAMS:
-                upstream_session.tasks.forget(task)
+                session.tasks.forget(task)
             raise
         else:
             return result
         finally:
-            line.end(answered)
-            self._lines.give_back(line)
+            connection.end(answered)
+            self._pool.release(connection)
 
-    def _note_task(
-        self, upstream_session: UpstreamSession, request: Request, result: bytes
-    ) -> None:
+    def _track_task(self, session: UpstreamSession, request: Request, result: bytes) -> None:
         """Follow what becomes of tasks: as long as one is open, its upstream is not idle."""
         method, params = request.method, request.params
-        if upstream_session.modern != request.version.modern:
+        if session.modern != request.version.modern:
             return  # none are begun across eras
         if is_about_task(method) or may_create(params, request.meta.client_capabilities):
             task = task_of(method, params, result)
             # A request may name any task; only those that were begun here count.
-            if task is not None and (
-                task.id in upstream_session.tasks or not is_about_task(method)
-            ):
-                upstream_session.tasks.note(task)
+            if task is not None and (task.id in session.tasks or not is_about_task(method)):
+                session.tasks.note(task)
 
-    async def _over(self, upstream_session: UpstreamSession, call: Call, timeout: float) -> bytes:
+    async def _run(self, session: UpstreamSession, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
         try:
-            if upstream_session.modern == modern:
-                id = upstream_session.exchange.next_id()
-                params = when_sent(call, lambda: same_era_params(call.request, id))
-                result = await self._send(upstream_session, call, id, params, timeout)
-                if modern and not upstream_session.may_ask and is_input_required(result):
-                    raise McpError(refused_question(call.request.method, upstream_session.name))
+            if session.modern == modern:
+                id = session.exchange.next_id()
+                params = encode_when_sent(call, lambda: same_era_params(call.request, id))
+                result = await self._send(session, call, id, params, timeout)
+                if modern and not session.may_ask and is_input_required(result):
+                    raise McpError(refused_question(call.request.method, session.name))
                 return result
-            if upstream_session.modern:
-                return await in_rounds(
-                    upstream_session,
+            if session.modern:
+                return await run_rounds(
+                    session,
                     call,
-                    lambda id, params: self._send(upstream_session, call, id, params, timeout),
+                    lambda id, params: self._send(session, call, id, params, timeout),
                 )
-            id = upstream_session.exchange.next_id()
-            params = when_sent(call, lambda: legacy_params(call.request.params, id))
-            result = await self._send(upstream_session, call, id, params, timeout)
-            return modern_result(call.request.method, result, encode(upstream_session.server.info))
+            id = session.exchange.next_id()
+            params = encode_when_sent(call, lambda: legacy_params(call.request.params, id))
+            result = await self._send(session, call, id, params, timeout)
+            return modern_result(call.request.method, result, encode(session.server.info))
         except ServerError as error:
-            if upstream_session.modern == modern or not error.raw:
+            if session.modern == modern or not error.raw:
                 raise
-            return other_error(call, error)
+            return translate_error(call, error)
 
     async def _send(
-        self, upstream_session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
+        self, session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
     ) -> bytes:
         request = call.request
-        if not (upstream_session.modern and upstream_session.exchange.wire.mirrors):
-            return await upstream_session.request(
-                request.method, params, timeout=timeout, id=id, call=call
-            )
-        headers = self._headers(upstream_session, call)
-        return await upstream_session.request(
+        if not (session.modern and session.exchange.wire.mirrors):
+            return await session.request(request.method, params, timeout=timeout, id=id, call=call)
+        headers = self._headers(session, call)
+        return await session.request(
             request.method, params, timeout=timeout, id=id, call=call, headers=headers
         )
 
@@ -343,7 +335,7 @@ class Relay:
             return False
         if error.kind == "session":
             return True
-        if error.kind not in _GONE:
+        if error.kind not in _LOST_KINDS:
             return False
         if call.request.method in _READ_ONLY:
             return True
@@ -354,10 +346,10 @@ class Relay:
         hints = None if found is None else found.annotations
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
 
-    def _headers(self, upstream_session: UpstreamSession, call: Call) -> dict[str, str]:
+    def _headers(self, session: UpstreamSession, call: Call) -> dict[str, str]:
         """What HTTP mirrors of a modern request; what the client mirrored itself is passed on."""
         request = call.request
-        meaning = TABLE.get((request.method, upstream_session.server.version))
+        meaning = TABLE.get((request.method, session.server.version))
         params: dict[str, Any] = {}
         if meaning is not None and meaning.mirrored:
             params[meaning.mirrored] = getattr(request, meaning.mirrored)
@@ -365,11 +357,11 @@ class Relay:
             params[MIRRORED[request.method]] = task_id(request.params)
         given = call.context.headers
         if given is not None and request.version.modern:
-            headers = mirrored_headers(request.method, params, upstream_session.server.version)
+            headers = request_headers(request.method, params, session.server.version)
             headers |= {k: v for k, v in given.items() if k.startswith(_PARAM_PREFIX)}
             return headers
         tool = self._tool(request.name) if request.method == "tools/call" else None
         declared = tool.header_params if tool is not None else ()
         if declared:
             params["arguments"] = request.decode().get("arguments")
-        return mirrored_headers(request.method, params, upstream_session.server.version, declared)
+        return request_headers(request.method, params, session.server.version, declared)

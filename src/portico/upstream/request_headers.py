@@ -16,7 +16,7 @@ from portico.protocol.ladder import (
 from portico.protocol.tasks import MIRRORED
 
 
-def mirrored_headers(
+def request_headers(
     method: str,
     params: Mapping[str, Any],
     version: Version,

@@ -8,10 +8,10 @@ from portico.protocol.codec import Envelope, encode, read_error
 from portico.protocol.inbound import Malformed, read_message
 from portico.wires.wire import Failure
 
-_CLOSED_DOORS = (401, 403)
+_AUTH_STATUSES = (401, 403)
 """Statuses that speak for themselves, whatever the body adds."""
 
-_MAX_TOLD = 500
+_MAX_MESSAGE_CHARS = 500
 
 
 class ServerError(McpError):
@@ -43,15 +43,17 @@ def error_of(raw: bytes) -> ServerError:
     return known
 
 
-def told(error: McpError) -> str:
+def one_line(error: McpError) -> str:
     """What an error says, as a part of a line of ours."""
     words = " ".join(error.message.split())
-    return printable(words if len(words) <= _MAX_TOLD else f"{words[:_MAX_TOLD]}...")
+    return printable(
+        words if len(words) <= _MAX_MESSAGE_CHARS else f"{words[:_MAX_MESSAGE_CHARS]}..."
+    )
 
 
 def error_in(failure: Failure) -> HttpError | None:
     """The JSON-RPC error in an HTTP body, whether or not it names the request."""
-    if failure.status is None or failure.status in _CLOSED_DOORS or not failure.body:
+    if failure.status is None or failure.status in _AUTH_STATUSES or not failure.body:
         return None
     try:
         envelope = read_message(failure.body)

@@ -35,11 +35,11 @@ _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "reso
 class Watcher(Protocol):
     """Who hears what concerns all clients of an upstream."""
 
-    def list_changed(self, upstream_session: "UpstreamSession", kind: str) -> None:
+    def list_changed(self, session: "UpstreamSession", kind: str) -> None:
         """The upstream announces that a list has changed."""
         ...
 
-    def updated(self, upstream_session: "UpstreamSession", uri: str, params: bytes) -> None:
+    def updated(self, session: "UpstreamSession", uri: str, params: bytes) -> None:
         """A resource has changed."""
         ...
 
@@ -65,7 +65,7 @@ class UpstreamSession:
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
         self.tasks = OpenTasks()
-        self.told_roots = False
+        self.has_client_roots = False
         self.closing = False
         """True if we are ending it ourselves."""
         self.exchange: Exchange
@@ -91,10 +91,10 @@ class UpstreamSession:
         era: str,
     ) -> None:
         """Get into conversation; raises TargetError."""
-        hello = ClientHello(info, capabilities, self._asked, self._noticed, limits, era)
+        hello = ClientHello(info, capabilities, self._serve, self._on_notification, limits, era)
         self.exchange, self.server = await open_exchange(address, hello)
         self.modern = self.server.version.modern
-        self.exchange.when_hung_up = self._hung_up
+        self.exchange.on_stream_closed = self._on_stream_closed
 
     async def request(
         self,
@@ -138,12 +138,12 @@ class UpstreamSession:
 
     # What comes from the upstream.
 
-    async def _asked(self, method: str, params: bytes, about: bytes) -> bytes:
+    async def _serve(self, method: str, params: bytes, about: bytes) -> bytes:
         if method == "ping":
             return b"{}"
         if not self.may_ask and needed_capability(method, {})[0]:
             raise McpError(refused_question(method, self.name), METHOD_NOT_FOUND)
-        call, caller = self._meant(about)
+        call, caller = self._target(about)
         if caller is None:
             raise McpError(
                 f"{method[:80]} is refused: several clients share this server, and nothing says "
@@ -158,12 +158,12 @@ class UpstreamSession:
         capability, part = needed_capability(method, asked)
         if capability and not declares(caller.capabilities, capability, part):
             if call is not None:
-                call.lacks(capability, part)
+                call.require_capability(capability, part)
             raise McpError(f"the client does not offer {method}", METHOD_NOT_FOUND)
         if capability == "roots":
             if self.owner is None:
                 raise McpError("roots/list is refused: this server is shared by several clients")
-            self.told_roots = True
+            self.has_client_roots = True
         if call is None or not call.request.version.modern:  # else it is asked by a result
             params = for_session(caller.session, method, params, self.name)
         try:
@@ -173,13 +173,13 @@ class UpstreamSession:
         except AskError as error:
             raise McpError(str(error), error.code, error.data) from None
 
-    def _hung_up(self, id: bytes) -> None:
+    def _on_stream_closed(self, id: bytes) -> None:
         """Do to the client as the upstream did to us."""
         call = self.calls.get(id)
         if call is not None:
-            call.outbox.hang_up()
+            call.outbox.close_stream()
 
-    def _noticed(self, method: str, params: bytes, about: bytes) -> None:
+    def _on_notification(self, method: str, params: bytes, about: bytes) -> None:
         if method in _LISTS:
             self._watcher.list_changed(self, _LISTS[method])
         elif method == "notifications/resources/updated":
@@ -189,15 +189,15 @@ class UpstreamSession:
                 return
             self._watcher.updated(self, uri, params)
         elif method == "notifications/message":
-            self._logged(method, params, about)
+            self._forward_log(method, params, about)
         elif method != "notifications/subscriptions/acknowledged":
             task = task_in(method, params)
             if task is not None and task.id in self.tasks:
                 self.tasks.note(task)
-            self._pass_on(method, params, about)
+            self._forward(method, params, about)
 
-    def _logged(self, method: str, params: bytes, about: bytes) -> None:
-        call, caller = self._meant(about)
+    def _forward_log(self, method: str, params: bytes, about: bytes) -> None:
+        call, caller = self._target(about)
         if caller is None:
             return
         threshold = caller.level
@@ -213,8 +213,8 @@ class UpstreamSession:
         if is_level_enabled(level, threshold):
             self._deliver(call, caller, notification(method, params))
 
-    def _pass_on(self, method: str, params: bytes, about: bytes) -> None:
-        call, caller = self._meant(about)
+    def _forward(self, method: str, params: bytes, about: bytes) -> None:
+        call, caller = self._target(about)
         if caller is not None:
             self._deliver(call, caller, notification(method, params))
 
@@ -224,7 +224,7 @@ class UpstreamSession:
         elif caller.session is not None and caller.session.version is not None:
             caller.session.send(message)  # a modern client is told nothing it did not ask for
 
-    def _meant(self, about: bytes) -> tuple[Call | None, Caller | None]:
+    def _target(self, about: bytes) -> tuple[Call | None, Caller | None]:
         """The call, and the client, that something from the upstream can only be meant for."""
         call = self.calls.get(about)
         if call is not None:

@@ -15,41 +15,41 @@ from portico.model.methods import LISTEN
 from portico.protocol.codec import encode
 from portico.upstream.handshake import modern_meta
 from portico.upstream.pending_request import FOREVER
-from portico.upstream.request_headers import mirrored_headers
+from portico.upstream.request_headers import request_headers
 from portico.upstream.session import UpstreamSession
 
-_RELISTEN_S = 1.0
-_MAX_S = 30.0
-_NO_SUCH_THING = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
+_MIN_PAUSE_S = 1.0
+_MAX_PAUSE_S = 30.0
+_UNSUPPORTED_CODES = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 
 
 async def keep_listening(
-    upstream_session: UpstreamSession, uris: list[str], info: Mapping[str, Any]
+    session: UpstreamSession, uris: list[str], info: Mapping[str, Any]
 ) -> None:
     """Hear of all lists and of these resources, as often as the stream is cut."""
     wanted: dict[str, Any] = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
-        if kind in upstream_session.server.capabilities
+        if kind in session.server.capabilities
     }
     if uris:
         wanted["resourceSubscriptions"] = uris
-    meta = modern_meta(upstream_session.server.version, info, {})
+    meta = modern_meta(session.server.version, info, {})
     params = encode({"_meta": meta, "notifications": wanted})
     headers = {}
-    if upstream_session.exchange.wire.mirrors:
-        headers = mirrored_headers(LISTEN, {}, upstream_session.server.version)
-    pause = _RELISTEN_S
-    while not upstream_session.exchange.is_over():
+    if session.exchange.wire.mirrors:
+        headers = request_headers(LISTEN, {}, session.server.version)
+    pause = _MIN_PAUSE_S
+    while not session.exchange.is_over():
         try:
-            await upstream_session.request(LISTEN, params, timeout=FOREVER, headers=headers)
-            pause = _RELISTEN_S
+            await session.request(LISTEN, params, timeout=FOREVER, headers=headers)
+            pause = _MIN_PAUSE_S
         except McpError as error:
-            if error.code in _NO_SUCH_THING:
+            if error.code in _UNSUPPORTED_CODES:
                 return
-            pause = min(2 * pause, _MAX_S)  # it may be too busy just now
+            pause = min(2 * pause, _MAX_PAUSE_S)  # it may be too busy just now
         except TargetError:
-            if upstream_session.exchange.is_over():
+            if session.exchange.is_over():
                 return
-            pause = min(2 * pause, _MAX_S)
+            pause = min(2 * pause, _MAX_PAUSE_S)
         await asyncio.sleep(pause)

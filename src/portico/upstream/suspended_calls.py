@@ -37,7 +37,7 @@ class _Retry(Struct):
 class OpenQuestions(Struct, frozen=True):
     """What the client has to answer before the call can go on, by key."""
 
-    asked: dict[str, dict[str, Any]]
+    questions: dict[str, dict[str, Any]]
 
 
 class SuspendedCall(Call):
@@ -46,14 +46,14 @@ class SuspendedCall(Call):
     def __init__(self, caller: Caller, request: Request, context: Context) -> None:
         super().__init__(caller, request, context)
         self._open: dict[str, tuple[dict[str, Any], asyncio.Future[bytes]]] = {}
-        self._numbers = 0
-        self._stirred = asyncio.Event()
+        self._last_number = 0
+        self._changed = asyncio.Event()
         self._work: asyncio.Task[bytes] | None = None
 
     def start(self, work: Awaitable[bytes]) -> None:
         """Begin the call itself, which goes on while the client is away."""
         self._work = asyncio.ensure_future(work)
-        self._work.add_done_callback(lambda _: self._stirred.set())
+        self._work.add_done_callback(lambda _: self._changed.set())
 
     async def next(self) -> bytes | OpenQuestions:
         """The result, or the questions that have come up; raises what the call raises."""
@@ -61,8 +61,8 @@ class SuspendedCall(Call):
         assert work is not None
         try:
             while not work.done() and not self._open and self.missing is None:
-                self._stirred.clear()
-                await self._stirred.wait()
+                self._changed.clear()
+                await self._changed.wait()
             if self._open and not work.done():
                 await asyncio.sleep(_GATHER_S)
             # Here, and not after: a client that leaves while it is told ends the call, too.
@@ -88,22 +88,22 @@ class SuspendedCall(Call):
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Put a question into the next result and wait for the request that answers it."""
-        self._numbers += 1
-        key = f"{method.partition('/')[0]}-{self._numbers}"
+        self._last_number += 1
+        key = f"{method.partition('/')[0]}-{self._last_number}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         decoded = msgspec.json.decode(params or b"{}", type=dict[str, Any])
         question = {"method": method, "params": modern_question(method, decoded)}
         self._open[key] = (question, answer)
-        self._stirred.set()
+        self._changed.set()
         try:
             return await answer
         finally:
             self._open.pop(key, None)
 
-    def lacks(self, capability: str, part: str) -> None:
+    def require_capability(self, capability: str, part: str) -> None:
         """End the call as a modern server would have: the client must declare this first."""
-        super().lacks(capability, part)
-        self._stirred.set()
+        super().require_capability(capability, part)
+        self._changed.set()
 
     def cancel(self) -> None:
         """Nobody wants the result any more."""
@@ -119,17 +119,17 @@ class SuspendedCalls:
     """All held calls of one upstream, each for a bounded time."""
 
     def __init__(
-        self, ttl_s: float, most: int, server: str, clock: Callable[[], float] = time.time
+        self, ttl_s: float, max_calls: int, server: str, clock: Callable[[], float] = time.time
     ) -> None:
         self._ttl_s = ttl_s
-        self._most = most
+        self._max_calls = max_calls
         self._server = server
         self._clock = clock
         self._key = os.urandom(32)
-        self._kept: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
+        self._calls: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._calls)
 
     @cached_property
     def _seal(self) -> "Seal":
@@ -138,27 +138,27 @@ class SuspendedCalls:
 
         return Seal(self._key)
 
-    def keep(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
+    def suspend(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
         """The result that asks the client, and brings its answers back to this call."""
-        if len(self._kept) >= self._most:
+        if len(self._calls) >= self._max_calls:
             call.cancel()
-            why = f"{self._most} calls to {self._server} wait for answers already"
+            why = f"{self._max_calls} calls to {self._server} wait for answers already"
             raise TargetError(why, kind="busy", server=self._server)
         from portico.protocol.seal import NONCE_SIZE, binding
 
         key = os.urandom(12).hex()
         timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, key)
-        self._kept[key] = (call, timer)
+        self._calls[key] = (call, timer)
         state = self._seal.close(
             key,
             binding=binding(call.request, call.context.principal),
             expires=self._clock() + self._ttl_s,
             nonce=os.urandom(NONCE_SIZE),
         )
-        asked = {"inputRequests": questions.asked, "requestState": state}
+        asked = {"inputRequests": questions.questions, "requestState": state}
         return encode({"resultType": "input_required", **asked})
 
-    def returning(self, request: Request, context: Context) -> SuspendedCall | None:
+    def resume(self, request: Request, context: Context) -> SuspendedCall | None:
         """The call that a request goes on with; None if it begins anew."""
         if b'"requestState"' not in request.params:
             return None
@@ -172,21 +172,21 @@ class SuspendedCalls:
             key = self._seal.open(retry.requestState, binding=bound, now=self._clock())
         except SealBroken as broken:
             raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
-        kept = self._kept.pop(key, None)
-        if kept is None:
+        suspended = self._calls.pop(key, None)
+        if suspended is None:
             raise InvalidParams("requestState was used already, or its call is over; start over")
-        call, timer = kept
+        call, timer = suspended
         timer.cancel()
         call.resume(request, context, retry.inputResponses)
         return call
 
     def close(self) -> None:
         """Give up on all."""
-        for key in tuple(self._kept):
+        for key in tuple(self._calls):
             self._expire(key)
 
     def _expire(self, key: str) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            kept[1].cancel()
-            kept[0].cancel()
+        suspended = self._calls.pop(key, None)
+        if suspended is not None:
+            suspended[1].cancel()
+            suspended[0].cancel()

@@ -27,7 +27,7 @@ from portico.upstream.caller import Caller, Callers, without_questions
 from portico.upstream.catalog_views import CatalogView, CatalogViews, Memory
 from portico.upstream.connection import UpstreamConnection
 from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
-from portico.upstream.direct_call import failed
+from portico.upstream.direct_call import as_mcp_error
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import Relay
 from portico.upstream.rpc_error import ServerError
@@ -62,22 +62,22 @@ class Upstream:
         self._history = history
         self._breaker = CircuitBreaker(self.name, policy.backoff, _now)
         self._callers = Callers(policy.may_ask)
-        self._lines = ConnectionPool(address, policy, self._breaker, self._callers, self, self)
+        self._pool = ConnectionPool(address, policy, self._breaker, self._callers, self, self)
         self._background = Background()
         self._views = CatalogViews(
             self.name,
             policy,
-            self._lines,
+            self._pool,
             memory=memory,
             key=key,
             report=report,
             clock=clock,
             background=self._background,
-            told=self._asked_anew,
+            on_fetched=self._catalog_fetched,
             history=history,
         )
-        self._relay = Relay(self.name, policy, self._lines, self._breaker, self._views.tool)
-        self._followers: WeakSet[Session] = WeakSet()
+        self._relay = Relay(self.name, policy, self._pool, self._breaker, self._views.tool)
+        self._subscribers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
         """Begin a conversation as soon as a client says hello."""
@@ -92,21 +92,21 @@ class Upstream:
         """What this client is offered; from memory, where that has it."""
         modern = request.version.modern
         caller = self._callers.of(request, context)
-        edition = self._lines.edition
+        generation = self._pool.generation
         known = caller.view
-        if known is not None and known[0] == edition and known[1] == modern:
+        if known is not None and known[0] == generation and known[1] == modern:
             view: CatalogView = known[2]
             return view
-        self._views.get(self._lines.view(caller, modern))
+        self._views.get(self._pool.view(caller, modern))
         # What was remembered may say that another era is spoken, and so another view is right.
-        view = self._views.get(self._lines.view(caller, modern))
-        caller.view = (self._lines.edition, modern, view)
+        view = self._views.get(self._pool.view(caller, modern))
+        caller.view = (self._pool.generation, modern, view)
         return view
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """What this client is offered; None as long as that is not known."""
         known = self._callers.of(request, context).view
-        if known is None or known[0] != self._lines.edition or known[1] != request.version.modern:
+        if known is None or known[0] != self._pool.generation or known[1] != request.version.modern:
             return self.view(request, context).catalog
         view: CatalogView = known[2]
         return view.catalog
@@ -128,14 +128,14 @@ class Upstream:
 
     async def _ready(self, request: Request, context: Context) -> None:
         try:
-            tries_it = self._breaker.check()
+            is_trial = self._breaker.check()
             try:
-                view = await self._asked(request, context)
+                view = await self._open_and_fetch(request, context)
             finally:
-                if tries_it:
-                    self._breaker.withdrawn()
+                if is_trial:
+                    self._breaker.cancel_trial()
         except TargetError as error:
-            raise failed(error) from None
+            raise as_mcp_error(error) from None
         if view.catalog is None:
             raise McpError(f"{self.name} does not say what it offers")
 
@@ -145,20 +145,20 @@ class Upstream:
             caller = self._callers.of(request, context)
             self._background.start(self._warm(caller, request.version.modern))
 
-    async def _asked(self, request: Request, context: Context) -> CatalogView:
+    async def _open_and_fetch(self, request: Request, context: Context) -> CatalogView:
         caller = self._callers.of(request, context)
-        line = await self._lines.begun(caller, request.version.modern)
+        connection = await self._pool.begin_call(caller, request.version.modern)
         answered = False
         try:
-            upstream_session = await line.upstream_session()
+            session = await connection.session()
             # Its era may be another than we thought, and with it the view.
             view = self.view(request, context)
             if view.catalog is None:
-                await asyncio.shield(self._views.survey(view, upstream_session))
+                await asyncio.shield(self._views.fetch_catalog(view, session))
             answered = view.catalog is not None
         finally:
-            line.end(answered)
-            self._lines.give_back(line)
+            connection.end(answered)
+            self._pool.release(connection)
         return view
 
     def offer(self) -> Offer:
@@ -169,29 +169,29 @@ class Upstream:
     def offered(self) -> Catalog | None:
         """What everybody is offered, as it was last heard; None if that never was."""
         for _ in range(2):  # what is remembered may say that another era is spoken
-            self._views.get(self._lines.era(modern=False))
+            self._views.get(self._pool.era(modern=False))
         shared = [view.catalog for view in self._views if view.name in (MODERN, LEGACY)]
         known = [catalog for catalog in shared if catalog is not None]
         return max(known, key=lambda catalog: catalog.whole.taken, default=None)
 
-    async def survey(self) -> None:
+    async def fetch_catalog(self) -> None:
         """Ask for all that everybody is offered; raises McpError or TargetError."""
-        line = self._lines.shared(self._lines.era(modern=False))
+        connection = self._pool.shared(self._pool.era(modern=False))
         try:
-            await self._survey(line)
+            await self._fetch_catalog(connection)
         finally:
-            self._lines.give_back(line)
+            self._pool.release(connection)
 
-    async def _survey(self, line: UpstreamConnection) -> CatalogView:
-        line.begin()
+    async def _fetch_catalog(self, connection: UpstreamConnection) -> CatalogView:
+        connection.begin()
         answered = False
         try:
-            upstream_session = await line.upstream_session()
-            view = self._views.get(line.view)
-            await asyncio.shield(self._views.survey(view, upstream_session))
+            session = await connection.session()
+            view = self._views.get(connection.view)
+            await asyncio.shield(self._views.fetch_catalog(view, session))
             answered = True
         finally:
-            line.end(answered)
+            connection.end(answered)
         return view
 
     def watch(self, changed: Callable[[Change], None]) -> None:
@@ -199,31 +199,33 @@ class Upstream:
         resource has changed."""
         self._watchers.append(changed)
 
-    def _asked_anew(self, view: CatalogView) -> None:
+    def _catalog_fetched(self, view: CatalogView) -> None:
         if view.name in (MODERN, LEGACY):
-            self._tell_watchers(Change(""))
+            self._notify_watchers(Change(""))
 
-    def _tell_watchers(self, change: Change) -> None:
+    def _notify_watchers(self, change: Change) -> None:
         for changed in self._watchers:
             changed(change)
 
     async def refresh(self) -> None:
         """Ask for all lists anew, wherever there is a conversation, and begin one if there is
         none; raises TargetError, and McpError if a list cannot be had."""
-        lines = [line for line in self._lines if line.open_leg is not None]
+        connections = [
+            connection for connection in self._pool if connection.open_session is not None
+        ]
         missed: list[str] = []
-        for line in lines or [self._lines.shared(self._lines.era(MODERN in self._views))]:
-            missed += (await self._survey(line)).missed
+        for connection in connections or [self._pool.shared(self._pool.era(MODERN in self._views))]:
+            missed += (await self._fetch_catalog(connection)).missed
         if missed:
             raise McpError("; ".join(missed))
 
     async def _warm(self, caller: Caller, modern: bool) -> None:
         try:
-            line = self._lines.take(caller, modern)
+            connection = self._pool.acquire(caller, modern)
             try:
-                await line.upstream_session()
+                await connection.session()
             finally:
-                self._lines.give_back(line)
+                self._pool.release(connection)
         except TargetError as error:
             self._report(str(error))
 
@@ -239,11 +241,11 @@ class Upstream:
         if meaning.kind is not _CALL:
             return self.relay(request, context)
         if not self.policy.may_ask:
-            request = _unaskable(request)
+            request = _strip_questions(request)
         caller = self._callers.of(request, context)
         route = self._relay.route(caller, request.version.modern)
-        express = None if route is None else self._relay.express(route, caller, request, context)
-        return self.relay(request, context) if express is None else express
+        direct = None if route is None else self._relay.direct_call(route, caller, request, context)
+        return self.relay(request, context) if direct is None else direct
 
     async def _unlisted(self, request: Request, context: Context) -> Response:
         """A list that is not in the catalog, as the upstream itself sends it."""
@@ -260,82 +262,82 @@ class Upstream:
     async def relay(self, request: Request, context: Context) -> Response:
         """The upstream's answer to a request, by the long way; raises McpError if there is none."""
         if not self.policy.may_ask:
-            request = _unaskable(request)
+            request = _strip_questions(request)
         caller = self._callers.of(request, context)
         try:
             if request.method in ("resources/subscribe", "resources/unsubscribe"):
                 return await self._subscribe(request, context, caller)
             return await self._relay.answer(caller, request, context)
         except TargetError as error:
-            raise failed(error) from None
+            raise as_mcp_error(error) from None
 
     async def _subscribe(self, request: Request, context: Context, caller: Caller) -> Response:
         """Follow a resource for a client; the upstream is told once, however many follow it."""
-        session = context.session
-        assert session is not None  # the core sees to that
-        line = self._lines.first(caller, request.version.modern)
+        client_session = context.session
+        assert client_session is not None  # the core sees to that
+        connection = self._pool.for_subscriptions(caller, request.version.modern)
         try:
             if request.method == "resources/unsubscribe":
-                await line.unfollow(request.uri, session)
+                await connection.unsubscribe(request.uri, client_session)
             else:
-                await line.follow(request.uri, session)
-                self._followers.add(session)
-                session.on_end(self, lambda: self._leave(session))
+                await connection.subscribe(request.uri, client_session)
+                self._subscribers.add(client_session)
+                client_session.on_end(self, lambda: self._unsubscribe_all(client_session))
         except ServerError as error:
             return Response(id=request.id, error=error.raw, code=error.code)
         return Response(id=request.id, result=b"{}")
 
-    def _leave(self, session: Session) -> None:
+    def _unsubscribe_all(self, client_session: Session) -> None:
         """Follow nothing any more for a client that is gone."""
-        for line in self._lines:
-            for uri, holders in tuple(line.subscriptions.items()):
-                if session in holders:
-                    self._background.start(line.unfollow(uri, session))
+        for connection in self._pool:
+            for uri, holders in tuple(connection.subscriptions.items()):
+                if client_session in holders:
+                    self._background.start(connection.unsubscribe(uri, client_session))
 
     async def set_level(self, request: Request, context: Context) -> None:
         """A client wants log messages from the level on that its session has now."""
         caller = self._callers.of(request, context)
         try:
-            line = self._lines.first(caller, request.version.modern)
-            await line.set_level((line.owner or self._callers).level)
+            connection = self._pool.for_subscriptions(caller, request.version.modern)
+            await connection.set_level((connection.owner or self._callers).level)
         except TargetError as error:
-            raise failed(error) from None
+            raise as_mcp_error(error) from None
 
-    def take_over(self, before: "Upstream") -> None:
+    def adopt_clients(self, before: "Upstream") -> None:
         """Replace another: the clients of that one keep their log levels and subscriptions."""
         self.starts += before.starts
         self._callers.sessions |= before._callers.sessions
-        followed = [
-            (session, uri)
-            for line in before._lines
-            for uri, holders in line.subscriptions.items()
-            for session in holders
+        subscriptions = [
+            (client_session, uri)
+            for connection in before._pool
+            for uri, holders in connection.subscriptions.items()
+            for client_session in holders
         ]
-        self._background.start(self._follow(followed))
+        self._background.start(self._resubscribe(subscriptions))
 
-    async def _follow(self, followed: Iterable[tuple[Session, str]]) -> None:
-        for session, uri in followed:
-            version = session.version or max(Version)  # only legacy clients shake hands
+    async def _resubscribe(self, subscriptions: Iterable[tuple[Session, str]]) -> None:
+        for client_session, uri in subscriptions:
+            version = client_session.version or max(Version)  # only legacy clients shake hands
             request = Request(method="resources/subscribe", uri=uri, version=version)
             with suppress(McpError):  # the upstream before may have had what this one has not
-                await self.relay(request, Context(session=session))
+                await self.relay(request, Context(session=client_session))
 
     def on_notification(self, request: Request, context: Context) -> None:
         """Pass on what a client says without waiting for an answer."""
         caller = self._callers.of(request, context)
         modern = request.version.modern
-        if self._lines.is_own(caller, modern) and caller.session is None:
+        if self._pool.is_own(caller, modern) and caller.session is None:
             return  # nothing says which of its calls it is about
         try:
-            upstream_session = self._lines.first(caller, modern).open_leg
+            session = self._pool.for_subscriptions(caller, modern).open_session
         except TargetError:
             return  # there is no room for one of its own, so there is nobody to tell
-        if upstream_session is not None and upstream_session.modern == modern:
-            self._background.start(self._tell(upstream_session, request))
+        if session is not None and session.modern == modern:
+            self._background.start(self._notify(session, request))
 
-    async def _tell(self, upstream_session: UpstreamSession, notice: Request) -> None:
+    async def _notify(self, session: UpstreamSession, notice: Request) -> None:
         try:
-            await upstream_session.exchange.tell(notice.method, notice.params)
+            await session.exchange.notify(notice.method, notice.params)
         except TargetError as error:
             self._report(f"{notice.method} did not reach {self.name}: {error}")
 
@@ -345,33 +347,35 @@ class Upstream:
         """A conversation is about to begin."""
         self.starts += 1
 
-    def opened(self, line: UpstreamConnection, upstream_session: UpstreamSession) -> None:
+    def opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
         """A conversation has begun."""
-        self._lines.learned(line, upstream_session)
-        self._views.opened(line.view, upstream_session)
+        self._pool.session_opened(connection, session)
+        self._views.opened(connection.view, session)
 
-    def list_changed(self, upstream_session: UpstreamSession, kind: str) -> None:
+    def list_changed(self, session: UpstreamSession, kind: str) -> None:
         """The upstream announces that a list has changed: fetch them all, but not all the time."""
-        line = next((line for line in self._lines if line.open_leg is upstream_session), None)
-        if line is None:
+        connection = next(
+            (connection for connection in self._pool if connection.open_session is session), None
+        )
+        if connection is None:
             return
-        self._views.changed(line.view, upstream_session, kind)
+        self._views.changed(connection.view, session, kind)
 
-    def updated(self, upstream_session: UpstreamSession, uri: str, params: bytes) -> None:
+    def updated(self, session: UpstreamSession, uri: str, params: bytes) -> None:
         """A resource has changed."""
         change = Change("resources", uri, params)
         self._views.publish(change)
-        self._tell_watchers(change)
+        self._notify_watchers(change)
 
     # The rest.
 
     async def close(self) -> None:
         """End all conversations, and whatever was started for them."""
         self._relay.close()
-        for session in tuple(self._followers):
-            session.cancel_on_end(self)
+        for client_session in tuple(self._subscribers):
+            client_session.cancel_on_end(self)
         await self._background.close()
-        await self._lines.close()
+        await self._pool.close()
         # It and its lines hold each other, and may be there for long: nothing large with them.
         self._watchers.clear()
         await self._views.close()
@@ -380,24 +384,26 @@ class Upstream:
     @property
     def is_busy(self) -> bool:
         """True as long as calls or tasks are under way, or calls wait for a client's answers."""
-        return bool(self._relay.held) or any(line.busy or line.has_tasks for line in self._lines)
+        return bool(self._relay.suspended) or any(
+            connection.busy or connection.has_tasks for connection in self._pool
+        )
 
     def status(self) -> dict[str, Any]:
         """How it is, for people."""
         return {
             "server": self.name,
             "breaker": "open" if self._breaker.is_open else "closed",
-            "held": self._relay.held,
+            "held": self._relay.suspended,
             "starts": self.starts,
             "connections": [
                 {
-                    "state": str(line.state),
-                    "busy": line.busy,
-                    "starts": line.starts,
-                    "shared": line.owner is None,
-                    "subscriptions": len(line.subscriptions),
+                    "state": str(connection.state),
+                    "busy": connection.busy,
+                    "starts": connection.starts,
+                    "shared": connection.owner is None,
+                    "subscriptions": len(connection.subscriptions),
                 }
-                for line in self._lines
+                for connection in self._pool
             ],
             "lists": {
                 kind: len(listed.items)
@@ -409,7 +415,7 @@ class Upstream:
         }
 
 
-def _unaskable(request: Request) -> Request:
+def _strip_questions(request: Request) -> Request:
     """The same from a client that cannot be asked anything."""
     declared = request.meta.client_capabilities
     if not declared:
