@@ -1,4 +1,4 @@
-"""The library's front: definitions and functions in, one pure `handle` out."""
+"""`Server`, the library's main class: definitions and functions in, one pure `handle` out."""
 
 import logging
 import os
@@ -57,15 +57,15 @@ class Server(Registration):
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
-        `call_timeout_s` stops a handler that takes longer; by default none is. `state_key` seals
-        the state of questions that span rounds; replicas of one server share it, a single process
-        makes its own.
+        `call_timeout_s` limits how long a handler may run; there is no limit by default.
+        `state_key` seals the state of questions that span rounds; replicas of one server must
+        share it, and a single process generates its own.
         """
         declared = _declared(capabilities)
         _check_paging(page_size, ttl_ms, cache_scope)
         if call_timeout_s is not None and not call_timeout_s > 0:
             why = f"call_timeout_s must be more than 0, not {call_timeout_s}"
-            raise RegistrationError(f"{why}; None is for as long as it takes")
+            raise RegistrationError(f"{why}; use None for no limit")
         more = {"title": title, "description": description, "websiteUrl": website}
         shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
         if icons:
@@ -105,19 +105,19 @@ class Server(Registration):
 
     @classmethod
     def compose(cls, name: str, *servers: "Server | Provider", version: str = "0.0.0") -> "Server":
-        """Several servers as one, in this order."""
+        """Combine several servers into one, in this order."""
         composed = cls(name, version)
         for server in servers:
             composed.include(server)
         return composed
 
     def include(self, other: "Server | Provider") -> None:
-        """Offer also what another server or provider offers. Two owners of a name are refused."""
+        """Add the offer of another server or provider; a name that both own is an error."""
         if self._default is not None:
-            raise RegistrationError("the chain is frozen: include servers before serving")
+            raise RegistrationError("cannot include: the chain is frozen; include before serving")
         if self._included_in:
-            whole = f"{self.name!r} is part of {self._included_in!r}"
-            raise RegistrationError(f"{whole} already: include servers in it before that")
+            why = f"{self.name!r} is already included in {self._included_in!r}"
+            raise RegistrationError(f"{why}; include servers in it first")
         if not isinstance(other, Server) and not hasattr(other, "provide"):
             raise RegistrationError(f"{other!r} is neither a server nor a provider")
         added = list(other._providers) if isinstance(other, Server) else [other]
@@ -132,22 +132,22 @@ class Server(Registration):
         self._source.changes += 1
 
     def catalog(self) -> Catalog:
-        """The snapshot of all that is offered now."""
+        """Return the current catalog."""
         return self._source.now()
 
     def _build_catalog(self, number: int) -> Catalog:
         offer, clashes = merge((p.name, p.offer()) for p in self._providers)
         for clash in clashes:
-            log.warning("%s: the second is hidden", clash)
+            log.warning("%s; the second is hidden", clash)
         return Catalog(offer, self.identity, number=number)
 
     def _freeze(self) -> Sequence[Provider]:
-        """Its providers, to which none is added from now on."""
+        """Return the providers; none can be added from now on."""
         self._default = self._default or self.endpoint()
         return tuple(self._providers)
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
-        """A doorway to this server behind its own links; there may be several."""
+        """Create an endpoint of this server behind its own links; there may be several."""
         endpoint = ChainEndpoint(self._source, self._providers, links, _report)
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
@@ -163,13 +163,14 @@ class Server(Registration):
             try:
                 raw = _bytes_of(request)
             except (TypeError, ValueError, RecursionError) as error:
-                return error_response(b"", PARSE_ERROR, f"the message has no JSON form: {error}")
+                why = f"cannot encode the message as JSON: {error}"
+                return error_response(b"", PARSE_ERROR, why)
             inbound = read(raw, _assumed_version(context), context.headers)
             if isinstance(inbound, RefusedMessage):
                 return NOTHING if inbound.is_notification else inbound.response
             if not isinstance(inbound, Request):
                 return (
-                    error_response(b"", INVALID_REQUEST, "batches are a transport's business")
+                    error_response(b"", INVALID_REQUEST, "cannot handle a batch; pass one message")
                     if isinstance(inbound, list)
                     else NOTHING
                 )
@@ -177,13 +178,13 @@ class Server(Registration):
         return await endpoint.handle(request, context)
 
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
-        """This server as an ASGI app, to mount in any web framework; see `HttpApp`."""
+        """Return this server as an ASGI app, to mount in any web framework; see `HttpApp`."""
         from portico.transport.http_app import HttpApp
 
         return HttpApp(self.endpoint(links), **options)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource that it has changed."""
+        """Notify the subscribers of a resource that it has changed."""
         self._functions.changed("resources", uri)
 
     def _changed(self, change: Change) -> None:
@@ -193,7 +194,7 @@ class Server(Registration):
 
 
 def freeze(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:
-    """A server's providers, to which none is added from now on, and what they offer together."""
+    """Freeze a server; returns its providers and the source of its catalog."""
     return server._freeze(), server._source
 
 
@@ -207,7 +208,7 @@ def _bytes_of(message: Message) -> bytes:
     if isinstance(message, bytes):
         return message
     if isinstance(message, str):
-        # Half a surrogate pair makes bytes that are not UTF-8, and whoever reads them says so.
+        # A lone surrogate makes bytes that are not UTF-8, which the parser rejects.
         return message.encode(errors="surrogatepass")
     return msgspec.json.encode(message) if isinstance(message, dict) else bytes(message)
 
@@ -221,7 +222,7 @@ def _declared(capabilities: Iterable[str]) -> frozenset[str]:
 
 
 def _check_paging(page_size: int, ttl_ms: int, cache_scope: str) -> None:
-    """Refuse what clients would be told and could make no sense of."""
+    """Reject values that clients could not use."""
     if page_size < 0 or ttl_ms < 0:
         name, value = ("page_size", page_size) if page_size < 0 else ("ttl_ms", ttl_ms)
         raise RegistrationError(f"{name} must be at least 0, not {value}")
@@ -230,5 +231,5 @@ def _check_paging(page_size: int, ttl_ms: int, cache_scope: str) -> None:
 
 
 def _report(request: Request, error: BaseException) -> None:
-    """Tell the operator, not the client, where a handler failed."""
+    """Log the exception of a handler; the client only gets an internal error."""
     log.error("%s %s failed", request.method, request.name or request.uri, exc_info=error)

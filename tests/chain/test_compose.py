@@ -175,7 +175,7 @@ async def test_what_was_declared_in_advance_stays_declared_behind_a_view() -> No
 def test_a_part_takes_in_no_more_once_it_is_a_part() -> None:
     part = Server("part")
     Server.compose("whole", part)
-    with pytest.raises(RegistrationError, match="'part' is part of 'whole' already"):
+    with pytest.raises(RegistrationError, match="'part' is already included in 'whole'"):
         part.include(Server("late"))
 
 

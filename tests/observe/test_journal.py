@@ -148,7 +148,7 @@ async def test_what_is_too_much_is_counted_and_not_kept(
     journal.close()
     lines = lines_of(tmp_path / "log")
     assert [line["kind"] for line in lines] == ["call"] * 10 + ["event"]
-    assert lines[-1]["text"].startswith("15 lines are missing here")
+    assert lines[-1]["text"].startswith("15 lines dropped")
 
 
 async def test_huge_and_strange_things_make_short_whole_lines(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_used_again_when_
     note(journal, call({}))
     async with asyncio.timeout(20):
         await eventually(lambda: len(tries) >= 3)
-    assert said == [f"the log {path} cannot be written: No such file or directory; calls go on"]
+    assert said == [f"cannot write the log {path}: No such file or directory; calls continue"]
     path.parent.mkdir()
     async with asyncio.timeout(20):
         await eventually(path.exists)

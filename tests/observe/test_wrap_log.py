@@ -170,7 +170,7 @@ async def test_a_log_that_cannot_be_written_is_reported_once_and_hurts_no_call(
         assert await handle(call(), Context()) is OK
         log.close()
     why = "No such file or directory"
-    assert said == [f"the log {folder / 'log'} cannot be written: {why}; calls go on"]
+    assert said == [f"cannot write the log {folder / 'log'}: {why}; calls continue"]
     folder.mkdir()
     await handle(call(), Context())
     log.close()

@@ -219,7 +219,7 @@ async def test_a_message_may_come_in_any_kind_of_bytes() -> None:
 
 async def test_a_call_of_nothing_is_told_what_is_missing() -> None:
     server = Server("t", capabilities=["tools", "prompts"])
-    for method, words in (("tools/call", "which tool?"), ("prompts/get", "which prompt?")):
+    for method, words in (("tools/call", "no tool named"), ("prompts/get", "no prompt named")):
         answer = await error(server, request(method, {}))
         assert (answer["code"], answer["message"]) == (-32602, words)
 

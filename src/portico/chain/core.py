@@ -1,4 +1,4 @@
-"""The kernel: answers what is static or its own, and hands the rest to the providers."""
+"""The core of an endpoint: it answers static requests and passes the rest to the providers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -33,74 +33,75 @@ from portico.state.pending import Pending
 _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION
 
 
+CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
 _OWN_NOTIFICATIONS = ("notifications/initialized", "notifications/cancelled")
-"""Notifications that end here."""
+"""Notifications that are not passed to providers."""
 
 
 class Hub(Protocol):
-    """Who wants to hear of changes."""
+    """The subscribers to changes of a catalog."""
 
     def attach(self, session: Session) -> None:
         """Send a legacy session its notifications until it is detached."""
         ...
 
     async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
-        """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
+        """Send a modern listener `first`, then its notifications, until it leaves or we drain."""
         ...
 
 
 class CatalogSource(Protocol):
-    """Where the catalog of now is taken from; it may be another for each client."""
+    """The source of the current catalog, which may differ from client to client."""
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """What this client is offered; None as long as that is not known."""
+        """Return the catalog for this client; None until it is known."""
         ...
 
     async def ready(self, request: Request, context: Context) -> None:
-        """Wait until it is known; raises McpError if it cannot be."""
+        """Wait until the catalog is known; raises McpError if it cannot be fetched."""
         ...
 
     def hub(self, request: Request, context: Context) -> Hub:
-        """Who hears that it has changed."""
+        """Return the hub that publishes changes to this client."""
         ...
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello."""
+        """Adapt the session of a legacy client that sends `initialize`."""
         ...
 
 
 class SingleCatalog:
-    """A shelf from which everybody is offered the same, and that is always known."""
+    """A source with one catalog for all clients, which is always known."""
 
     def __init__(self, make: Callable[[int], Catalog], hub: Hub) -> None:
-        """`make` makes the catalog of now, under this number."""
+        """`make` builds the current catalog with the given number."""
         self._make = make
         self._hub = hub
         self._made: Catalog | None = None
         self.changes = 1
-        """Grows with every change of what is offered."""
+        """Grows with every change of the offer."""
 
     def now(self) -> Catalog:
-        """The catalog."""
+        """Return the current catalog."""
         made, number = self._made, self.changes
         if made is None or made.number != number:
-            # What another thread changes from here on has a higher number, and is not missed.
+            # A change by another thread from here on has a higher number, and is not missed.
             made = self._made = self._make(number)
         return made
 
     def catalog(self, request: Request, context: Context) -> Catalog:
-        """What everybody is offered."""
+        """Return the one catalog."""
         return self.now()
 
     async def ready(self, request: Request, context: Context) -> None:
-        """It is known."""
+        """Return at once: the catalog is known."""
 
     def hub(self, request: Request, context: Context) -> Hub:
-        """Who hears of changes."""
+        """Return the one hub."""
         return self._hub
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello, which changes nothing."""
+        """Change nothing: all clients see the same."""
 
 
 class _InitializeParams(Struct):
@@ -114,7 +115,7 @@ class _LevelParams(Struct):
 
 
 class Core:
-    """One endpoint's kernel: a catalog in front, the providers behind."""
+    """The core of one endpoint, between its catalogs and its providers."""
 
     def __init__(self, source: CatalogSource, providers: Sequence[Provider]) -> None:
         self._source = source
@@ -123,10 +124,10 @@ class Core:
         self._notices = [one.on_notification for one in providers if isinstance(one, Notified)]
         self._levels = [one.set_level for one in providers if isinstance(one, LogLevelAware)]
         self.entry: Handler = self.answer
-        """The way in, links and all, for questions that the core itself asks in a client's name."""
+        """The whole chain, for requests that the core itself makes on a client's behalf."""
 
     def answer(self, request: Request, context: Context) -> Answer:
-        """The answer to any request; what it raises is for `responding` to put into words."""
+        """Answer any request; `responding` turns exceptions into responses."""
         meaning = request.meaning
         if not request.id:
             return self._notice(request, context)
@@ -141,7 +142,7 @@ class Core:
         if catalog is None:
             return self._answer_when_ready(request, context)
         if kind is _STATIC:
-            # Without a cursor and a date it stays as it is for as long as the catalog does.
+            # Without a cursor and a date, the page stays valid as long as the catalog does.
             ready = (
                 None
                 if request.cursor
@@ -156,7 +157,7 @@ class Core:
         if kind is _CORE:
             return _CORE_METHODS[request.method](self, request, context)
         if request.method == "tools/call":
-            # A call made by `execute_tool` has headers that are about that one.
+            # The headers of a call made by `execute_tool` describe that meta-tool.
             if context.headers is not None and not request.asked:
                 mismatch = _header_mismatch(catalog, request, context.headers)
                 if mismatch is not None:
@@ -166,16 +167,16 @@ class Core:
         return self._dispatch(request, context)
 
     async def _answer_when_ready(self, request: Request, context: Context) -> Response:
-        """Answer once it is known what this client is offered."""
+        """Answer once this client's catalog is known."""
         await self._source.ready(request, context)
         if self._catalog(request, context) is None:
-            raise McpError("it is not known what is offered here")
+            raise McpError(CATALOG_UNKNOWN)
         return await self.answer(request, context)
 
     def _static(
         self, catalog: Catalog, request: Request, context: Context, capability: str
     ) -> Answer:
-        """The answer from the catalog's ready bytes; it needs this capability, if any."""
+        """Answer from the catalog's ready bytes, if the catalog has this capability."""
         if not capability:
             return Response(id=request.id, result=catalog.discovery(request.version))
         if capability not in catalog.kinds:
@@ -190,14 +191,14 @@ class Core:
         return Response(id=request.id, result=page)
 
     def _notice(self, request: Request, context: Context) -> Response:
-        """Pass a notification on to the providers that want to hear it."""
+        """Pass a notification to the providers that accept it."""
         if request.method not in _OWN_NOTIFICATIONS:
             for notice in self._notices:
                 notice(request, context)
         return NOTHING
 
     def _answer_unlisted(self, request: Request, context: Context) -> Answer:
-        """Answer for a method that the table does not have at this version."""
+        """Answer a method that the table does not have at this version."""
         if request.method in KNOWN:
             return _not_found(request)
         catalog = self._catalog(request, context)
@@ -215,7 +216,7 @@ class Core:
         if session is not None:
             if session.version is not None:
                 return error_response(request.id, INVALID_REQUEST, "already initialized")
-            # What is offered may depend on who the client is, so that is learned first.
+            # The catalog may depend on the client's capabilities, so they are set first.
             session.capabilities, session.client_info = params.capabilities, params.clientInfo
         version = negotiate(params.protocolVersion)
         catalog = self._catalog(request, context)
@@ -275,7 +276,7 @@ class Core:
 
     async def _listen(self, request: Request, context: Context) -> Response:
         if context.peer is None:
-            raise McpError("this way in cannot carry a stream of notifications")
+            raise McpError("this transport cannot stream notifications")
         catalog = self._catalog(request, context)
         if catalog is None:
             await self._source.ready(request, context)
@@ -286,7 +287,7 @@ class Core:
         listener = Session(_discard)
         if context.session is not None:
             listener.parent = context.session
-            listener.notes = context.session.notes  # the same client, to whoever knows it
+            listener.notes = context.session.notes  # the same client
         asker = Context(
             principal=context.principal,
             data=context.data,
@@ -298,13 +299,13 @@ class Core:
             hub = self._source.hub(request, context)
             await hub.follow(wanted, context, acknowledgement(wanted))
         finally:
-            listener.end()  # whoever subscribed on its behalf no longer needs to
+            listener.end()  # cancels the subscriptions made on its behalf
         return Response(id=request.id, result=subscription_end(request.id))
 
     async def _may_follow(self, uri: str, asker: Context) -> bool:
-        """Ask for one resource as a legacy client would: links guard, and providers know, that."""
+        """Try a subscription as a legacy client would make it, through links and providers."""
         ask = Request(method="resources/subscribe", id=b"0", params=encode({"uri": uri}), uri=uri)
-        ask.version = asker.version or ask.version  # for a server that has the era of the asker
+        ask.version = asker.version or ask.version  # for a server with the client's era
         try:
             return not (await self.entry(ask, asker)).error
         except McpError:
@@ -322,7 +323,7 @@ _CORE_METHODS: dict[str, Callable[[Core, Request, Context], Answer]] = {
 
 
 def first_owner(providers: Sequence[Provider]) -> Handler:
-    """A handler that asks each provider in turn, and ends in the terminus."""
+    """Return a handler that tries each provider in turn, then the terminus."""
     frozen = tuple(providers)
 
     def ask_each(request: Request, context: Context) -> Answer:
@@ -338,7 +339,7 @@ def first_owner(providers: Sequence[Provider]) -> Handler:
 def _header_mismatch(
     catalog: Catalog, request: Request, headers: Mapping[str, str]
 ) -> Response | None:
-    """The refusal of a call whose headers say something else than its arguments."""
+    """Return the rejection of a call whose headers differ from its arguments."""
     tool = catalog.tool(request.name)
     if tool is None or not tool.header_params or not request.version.modern:
         return None
@@ -348,7 +349,7 @@ def _header_mismatch(
 
 
 def responding(handler: Handler, report: Report) -> Handler:
-    """The handler with whatever it raises as the answer to its own request only."""
+    """Wrap a handler so that an exception becomes the response to its own request only."""
 
     def respond(request: Request, context: Context) -> Answer:
         try:
@@ -375,7 +376,7 @@ async def _await_response(
 
 
 def _failure(request: Request, error: BaseException, report: Report) -> Response:
-    """An exception as the answer to the request that raised it."""
+    """Return an exception as the response to the request that raised it."""
     if ends_call(error):
         raise error
     if isinstance(error, McpError):
@@ -392,25 +393,26 @@ def _failure(request: Request, error: BaseException, report: Report) -> Response
 
 
 def _checked_response(response: Any, request: Request) -> Response:
-    """An answer, if it is one: a link may have forgotten to hand it back."""
+    """Return a response, if it is one: a link may have forgotten to return it."""
     if not request.id:
         return NOTHING
     if not isinstance(response, Response):
-        raise TypeError(f"a link or provider returned {type(response).__name__}, no Response")
+        kind = type(response).__name__
+        raise TypeError(f"a link or provider returned {kind} instead of a Response")
     if response.is_nothing:
-        raise TypeError("a link or provider answered a request with nothing")
+        raise TypeError("a link or provider returned an empty Response to a request")
     return response
 
 
 def _session(request: Request, context: Context) -> Session:
-    # Without a session, what it would keep is refused, never shared.
+    # Without a session, its state is refused, never shared.
     if context.session is None:
         raise McpError(f"{request.method} needs a session", INVALID_REQUEST)
     return context.session
 
 
 def _discard(message: bytes) -> None:
-    """For a session that only lasts a question."""
+    """Drop a message to a listener's session, which only carries its subscriptions."""
 
 
 def _not_found(request: Request) -> Response:

@@ -1,11 +1,11 @@
-"""One doorway: a chain folded once around a core, as transports serve it."""
+"""An endpoint: a chain folded once around a core, as transports serve it."""
 
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from portico.catalog.catalog import Catalog
 from portico.catalog.merge import View
-from portico.chain.core import CatalogSource, Core, Hub, responding
+from portico.chain.core import CATALOG_UNKNOWN, CatalogSource, Core, Hub, responding
 from portico.chain.fold import fold, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -18,8 +18,8 @@ from portico.protocol.exact import with_field
 class ChainEndpoint:
     """Links around the core, the providers behind it.
 
-    A link may also have a method `view(offer) -> Offer`, which says what of the catalog is to be
-    seen through it; it is applied once per catalog, so that lists stay ready bytes.
+    A link may also have a method `view(offer) -> Offer`, which returns the part of the catalog that
+    it lets through; it is applied once per catalog, so that lists stay ready bytes.
     """
 
     def __init__(
@@ -31,8 +31,8 @@ class ChainEndpoint:
         observe: Link | None = None,
         first: Sequence[Link] = (),
     ) -> None:
-        """`observe` is a link outside all others, to which failures are answers, too; `first` are
-        links of our own, before those of the user."""
+        """`observe` is a link outside all others, which sees failures as responses; `first` are
+        Portico's own links, before those of the user."""
         views = [link.view for link in reversed(links) if hasattr(link, "view")]
         self._source = filter_catalogs(source, views) if views else source
         core = Core(self._source, providers)
@@ -40,10 +40,10 @@ class ChainEndpoint:
         door = self._by_uri(core.entry) if links else core.entry
         handle = responding(fold(first, door), report)
         self.handle: Handler = handle if observe is None else observe(handle)
-        """The answer; whatever goes wrong is the answer to this request only."""
+        """Answers a request; an exception is the response to this request only."""
 
     def _by_uri(self, next: Handler) -> Handler:
-        """Have a resource known by its URI, so that every link guards the same thing."""
+        """Resolve a resource's name to its URI, so that every link guards the same thing."""
 
         def handle(request: Request, context: Context) -> Answer:
             if request.method != "resources/read" or request.uri or not request.name:
@@ -60,20 +60,20 @@ class ChainEndpoint:
         async def later(request: Request, context: Context) -> Response:
             await self._source.ready(request, context)
             if self._source.catalog(request, context) is None:
-                raise McpError("it is not known what is offered here")
+                raise McpError(CATALOG_UNKNOWN)
             return await handle(request, context)
 
         return handle
 
 
 def filter_catalogs(source: CatalogSource, views: Sequence[View]) -> CatalogSource:
-    """The shelf as it is seen through these views; one that knows how does it itself."""
+    """Return the source filtered by these views; a source with `filter_by` does it itself."""
     seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(source, "filter_by", None)
     return _FilteredCatalogs(source, views) if seen is None else seen(views)
 
 
 class _FilteredCatalogs:
-    """A shelf whose catalogs are seen through views, each made once."""
+    """A source whose catalogs are filtered by views, each once."""
 
     def __init__(self, source: CatalogSource, views: Sequence[View]) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class _FilteredCatalogs:
         self.on_initialize = source.on_initialize
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """What is to be seen of what this client is offered."""
+        """Return the visible part of this client's catalog."""
         whole = self._source.catalog(request, context)
         if whole is None:
             return None
@@ -96,5 +96,5 @@ class _FilteredCatalogs:
         return seen
 
     def hub(self, request: Request, context: Context) -> Hub:
-        """Who hears that it has changed."""
+        """Return the hub of the unfiltered source."""
         return self._source.hub(request, context)

@@ -1,4 +1,4 @@
-"""A link that leaves in the params only what every server reads alike."""
+"""A link that keeps only those params that every server parses alike."""
 
 from portico.model.context import Context
 from portico.model.message import Request
@@ -11,11 +11,11 @@ _METHODS_WITH_TARGET = frozenset(
         *("resources/read", "resources/subscribe", "resources/unsubscribe"),
     }
 )
-"""Methods whose params name what they are about."""
+"""Methods whose params name a tool, prompt or resource."""
 
 
 def exact_params(next: Handler) -> Handler:
-    """The next handler; what links decide on is what the server will read."""
+    """Make sure that links decide on the same params that the server will read."""
 
     def handle(request: Request, context: Context) -> Answer:
         if request.method in _METHODS_WITH_TARGET and request.params:

@@ -1,4 +1,4 @@
-"""The fold: one handler out of links and what they guard; and the end of every chain."""
+"""The fold of links around a handler, and the terminus of every chain."""
 
 from collections.abc import Sequence
 
@@ -21,19 +21,16 @@ def fold(links: Sequence[Link], innermost: Handler) -> Handler:
 
 
 def terminus(request: Request) -> Response:
-    """The end of every chain: nobody owns what was asked for."""
+    """Return the error that no provider owns the requested name."""
     if request.method in ("tools/call", "prompts/get"):
         what = "tool" if request.method == "tools/call" else "prompt"
-        message = f"unknown {what}: {request.name[:200]}" if request.name else f"which {what}?"
+        message = f"unknown {what}: {request.name[:200]}" if request.name else f"no {what} named"
         return error_response(request.id, INVALID_PARAMS, message)
     if request.method.startswith("resources/"):
-        asked = request.uri or request.name
+        uri = request.uri or request.name
         code = INVALID_PARAMS if request.version.modern else RESOURCE_NOT_FOUND
-        return error_response(
-            request.id, code, f"unknown resource: {asked[:200]}", {"uri": asked[:2000]}
-        )
+        message = f"unknown resource: {uri[:200]}"
+        return error_response(request.id, code, message, {"uri": uri[:2000]})
     if request.method == "completion/complete":
-        return error_response(
-            request.id, INVALID_PARAMS, "nobody completes arguments of that reference"
-        )
+        return error_response(request.id, INVALID_PARAMS, "no completions for that reference")
     return error_response(request.id, METHOD_NOT_FOUND, f"method not found: {request.method[:200]}")

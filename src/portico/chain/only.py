@@ -1,4 +1,4 @@
-"""A link that lets through only what matches: a public door to a server that has more."""
+"""A link that exposes only the tools, resources and prompts that match patterns."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -23,14 +23,14 @@ class Only:
         prompts: Sequence[str] = (),
         without: Sequence[str] = (),
     ) -> None:
-        """Patterns for each kind; tools that match one of `without` are hidden all the same."""
+        """Patterns for each kind; tools that also match one of `without` are hidden."""
         self._tools = tuple(tools)
         self._resources = tuple(resources)
         self._prompts = tuple(prompts)
         self._without = tuple(without)
 
     def __call__(self, next: Handler) -> Handler:
-        """The next handler, reached only for what matches."""
+        """Return the next handler behind a guard."""
 
         def guard(request: Request, context: Context) -> Answer:
             return next(request, context) if self._passes(request) else terminus(request)
@@ -38,7 +38,7 @@ class Only:
         return guard
 
     def view(self, offer: Offer) -> Offer:
-        """What of an offer is to be seen."""
+        """Return the visible part of an offer."""
         return offer.keep(
             tools=self._shows_tool,
             resources=partial(_matches, self._resources),
@@ -51,7 +51,7 @@ class Only:
 
     def _passes(self, request: Request) -> bool:
         if request.method == "tools/call":
-            # The meta-tools are always there: what they find is what can be seen.
+            # The meta-tools are always visible; they find only visible tools.
             return request.asked == request.name or self._shows_tool(request.name)
         if request.method == "prompts/get":
             return _matches(self._prompts, request.name)
@@ -62,9 +62,9 @@ class Only:
         return True
 
     def _passes_reference(self, reference: Any) -> bool:
-        """Whether what is to be completed belongs to something that can be seen."""
+        """Return True if the reference of a completion is visible."""
         if not isinstance(reference, dict):
-            return True  # malformed: whoever answers says so
+            return True  # malformed: the provider rejects it
         name, uri = str(reference.get("name", "")), str(reference.get("uri", ""))
         if reference.get("type") == "ref/prompt":
             return _matches(self._prompts, name)

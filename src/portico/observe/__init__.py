@@ -1,1 +1,1 @@
-"""What an operator can see: the log of calls, metrics, and what is left out of both."""
+"""The log of calls, metrics, and the redaction of both."""

@@ -1,4 +1,4 @@
-"""What a log may say of a call: who, what and how it went, and never a value."""
+"""The details of a call that a log may contain: names, shapes and the outcome, never a value."""
 
 import re
 import time
@@ -17,7 +17,7 @@ _MAX_KEYS = 20
 _MAX_KEY = 40
 _MAX_DEPTH = 3
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
-# As they are, and escaped: so one URI stands in another, as those of ours do.
+# Plain and escaped: a URI may contain another one, as Portico's own do.
 _USER = re.compile(r"(?i)(?<=://)[^/?#]+(?=@)|(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23).)+(?=%40)")
 _REST = re.compile(r"(?is)(\?|#|%3F|%23).*")
 
@@ -35,7 +35,7 @@ _read_info = msgspec.json.Decoder(_Info).decode
 
 
 def timestamp(now: float) -> str:
-    """A moment as logs write it, in UTC."""
+    """Format a time for the log, in UTC."""
     second = int(now)
     return _second(second) + _thousandths()[int((now - second) * 1e3)]
 
@@ -51,7 +51,7 @@ def _thousandths() -> tuple[str, ...]:
 
 
 def client_name(meta: Meta, session: Session | None) -> str:
-    """What the client calls itself, in a modern request or when it began."""
+    """Return the client's name, from a modern request or from its handshake."""
     if meta.client_info:
         try:
             return _read_info(meta.client_info).name[:MAX_WORD]
@@ -62,12 +62,12 @@ def client_name(meta: Meta, session: Session | None) -> str:
 
 
 def redact_uri(uri: str) -> str:
-    """A URI without what may be secret in it."""
+    """Return a URI without its credentials, query and fragment."""
     return _REST.sub(r"\1...", _USER.sub("***", uri[:_MAX_URI]))
 
 
 def argument_shape(params: bytes) -> str:
-    """The shape of a call's arguments."""
+    """Return the shape of a call's arguments."""
     try:
         given = _read_params(params or b"{}").arguments
     except (msgspec.DecodeError, RecursionError):
@@ -76,7 +76,7 @@ def argument_shape(params: bytes) -> str:
 
 
 def shape(value: Any, depth: int = 0) -> str:
-    """What a value is made of, such as `{a:str,b:int[3]}`, and nothing of what it is."""
+    """Return the types in a value, such as `{a:str,b:int[3]}`, without any of its content."""
     if isinstance(value, dict):
         if depth >= _MAX_DEPTH:
             return f"object[{len(value)}]"
@@ -96,5 +96,5 @@ def shape(value: Any, depth: int = 0) -> str:
 
 @lru_cache(maxsize=256)
 def _key(key: str) -> str:
-    """A name as it is, if it looks like one: who puts data into keys would find it here."""
+    """Return a key that looks like a name, else `?`: some programs put data into keys."""
     return key if key.replace("-", "_").isidentifier() else "?"

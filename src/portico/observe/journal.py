@@ -1,6 +1,6 @@
-"""The log of a gateway or of `wrap`: a line for each call, and for each line of a server's stderr.
+"""The log of a gateway or of `wrap`: a line for each call and for each line of a server's stderr.
 
-A call only leaves a note in memory. Notes become lines in batches, a moment later.
+A call only adds a note in memory. Notes are written as lines in batches, a moment later.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from portico.state.files import make_private
 
 OFF = "off"
 MAX_SIZE = 10_000_000
-"""Of a gateway's file; what is older is in the one beside it."""
+"""The size at which a gateway's log is rotated."""
 FLUSH_INTERVAL_S = 0.5
 RETRY_DELAY_S = 5.0
-"""After a failure."""
+"""The delay after a failed write."""
 _BATCH = 250
-"""Notes made into lines at once: a few milliseconds for which calls wait."""
+"""Notes written at once, which delays calls by a few milliseconds."""
 _NEXT_BATCH_DELAY_S = 0.02
 MAX_NOTES = 5_000
 _MAX_PARAMS = 16 * 1024
@@ -42,7 +42,7 @@ _CLOSE_S = 0.5
 
 
 class CallNote(Struct, gc=False):
-    """A call as it is remembered until it is counted and written."""
+    """A finished call that waits to be counted and written."""
 
     at: float
     method: str
@@ -57,7 +57,7 @@ class CallNote(Struct, gc=False):
 
 
 class _CallLine(Struct):
-    """A line of `wrap`, which logs nothing but calls."""
+    """A line of `wrap`, which logs only calls."""
 
     time: str
     client: str
@@ -85,7 +85,7 @@ class _EventLine(Struct, tag_field="kind", tag="event"):
 
 
 class Journal:
-    """What is written to one file; nothing at all if there is none."""
+    """The writer of one log file; without a path it only counts calls."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class Journal:
         call_line: type[_CallLine] = _GatewayCallLine,
         max_size: int = MAX_SIZE,
     ) -> None:
-        """`report` is told, once, that the file cannot be written; `folder` is ours to make;
-        `count` gets every call; a file of `max_size` bytes is rotated."""
+        """`report` is called once if the file cannot be written; `folder` is created if missing;
+        `count` receives every call; a file of `max_size` bytes is rotated."""
         self._path = path
         self._call_line = call_line
         self._max_size = max_size
@@ -123,7 +123,7 @@ class Journal:
         response: Response | None,
         took_s: float,
     ) -> None:
-        """A call is over."""
+        """Add a finished call."""
         params = request.params
         size = len(params)
         call = CallNote(
@@ -145,7 +145,7 @@ class Journal:
             self.count()
 
     def link(self, server: str) -> Link:
-        """Notes the calls of one server."""
+        """Return a link that records the calls of one server."""
 
         def over(
             request: Request, context: Context, response: Response | None, took_s: float
@@ -157,7 +157,7 @@ class Journal:
         return observing(over)
 
     def count(self) -> None:
-        """Count the calls that are not counted yet, and have them written."""
+        """Count the new calls and queue them for writing."""
         calls, self._uncounted = self._uncounted, []
         for call in calls:
             self._count(call)
@@ -165,17 +165,17 @@ class Journal:
                 self._note(call, len(call.params))
 
     def record_stderr(self, server: str, line: str) -> None:
-        """A server wrote to stderr; any thread may say so."""
+        """Add a line of a server's stderr; safe in any thread."""
         if self._path is not None:
             self._post(_StderrLine(call_redaction.timestamp(time.time()), server, line[:_MAX_TEXT]))
 
     def event(self, words: str) -> None:
-        """Something happened to the gateway; any thread may say so."""
+        """Add an event of the gateway; safe in any thread."""
         if self._path is not None:
             self._post(_EventLine(call_redaction.timestamp(time.time()), words[:_MAX_TEXT]))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining notes."""
         self.count()
         if self._timer is not None:
             self._timer.cancel()
@@ -185,10 +185,10 @@ class Journal:
             if not self.write():
                 if self._failed:
                     return
-                time.sleep(0.01)  # another process is at it, and soon done
+                time.sleep(0.01)  # another process holds the lock for a moment
 
     def _post(self, note: _StderrLine | _EventLine) -> None:
-        """Notes and their timer belong to the loop's thread; other threads pass theirs on."""
+        """Add a note in the loop's thread, to which the notes and their timer belong."""
         if threading.get_ident() == self._thread:
             self._add(note)
             return
@@ -226,13 +226,13 @@ class Journal:
             )
 
     def write(self) -> bool:
-        """Make lines of the oldest notes; False if they are still to be written."""
+        """Write the oldest notes; returns False if nothing was written."""
         assert self._path is not None
         batch = self._notes[:_BATCH]
         lines = [self._line(note) for note in batch]
         lost = self._dropped
         if lost:
-            words = f"{lost} lines are missing here: there were too many, or nowhere to write to"
+            words = f"{lost} lines dropped: the queue was full, or the log could not be written"
             lines.append(_encoded(_EventLine(call_redaction.timestamp(time.time()), words)))
         try:
             written = self._append(self._path, lines)
@@ -241,7 +241,7 @@ class Journal:
         except OSError as error:
             if not self._failed:
                 why = error.strerror or str(error)
-                self._report(f"the log {self._path} cannot be written: {why}; calls go on")
+                self._report(f"cannot write the log {self._path}: {why}; calls continue")
             self._failed = True
             return False
         self._failed = False
@@ -259,7 +259,7 @@ class Journal:
         return append_bounded(path, lines, self._max_size)
 
     def _line(self, note: CallNote | _StderrLine | _EventLine) -> bytes:
-        return _encoded(_call_line(note, self._call_line) if isinstance(note, CallNote) else note)
+        return _encoded(_format_call(note, self._call_line) if isinstance(note, CallNote) else note)
 
 
 def open_journal(
@@ -267,20 +267,20 @@ def open_journal(
     report: Callable[[str], None],
     count: Callable[[CallNote], None] = lambda call: None,
 ) -> Journal:
-    """The journal at this path; None for the usual place, `off` for nowhere."""
+    """Open the log at this path; None is the default path, and `off` writes no log."""
     if path is not None:
         return Journal(None if path == OFF else path, report, count=count)
-    usual = log_file()
-    return Journal(usual, report, folder=os.path.dirname(usual), count=count)
+    path = log_file()
+    return Journal(path, report, folder=os.path.dirname(path), count=count)
 
 
 def open_call_log(path: str, report: Callable[[str], None]) -> Journal:
-    """The log of `wrap`, which is never rotated; OSError if it cannot be opened."""
+    """Open the log of `wrap`, which is never rotated; raises OSError."""
     check_writable(path)
     return Journal(path, report, call_line=_CallLine, max_size=sys.maxsize)
 
 
-def _call_line(call: CallNote, line: type[_CallLine]) -> _CallLine:
+def _format_call(call: CallNote, line: type[_CallLine]) -> _CallLine:
     if call.size != len(call.params):
         shape = f"{call.size} bytes"
     else:
@@ -300,7 +300,7 @@ def _call_line(call: CallNote, line: type[_CallLine]) -> _CallLine:
 def _encoded(line: Any) -> bytes:
     try:
         return msgspec.json.encode(line) + b"\n"
-    except UnicodeEncodeError:  # half a character, which only a program can write
+    except UnicodeEncodeError:  # a lone surrogate
         whole = {
             key: _replace_surrogates(value) for key, value in msgspec.structs.asdict(line).items()
         }

@@ -1,4 +1,4 @@
-"""Files of lines that are appended to, by several processes at once."""
+"""Log files to which several processes append lines."""
 
 import contextlib
 import errno
@@ -9,27 +9,27 @@ from collections.abc import Generator, Sequence
 _FILE_MODE = 0o600
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _MAX_ATTEMPTS = 5
-"""How often a file may be exchanged under our feet before that is somebody's doing."""
+"""Attempts to open a file that other processes keep rotating."""
 
 
 def check_writable(path: str) -> None:
-    """Open a file, which is made for the user alone; OSError if that cannot be."""
+    """Open a file, or create it readable by its user only; raises OSError."""
     with _opened(path):
         pass
 
 
 def append_bounded(path: str, lines: Sequence[bytes], limit: int) -> int:
-    """Add whole lines, and return how many: all of them, or those that a pipe has room for.
+    """Append whole lines and return their number: all, or those that fit into a pipe.
 
-    A file that would grow past the limit becomes `.1`. OSError if nothing can be written,
-    BlockingIOError if another process is at it.
+    A file that would grow past the limit is renamed to `.1`. Raises OSError if nothing can be
+    written, and BlockingIOError if another process holds the lock.
     """
     data = b"".join(lines)
     for _ in range(_MAX_ATTEMPTS):
         with _opened(path) as handle:
             _lock(handle)
             if not _is_at(handle, path):
-                continue  # another process has begun a new one
+                continue  # another process has rotated it
             now = os.fstat(handle)
             if not stat.S_ISREG(now.st_mode):
                 return _write_each(handle, lines)
@@ -39,12 +39,12 @@ def append_bounded(path: str, lines: Sequence[bytes], limit: int) -> int:
                 continue
             _write_whole(handle, data, size)
             return len(lines)
-    raise OSError(errno.EAGAIN, "others keep replacing it")
+    raise OSError(errno.EAGAIN, "other processes keep replacing it")
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Generator[int, None, None]:
-    # Opened each time, so that the file may be moved away; never waits for a pipe's reader.
+    # Opened for each batch, so that the file may be moved; never waits for a pipe's reader.
     handle = os.open(path, _FLAGS | getattr(os, "O_NONBLOCK", 0), _FILE_MODE)
     try:
         yield handle
@@ -53,7 +53,7 @@ def _opened(path: str) -> Generator[int, None, None]:
 
 
 def _lock(handle: int) -> None:
-    """Until it is closed. Some file systems have no locks; then a batch may stand in another."""
+    """Lock it until it is closed. On file systems without locks, batches may be interleaved."""
     try:
         import fcntl
     except ImportError:
@@ -79,14 +79,14 @@ def _write_whole(handle: int, data: bytes, size: int) -> None:
         while written < len(data):
             written += os.write(handle, data[written:])
     except OSError:
-        # A full disk takes a part: a line must not end in the middle, nor be written twice.
+        # A full disk takes a part: a line must not be cut off, nor be written twice.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, size)
         raise
 
 
 def _write_each(handle: int, lines: Sequence[bytes]) -> int:
-    """A pipe takes a short line whole or not at all, and gives nothing back."""
+    """Write line by line: a pipe takes a short line whole or not at all."""
     for count, line in enumerate(lines):
         try:
             os.write(handle, line)

@@ -1,4 +1,4 @@
-"""Counts what the gateway does."""
+"""Counters of the calls through a gateway."""
 
 from bisect import bisect_left
 
@@ -10,12 +10,12 @@ SEARCH_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 OUTCOMES = (OK, TOOL_ERROR, ERROR, CANCELLED)
 MAX_TOOLS = 2_000
 OTHER = "other"
-"""Stands for all tools beyond the most that are told apart: their names come from outside."""
+"""The label of all tools beyond `MAX_TOOLS`: clients choose the names, so they are limited."""
 _MAX_NAME = 200
 
 
 class Histogram:
-    """How many took how long."""
+    """The durations of calls, counted by bucket."""
 
     __slots__ = ("buckets", "counts", "sum")
 
@@ -41,16 +41,16 @@ class Metrics:
     """Counters of one gateway."""
 
     def __init__(self, search: str = "search_tools") -> None:
-        """`search` is the tool whose times are counted apart: it is much quicker than others."""
+        """`search` is the tool with a histogram of its own: it is much faster than others."""
         self._search = search
         self.tools: dict[tuple[str, str], ToolSeries] = {}
-        """By server and tool, as they are shown."""
+        """By server and tool, under their labels."""
         self.servers: dict[str, Histogram] = {}
         self.searches = Histogram(SEARCH_BUCKETS)
         self._known: dict[tuple[str, str], ToolSeries] = {}
 
     def record_call(self, call: CallNote) -> None:
-        """A call is over. What is no tool's counts under its method: URIs are without end."""
+        """Count a finished call; other than tools, by method: the number of URIs has no limit."""
         server, outcome, took_s = call.server, call.outcome, call.took_s
         tool = call.name if call.method == "tools/call" else call.method
         series = self._known.get((server, tool))

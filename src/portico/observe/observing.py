@@ -1,4 +1,4 @@
-"""A link that sees each call that is over, however it ends, and changes nothing."""
+"""A link that observes every finished call, however it ends, and changes nothing."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -13,8 +13,8 @@ from portico.model.types import Answer, Handler, Link
 from portico.state.pending import observed
 
 CallObserver = Callable[[Request, Context, Response | None, float], None]
-"""Told of every call that is over: the request, who asked, the answer (None if it was cancelled)
-and how many seconds it took."""
+"""Called for every finished call with the request, its context, the response (None if it was
+cancelled) and the duration in seconds."""
 _CALL = MethodKind.CALL  # members of an enum are slow to look up
 OK, TOOL_ERROR, ERROR, CANCELLED = "ok", "tool-error", "error", "cancelled"
 _IS_ERROR = b'"isError"'
@@ -28,7 +28,7 @@ _read_result = msgspec.json.Decoder(_Result).decode
 
 
 def observing(over: CallObserver) -> Link:
-    """A link that tells this function of every call."""
+    """Return a link that calls this function for every finished call."""
 
     def link(next: Handler) -> Handler:
         def handle(request: Request, context: Context) -> Answer:
@@ -48,7 +48,7 @@ def observing(over: CallObserver) -> Link:
 
 
 def outcome(request: Request, response: Response | None) -> str:
-    """How a call went: one of the words above, an error with its code."""
+    """Return the outcome of a call: one of the words above, an error with its code."""
     if response is None:
         return CANCELLED
     if response.error:
@@ -59,11 +59,11 @@ def outcome(request: Request, response: Response | None) -> str:
     at = result.find(_IS_ERROR)
     if at < 0:
         return OK
-    # Most servers write it each time. Only a second one, or another spelling, needs reading.
+    # Most servers always send it. Only a second one, or another spelling, needs parsing.
     after = at + len(_IS_ERROR)
     if result.startswith(b":false", after) and result.find(_IS_ERROR, after) < 0:
         return OK
     try:
         return TOOL_ERROR if _read_result(result).isError else OK
     except msgspec.DecodeError:
-        return OK  # whatever it is, it is the client's to read
+        return OK  # the client reports a result that it cannot parse

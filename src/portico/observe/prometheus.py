@@ -1,4 +1,4 @@
-"""A page for Prometheus, which its own client renders."""
+"""The page of metrics for Prometheus, rendered by `prometheus-client`."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,40 +23,40 @@ STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "sto
 
 
 class GatewayCollector(Collector):
-    """All counters and the present state of all servers, as they were when this was made."""
+    """A snapshot of all counters and of the state of all servers."""
 
     def __init__(self, metrics: "Metrics", status: Mapping[str, Any]) -> None:
         gateway, servers = status["gateway"], status["servers"]
         self._families = [*_calls(metrics), *_gateway(gateway), *_upstreams(servers)]
 
     def collect(self) -> list[Metric]:
-        """All families, in the order of the page."""
+        """Return all families, in the order of the page."""
         return self._families
 
     def page(self) -> bytes:
-        """The page, which any thread may render."""
+        """Render the page; safe in any thread."""
         return generate_latest(self)
 
 
 def _calls(metrics: "Metrics") -> Iterator[Metric]:
-    about = "Calls that are over, by how they went."
+    about = "Finished calls, by outcome."
     calls = CounterMetricFamily("portico_calls", about, labels=("server", "tool", "outcome"))
-    about = "How long calls took, by tool."
+    about = "Duration of calls, by tool."
     tools = SummaryMetricFamily("portico_tool_seconds", about, labels=("server", "tool"))
     for tool, series in metrics.tools.items():
         tools.add_metric(tool, series.count, series.sum)
         for outcome, count in series.outcomes.items():
             if count:
                 calls.add_metric((*tool, outcome), count)
-    about = "How long calls took, by server."
+    about = "Duration of calls, by server."
     servers = HistogramMetricFamily("portico_call_seconds", about, labels=("server",))
     for server, times in metrics.servers.items():
         servers.add_metric((server,), _buckets(times), times.sum)
     yield from (calls, servers, tools)
     searches = metrics.searches
-    about = "Searches for tools that clients made."
+    about = "Tool searches by clients."
     yield CounterMetricFamily("portico_search", about, sum(searches.counts))
-    about = "How long searches for tools took."
+    about = "Duration of tool searches."
     yield HistogramMetricFamily("portico_search_seconds", about, _buckets(searches), searches.sum)
 
 
@@ -67,22 +67,22 @@ def _buckets(times: "Histogram") -> list[tuple[str, float]]:
 
 def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:
     build = {"version": gateway["version"], "python": platform.python_version()}
-    yield InfoMetricFamily("portico_build", "Which Portico this is.", build)
-    about = "How long the gateway has been there."
+    yield InfoMetricFamily("portico_build", "Versions of Portico and Python.", build)
+    about = "Time since the gateway started."
     yield GaugeMetricFamily("portico_uptime_seconds", about, gateway["uptime_s"])
-    about = "Tools of all servers together."
+    about = "Tools of all servers."
     yield GaugeMetricFamily("portico_catalog_tools", about, gateway["tools"])
     cache = gateway["search"].get("cache", {})
     for name, about in (
-        ("hits", "Searches answered from memory."),
-        ("misses", "Searches that had to be made."),
+        ("hits", "Searches answered from the cache."),
+        ("misses", "Searches not found in the cache."),
     ):
         if name in cache:
             yield CounterMetricFamily(f"portico_search_cache_{name}", about, cache[name])
 
 
 def _upstreams(servers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    about = "1 for the state that a server is in."
+    about = "1 for the current state of a server, else 0."
     states = GaugeMetricFamily("portico_upstream_state", about, labels=("server", "state"))
     for one in servers:
         for state in STATES:
@@ -98,24 +98,24 @@ def _upstreams(servers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 _Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 _UPSTREAM: tuple[tuple[_Family, str, str, Callable[[Mapping[str, Any]], float | None]], ...] = (
-    (CounterMetricFamily, "starts", "How often a server was started.", lambda one: one["starts"]),
+    (CounterMetricFamily, "starts", "Starts of a server.", lambda one: one["starts"]),
     (GaugeMetricFamily, "tools", "Tools of a server.", lambda one: one["tools"]),
     (
         GaugeMetricFamily,
         "catalog_age_seconds",
-        "How long ago a server said what it offers.",
+        "Age of the catalog of a server.",
         lambda one: one["age_s"],
     ),
     (
         GaugeMetricFamily,
         "breaker_open",
-        "1 while calls fail at once, since the server failed again and again.",
+        "1 while the circuit breaker of a server is open.",
         lambda one: one["breaker"] == "open",
     ),
     (
         GaugeMetricFamily,
         "calls_under_way",
-        "Calls that a server has not answered yet.",
+        "Pending calls of a server.",
         lambda one: sum(connection["busy"] for connection in one["connections"]),
     ),
 )
