@@ -13,7 +13,7 @@ from typing import Any
 
 from portico.config.paths import control_folder, state_dir
 from portico.model.wording import counted
-from portico.windows.control import ask
+from portico.windows.control import send_command
 
 EXAMPLE = Path("examples/quickstart.py")
 FOLDER = Path(".run")
@@ -96,7 +96,7 @@ def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
     deadline = time.monotonic() + _READY_S
     shown: set[str] = set()
     while time.monotonic() < deadline and gateway.poll() is None:
-        status = ask(control_folder(), f"{gateway.pid}.sock", "status", _ASK_S) or {}
+        status = send_command(control_folder(), f"{gateway.pid}.sock", "status", _ASK_S) or {}
         servers: list[dict[str, Any]] = status.get("servers") or []
         for server in servers:
             done = not server["pending"] or server["error"]

@@ -120,7 +120,7 @@ def gateway_http(
     serving: "ServeOptions", address: str, *, alone: bool = False, **at: Unpack[At]
 ) -> int:
     """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
-    from portico.windows.window import hosted
+    from portico.windows.window import host_gateway
 
     door = _Door(address, **at)
     shared = _shared(serving, door.drain_s, alone)
@@ -128,7 +128,7 @@ def gateway_http(
     async def serve() -> int:
         door.bind()  # before any server is started
         stop = asyncio.Event()
-        async with hosted(shared, stop) as served:
+        async with host_gateway(shared, stop) as served:
             served.url = door.url
             await door.serve(
                 served.endpoint,
@@ -168,7 +168,7 @@ def _shared(serving: "ServeOptions", drain_s: float, alone: bool) -> "SharedGate
         own=own,
         version=serving.version,
         account=lambda: now().account(),
-        wants={"expose": serving.expose},
+        preferences={"expose": serving.expose},
         drain_s=drain_s,
     )
 
@@ -251,7 +251,7 @@ class _Door:
         from portico.transport.http_server import serve_http as over_http
         from portico.transport.routes import Routes
 
-        def told(_: int) -> None:
+        def announce(_: int) -> None:
             wanted = f" (wants the bearer token {self._token_place})" if self._token else ""
             report(f"serving {self.url}{wanted}")
             if self._host in _ANYWHERE and not self._hosts:
@@ -275,7 +275,7 @@ class _Door:
             sockets=self._sockets,
             drain_s=self.drain_s,
             drain_notice_s=self._drain_notice_s,
-            ready=told,
+            ready=announce,
             stop=stop,
         )
 

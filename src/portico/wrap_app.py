@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from portico.catalog.catalog_store import CatalogStore
     from portico.catalog.history import History
     from portico.observe.journal import Journal
-    from portico.windows.control import Control, Order
+    from portico.windows.control import Control, ControlRequest
 
 _CONTROL_AFTER_S = 0.2
 """The first client has its first answers by then, and nothing to wait for."""
@@ -112,19 +112,19 @@ class WrapApp:
         """Let the user ask, by `portico servers`."""
         from portico.config.paths import state_folder
 
-        async def refresh(order: "Order") -> dict[str, Any]:
+        async def refresh(request: "ControlRequest") -> dict[str, Any]:
             await self.upstream.refresh()
             return self._status()
 
-        async def status(order: "Order") -> dict[str, Any]:
+        async def status(request: "ControlRequest") -> dict[str, Any]:
             return self._status()
 
-        deeds = {"status": status, "refresh": refresh}
+        commands = {"status": status, "refresh": refresh}
         try:
             # Here, because where too many files are open a module cannot be opened either.
             from portico.windows.control import Control
 
-            self._control = Control(os.path.join(state_folder(), "control"), deeds)
+            self._control = Control(os.path.join(state_folder(), "control"), commands)
             await self._control.open()
         except OSError as error:
             report(f"`portico servers` cannot reach this process: {error.strerror or error}")

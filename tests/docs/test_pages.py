@@ -18,7 +18,7 @@ from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
 from portico.transport.stdio import MAX_LINE, MAX_RUNNING
 from portico.upstream.policy import UpstreamPolicy
-from portico.windows.connected_windows import MAX_GUESTS
+from portico.windows.connected_windows import MAX_WINDOWS
 from portico.wires.http_requests import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
@@ -125,7 +125,7 @@ def test_every_limit_is_documented_with_its_default() -> None:
     [
         ("README.md", f"From {MIN_TOOLS_FOR_SEARCH} tools on, "),
         ("docs/serve.md", f"`search` from {MIN_TOOLS_FOR_SEARCH} tools on"),
-        ("docs/serve.md", f"takes up to {MAX_GUESTS} windows"),
+        ("docs/serve.md", f"takes up to {MAX_WINDOWS} windows"),
         ("docs/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
         ("docs/transports.md", f"| calls at once | {MAX_RUNNING:,};"),
     ],

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from tests.support.running import WAIT_S, Child, Piped
 from tests.wrap.standing import children, until
 
@@ -140,7 +140,7 @@ class Window(Piped):
         """The process that has the gateway, once it is ready."""
 
     def _is_alone(self) -> bool:
-        told = ask(str(self._control), f"{self.owner}.sock", "status", WAIT_S)
+        told = send_command(str(self._control), f"{self.owner}.sock", "status", WAIT_S)
         return told is not None and told["windows"] == 1
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from tests.support.running import PLAIN, WAIT_S, Piped
 from tests.wrap.faults import Wrap, alive, descendants, portico_command, until
 
@@ -96,7 +96,9 @@ class Pipes(Piped):
     def _household(self) -> set[int]:
         """The owner and all it started, if this is its last window."""
         owner = self.owner
-        told = ask(str(self._control), f"{owner}.sock", "status", WAIT_S) if owner else None
+        told = (
+            send_command(str(self._control), f"{owner}.sock", "status", WAIT_S) if owner else None
+        )
         is_last = told is not None and told.get("windows") == 1
         return {owner} | descendants(owner) if is_last else set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import ask, names
+from portico.windows.control import send_command, socket_names
 from tests.rigs.running import shelf
 from tests.serve.gateway import Pipes, command, written
 from tests.support.running import WAIT_S
@@ -66,9 +66,9 @@ def test_its_user_who_asks_for_nonsense_is_told_so(
     with Pipes(tmp_path / "home", config) as pipes:
         pipes.initialize()
         folder = tmp_path / "home" / "state" / "control"
-        assert until(lambda: names(str(folder)))
-        (name,) = names(str(folder))
-        answer = ask(str(folder), name, "refresh", WAIT_S, server=server)
+        assert until(lambda: socket_names(str(folder)))
+        (name,) = socket_names(str(folder))
+        answer = send_command(str(folder), name, "refresh", WAIT_S, server=server)
 
     assert answer == {"ok": False, "error": f"there is no server {server!r} here"}
     assert "Traceback" not in pipes.stderr()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from portico.windows.owner_lock import OwnerLock, owner_of
 from tests.support.running import EVERYTHING, WAIT_S, StdioServer
 from tests.support.unprivileged import given, unprivileged
@@ -194,7 +194,7 @@ def test_where_no_process_can_be_started_a_window_serves_by_itself(
     windows = [street.window(NO_FORKS_OF=whose) for _ in range(2)]
     assert [window.owner() for window in windows] == [window.pid for window in windows]
     for window in windows:
-        says_once(window, "no process can be started: Resource temporarily unavailable")
+        says_once(window, "cannot start a process: Resource temporarily unavailable")
         assert len(window.stderr().splitlines()) == 1
     assert [name for name in street.left() if name.endswith(".lock")] == []
 
@@ -203,7 +203,7 @@ def test_who_may_start_no_process_by_its_limits_serves_by_itself(street: Street)
     given(street.folder.parent)
     window = street.window(by=unprivileged("prlimit", "--nproc=0"))
     assert window.owner() == window.pid
-    says_once(window, "no process can be started: Resource temporarily unavailable")
+    says_once(window, "cannot start a process: Resource temporarily unavailable")
     assert window.leave() == 0
 
 
@@ -266,7 +266,7 @@ def test_a_window_does_not_wait_for_an_owner_that_hangs(street: Street) -> None:
     try:
         other = street.window()
         assert other.owner() == other.pid
-        says_once(other, f"process {owner} has it, and no response within 5 s")
+        says_once(other, f"process {owner}: no response within 5 s")
         assert other.leave() == 0
     finally:
         os.kill(owner, signal.SIGCONT)
@@ -275,7 +275,7 @@ def test_a_window_does_not_wait_for_an_owner_that_hangs(street: Street) -> None:
 @pytest.mark.slow
 def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
     street.folder.mkdir(parents=True)
-    lock = OwnerLock.taken(str(street.folder), "house-1")
+    lock = OwnerLock.acquire(str(street.folder), "house-1")
     assert lock is not None
     here = os.getcwd()
     with socket.socket(socket.AF_UNIX) as ill:
@@ -287,7 +287,7 @@ def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
         threading.Thread(target=hang_up, args=(ill,), daemon=True).start()
         window = street.window()
         assert window.owner() == window.pid
-        assert "the running gateway hangs up again and again" in window.stderr()
+        assert "the running gateway closes every connection" in window.stderr()
         ill.shutdown(socket.SHUT_RDWR)
     lock.release()
 
@@ -317,10 +317,10 @@ def test_what_a_lock_file_says_is_not_believed_without_its_lock(
 def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
     folder = str(tmp_path / "control")
     for _ in range(3):
-        mine = OwnerLock.taken(folder, "k")
+        mine = OwnerLock.acquire(folder, "k")
         assert mine is not None
-        assert OwnerLock.taken(folder, "k") is None
-        other = OwnerLock.taken(folder, "other")
+        assert OwnerLock.acquire(folder, "k") is None
+        other = OwnerLock.acquire(folder, "other")
         assert other is not None
         for one in (mine, other, mine):
             one.release()
@@ -390,7 +390,7 @@ def test_garbage_at_the_door_hurts_nobody(garbage: bytes, street: Street) -> Non
 def test_an_order_brings_what_it_needs_with_it(street: Street) -> None:
     street.window()
     folder, name = str(street.folder), f"{street.owner()}.sock"
-    told = ask(folder, name, "status", WAIT_S, server="github")
+    told = send_command(folder, name, "status", WAIT_S, server="github")
     assert told is not None
     assert (told["ok"], told["order"]) == (True, {"do": "status", "server": "github"})
-    assert ask(folder, "1.sock", "status", WAIT_S) is None
+    assert send_command(folder, "1.sock", "status", WAIT_S) is None

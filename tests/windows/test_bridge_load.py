@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT
 from tests.windows.windows import Street, Window
@@ -24,7 +24,7 @@ def street(tmp_path: Path) -> Iterator[Street]:
 
 def holds(street: Street) -> tuple[int, int]:
     """The owner's tasks and descriptors."""
-    told = ask(str(street.folder), f"{street.owner()}.sock", "status", WAIT_S)
+    told = send_command(str(street.folder), f"{street.owner()}.sock", "status", WAIT_S)
     assert told is not None
     return told["tasks"], told["files"]
 

@@ -14,8 +14,8 @@ from portico.transport.pipes import FileWriter
 from portico.windows.bridge import Bridge
 from portico.windows.joining import Attached
 from portico.windows.owner_connection import NO_ANSWER, OwnerConnection
-from portico.windows.session_state import Asked
-from portico.windows.window import falls_silent
+from portico.windows.session_state import TrackedRequest
+from portico.windows.window import watch_for_silence
 from tests.support.messages import PREFIX
 from tests.support.running import WAIT_S, initialize_params
 from tests.support.soak import times
@@ -69,7 +69,7 @@ def test_windows_abandon_an_owner_that_hangs_and_serve_by_themselves(street: Str
             assert is_closed(window.answer_to(call))
             assert "result" in window.answer_to(asked)
             assert window.owner() == window.pid
-            why = f"process {owner} has it, and no response within 5 s"
+            why = f"process {owner}: no response within 5 s"
             assert f"cannot join the running gateway: {why}" in window.stderr()
             assert window.stderr().count("starting separate servers") == 1
     finally:
@@ -84,24 +84,24 @@ async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> Non
 
         def send(self, line: bytes) -> None:
             self.pings += 1
-            (pong,) = self.hushed.values()
+            (pong,) = self.internal_calls.values()
             if self.pings == 5:
-                self.is_over = True
-            self.hushed.clear()
+                self.is_closed = True
+            self.internal_calls.clear()
             pong.set_result(NO_ANSWER)
 
-        def slow(self) -> None: ...
+        def pause_reading(self) -> None: ...
 
-        def quick(self) -> None: ...
+        def resume_reading(self) -> None: ...
 
     bridge = Bridge(FileWriter(1), asyncio.Event(), max_line=100)
     ours, theirs = socket.socketpair()
     fd = ours.fileno()
     connection = Lively(Attached(ours, b"", {}), bridge, 0)
-    connection.asked[b"1"] = Asked(b"1")
-    await asyncio.wait_for(falls_silent(bridge, connection, 0.001), WAIT_S)
+    connection.pending[b"1"] = TrackedRequest(b"1")
+    await asyncio.wait_for(watch_for_silence(bridge, connection, 0.001), WAIT_S)
     assert connection.pings == 5
-    assert not bridge.adrift.is_set()
+    assert not bridge.disconnected.is_set()
     os.close(fd)
     theirs.close()
 

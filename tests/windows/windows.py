@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from tests.support.messages import modern_meta
 from tests.support.running import WAIT_S, Piped, initialize_params
 from tests.support.shared import ROOT
@@ -74,7 +74,7 @@ class Street:
     def stop(self) -> int:
         """Have the owner end in order; which it was."""
         owner = self.owner()
-        assert ask(str(self.folder), f"{owner}.sock", "stop", WAIT_S) == {"ok": True}
+        assert send_command(str(self.folder), f"{owner}.sock", "stop", WAIT_S) == {"ok": True}
         return owner
 
     def owners(self) -> set[int]:

@@ -161,14 +161,14 @@ def test_the_socket_is_for_this_user_alone(home: Path, words: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"{", "not"),
-        (b"[]", "not"),
-        (b'{"do": 1}', "not"),
-        (b"\xff\x00", "not"),
-        (b"[" * 60_000, "not"),
-        (b'{"do": "' + b"x" * 1000 + b'"}', "cannot 'xxx"),
-        (b'{"do": "stop"}', "cannot 'stop', only status, refresh"),
-        (b"x" * 200_000, "a line longer than 65536 bytes"),
+        (b"{", "the request is not"),
+        (b"[]", "the request is not"),
+        (b'{"do": 1}', "the request is not"),
+        (b"\xff\x00", "the request is not"),
+        (b"[" * 60_000, "the request is not"),
+        (b'{"do": "' + b"x" * 1000 + b'"}', "unknown command 'xxx"),
+        (b'{"do": "stop"}', "unknown command 'stop'; commands: status, refresh"),
+        (b"x" * 200_000, "the line is longer than 65536 bytes"),
     ],
 )
 def test_what_is_no_order_is_an_error_and_hurts_nothing(
@@ -273,7 +273,7 @@ def test_a_process_that_does_not_answer_is_named(
         deaf.listen()
         shown = servers(home, "list")
     assert shown.returncode == 1
-    assert shown.stderr == "portico: process 1: no answer within 5 s\n"
+    assert shown.stderr == "portico: process 1: no response within 5 s\n"
 
 
 def test_it_is_reached_while_its_server_cannot_be_had(home: Path) -> None:

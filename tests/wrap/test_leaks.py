@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from portico.windows.control import ask
+from portico.windows.control import send_command
 from tests.rigs.running import ledger
 from tests.support.running import WAIT_S, Child
 from tests.wrap.crowd import Served, Speaker, speaking
@@ -39,7 +39,7 @@ class Holds(Struct):
 def status(process: Child, home: Path) -> dict[str, Any]:
     """What it says of itself."""
     folder = str(home / "state" / "control")
-    told = ask(folder, f"{process.process.pid}.sock", "status", WAIT_S)
+    told = send_command(folder, f"{process.process.pid}.sock", "status", WAIT_S)
     assert told is not None
     assert told["ok"], told
     return told

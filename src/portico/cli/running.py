@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
-from portico.windows.control import ask, names
+from portico.windows.control import send_command, socket_names
 
 _STATUS_S = 5.0
 _VOLATILE = ("age_s", "connections", "held", "lists")
@@ -80,7 +80,9 @@ class RunningPortico(Struct):
 def running_statuses() -> list[tuple[str, dict[str, Any]]]:
     """What each that lives says of itself, always with `ok` and `pid`, beside its socket."""
     folder = control_folder()
-    statuses = [(name, ask(folder, name, "status", _STATUS_S)) for name in names(folder)]
+    statuses = [
+        (name, send_command(folder, name, "status", _STATUS_S)) for name in socket_names(folder)
+    ]
     return [
         (name, {"pid": int(name.partition(".")[0]), **status})
         for name, status in statuses
@@ -118,7 +120,7 @@ def owners(config: str) -> tuple[str, list[str]]:
     folder = control_folder()
     live = []
     for name in owners_of(folder, key_of(config)):
-        status = ask(folder, name, "status", _STATUS_S)
+        status = send_command(folder, name, "status", _STATUS_S)
         # The pid may belong to another process by now; a starting gateway omits its config.
         if status is not None and status.get("config", config) == config:
             live.append(name)

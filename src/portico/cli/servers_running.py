@@ -17,7 +17,7 @@ from portico.config.problems import ConfigError
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
-from portico.windows.control import ask as ask_socket
+from portico.windows.control import send_command as ask_socket
 
 _REFRESH_S = 90.0
 

@@ -7,7 +7,7 @@ from portico.cli.running import owners
 from portico.cli.usage import Parser
 from portico.config.paths import config_file
 from portico.model.errors import PorticoError
-from portico.windows.control import ask
+from portico.windows.control import send_command
 
 _ASK_S = 5.0
 _PAUSE_S = 0.05
@@ -24,10 +24,10 @@ def main(argv: list[str]) -> int:
     until = time.monotonic() + options.within
     for name in found:
         process = name.partition(".")[0]
-        answer = ask(folder, name, "stop", _ASK_S)
+        answer = send_command(folder, name, "stop", _ASK_S)
         if answer is not None and not answer["ok"]:
             raise PorticoError(f"process {process} does not stop: {answer['error']}")
-        while ask(folder, name, "status", _ASK_S) is not None or _is_alive(int(process)):
+        while send_command(folder, name, "status", _ASK_S) is not None or _is_alive(int(process)):
             if time.monotonic() > until:
                 raise PorticoError(
                     f"process {process} still has calls after {options.within:g} s; "

@@ -102,9 +102,11 @@ class GatewayApp:
         """The main doorway: to everything, or to the chosen group."""
         return self.registry.endpoint(self._options.group)
 
-    def client_endpoint(self, wants: Mapping[str, Any]) -> tuple[ChainEndpoint, Mapping[str, Any]]:
+    def client_endpoint(
+        self, preferences: Mapping[str, Any]
+    ) -> tuple[ChainEndpoint, Mapping[str, Any]]:
         """The same as a client wants it, and what it is to want from whoever serves it next."""
-        searches = self.registry.resolves_to_search(wants.get("expose"))
+        searches = self.registry.resolves_to_search(preferences.get("expose"))
         endpoint = self.registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
@@ -121,7 +123,7 @@ class GatewayApp:
         """Have this done whenever doors may lead elsewhere."""
         self._routes_changed.append(act)
 
-    def ask_again(self) -> None:
+    def start_refresh(self) -> None:
         """Ask all servers again for what they offer, behind."""
         self.registry.ask_again()
 

@@ -1,7 +1,7 @@
-"""Carries a client's lines to the owner of the gateway, and on to the next when that one ends.
+"""The bridge between a client and the gateway's owner, or the next owner when that one ends.
 
-Lines pass as they are. What the next owner must be told is noted on the way, and so is what the
-client still waits for: it gets exactly one answer, whatever happens to owners.
+Lines pass unchanged. The bridge records the session's state for the next owner, and the pending
+requests: each gets exactly one response, whatever happens to owners.
 """
 
 import asyncio
@@ -29,204 +29,206 @@ from portico.windows.session_state import (
     INITIALIZE,
     SET_LEVEL,
     SUBSCRIBE,
-    Asked,
     SessionState,
+    TrackedRequest,
     acknowledgement,
-    kept,
-    read,
+    read_messages,
     salvaged,
+    track,
 )
 
 _CLOSED = (
-    "the gateway ended while this was under way, and another takes over; it may or may not have "
-    "been done, so look before you ask again"
+    "the gateway ended during this request, which may or may not have been carried out; "
+    "a new gateway starts: check the effect before you retry"
 )
-_OURS = b"#"
-"""How a line begins that is between us and the owner."""
-_MAX_WAITING = 1000
-"""Lines that are read from the client for the next owner while this one finishes."""
+_CONTROL_PREFIX = b"#"
+"""The start of a control line between window and owner."""
+_MAX_QUEUED = 1000
+"""Lines that are read from the client for the next owner while this one drains."""
 
 
 class Bridge:
-    """One client, and its way to the owner."""
+    """One client and its connection to the owner."""
 
     def __init__(self, writer: Writer, stop: asyncio.Event, *, max_line: int) -> None:
-        """The client is read from stdin; `stop` is set when it leaves."""
+        """The client is read from stdin; `stop` is set when it disconnects."""
         self._writer = writer
         self._stop = stop
         self._lines = LineReader(max_line)
         self._reader = PipeReader(0, self._received, stop.set)
         self._state = SessionState()
         self._connection: OwnerConnection | None = None
-        """To the owner of now; being told what it must know until it is settled."""
-        self._is_settled = False
-        self._again: list[Asked] = []
-        self._waiting: deque[bytes] = deque()
-        self._is_slow = False
+        """To the current owner; it receives the session's state first, until `_is_ready`."""
+        self._is_ready = False
+        self._to_resend: list[TrackedRequest] = []
+        self._queued: deque[bytes] = deque()
+        self._is_client_slow = False
         self._closing = Background()
-        self.adrift = asyncio.Event()
-        """Set while there is no owner."""
-        self.is_lost = False
-        """True if the client reads no more."""
+        self.disconnected = asyncio.Event()
+        """Set while no owner is connected."""
+        self.output_failed = False
+        """True if the client has stopped reading."""
 
     def open(self) -> None:
-        """Take the client's side."""
-        self._writer.open(self, self._lost)
+        """Start reading from and writing to the client."""
+        self._writer.open(self, self._output_lost)
         self._reader.open()
         self._reader.pause()
 
-    async def settle(self, connection: OwnerConnection) -> None:
-        """Go this way from now on: tell the owner what the last one knew, then what waits."""
+    async def switch_to(self, connection: OwnerConnection) -> None:
+        """Use this connection: replay the session's state, then send the queued requests."""
         self._connection = connection
-        self.adrift.clear()
+        self.disconnected.clear()
         connection.open()
-        if self._is_slow:
-            connection.slow()
-        await self._introduce(connection)
-        if connection.is_over or connection.leaves:
+        if self._is_client_slow:
+            connection.pause_reading()
+        await self._replay_session(connection)
+        if connection.is_closed or connection.is_draining:
             return
-        self._is_settled = True
-        self._catch_up(connection)
+        self._is_ready = True
+        self._send_queued(connection)
         self.update_backpressure()
 
     @property
-    def is_deaf(self) -> bool:
-        """True if what the client says cannot be read."""
+    def input_failed(self) -> bool:
+        """True if reading from the client failed."""
         return self._reader.failed
 
     @property
     def is_idle(self) -> bool:
-        """True if nobody waits for anything."""
-        return not self._again and not self._waiting
+        """True if no request waits for an owner."""
+        return not self._to_resend and not self._queued
 
-    def awaits(self, connection: OwnerConnection) -> bool:
-        """True if the client waits for something that way, and reads what comes."""
-        return bool(connection.asked) and not self._is_slow
+    def is_waiting_on(self, connection: OwnerConnection) -> bool:
+        """True if the client has requests pending there, and reads the responses."""
+        return bool(connection.pending) and not self._is_client_slow
 
-    def ask_again(self) -> None:
-        """Have all servers asked again for what they offer."""
+    def start_refresh(self) -> None:
+        """Refresh the catalogs of all servers."""
         if self._connection is not None:
-            self._connection.ask_again()
+            self._connection.start_refresh()
 
-    async def part(self, within_s: float) -> None:
-        """The client leaves: have what it asked for finished, within the limit."""
-        if self.is_lost or self._connection is None:
+    async def finish(self, within_s: float) -> None:
+        """Wait for the pending responses of a client that leaves, up to the timeout."""
+        if self.output_failed or self._connection is None:
             return
         self._connection.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self.adrift.wait()
+                await self.disconnected.wait()
 
     async def close(self) -> None:
-        """Leave nothing open, and nobody without an answer."""
+        """Close both sides, and fail the requests that are still pending."""
         self._reader.close()
         if self._connection is not None:
-            self.ended()
-        for asked in self._again:
-            self._reply(_closed(asked.id))
-        for envelope in (envelope for line in self._waiting for envelope in read(line)):
+            self.disconnect()
+        for request in self._to_resend:
+            self._reply(_closed_response(request.id))
+        for envelope in (envelope for line in self._queued for envelope in read_messages(line)):
             if envelope.id and envelope.method:
-                self._reply(_closed(bytes(envelope.id)))
+                self._reply(_closed_response(bytes(envelope.id)))
         await self._closing.wait()
         await self._writer.close()
 
-    # How the client reads.
+    # Backpressure from the client.
 
     def pause(self) -> None:
         """The client reads slowly."""
-        self._is_slow = True
+        self._is_client_slow = True
         if self._connection is not None:
-            self._connection.slow()
+            self._connection.pause_reading()
 
     def resume(self) -> None:
         """The client has caught up."""
-        self._is_slow = False
+        self._is_client_slow = False
         if self._connection is not None:
-            self._connection.quick()
+            self._connection.resume_reading()
 
-    # What the owner says.
+    # From the owner.
 
     def update_backpressure(self) -> None:
-        """Read from the client if there is room for it, and only then."""
-        is_full = self._connection is None or self._connection.full
-        if is_full or not self._is_settled or len(self._waiting) > _MAX_WAITING:
+        """Read from the client only while the owner has room."""
+        is_full = self._connection is None or self._connection.is_full
+        if is_full or not self._is_ready or len(self._queued) > _MAX_QUEUED:
             self._reader.pause()
         else:
             self._reader.resume()
 
     def from_owner(self, line: bytes) -> None:
-        """Take a line for the client, or for the person at it."""
+        """Handle a line of the owner: a message for the client, or a control line."""
         connection = self._connection
         assert connection is not None
-        if line.startswith(_OURS):
+        if line.startswith(_CONTROL_PREFIX):
             if line.startswith(SAY):
                 report(msgspec.json.decode(line[len(SAY) :], type=str))
             elif line == LEAVE:
-                connection.leaves = True
+                connection.is_draining = True
                 connection.finish()
             return
-        passes = [self._passes(connection, envelope) for envelope in read(line)]
-        if all(passes):
-            self._say(line)
+        forwarded = [
+            self._track_from_owner(connection, envelope) for envelope in read_messages(line)
+        ]
+        if all(forwarded):
+            self._send(line)
 
-    def ended(self) -> None:
-        """Nothing more comes that way: whoever waits for it is told, or waits for the next."""
+    def disconnect(self) -> None:
+        """End the connection: fail its requests, or keep those that may be sent again."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        self._is_settled = False
-        self._take_back(connection)
-        for asked in connection.asked.values():
-            if asked.line:
-                self._again.append(asked)
+        self._is_ready = False
+        self._requeue_unsent(connection)
+        for request in connection.pending.values():
+            if request.line:
+                self._to_resend.append(request)
             else:
-                self._reply(_closed(asked.id))
+                self._reply(_closed_response(request.id))
         for id in connection.questions.values():
-            self._say(notification(CANCELLED, {"requestId": Raw(id)}))
-        connection.over()
+            self._send(notification(CANCELLED, {"requestId": Raw(id)}))
+        connection.mark_closed()
         self._closing.start(connection.close())
-        self.adrift.set()
+        self.disconnected.set()
         self.update_backpressure()
 
-    def _take_back(self, connection: OwnerConnection) -> None:
-        """Keep for the next owner what this one has seen nothing of."""
+    def _requeue_unsent(self, connection: OwnerConnection) -> None:
+        """Queue the lines for the next owner of which this one has received nothing."""
         unsent = []
         for line in connection.unsent():
-            keys = [id_key(bytes(envelope.id)) for envelope in read(line)]
-            if not connection.hushed.keys() & keys:
+            keys = [id_key(bytes(envelope.id)) for envelope in read_messages(line)]
+            if not connection.internal_calls.keys() & keys:
                 unsent.append(line)
                 for key in keys:
-                    connection.asked.pop(key, None)
-        self._waiting.extendleft(reversed(unsent))
+                    connection.pending.pop(key, None)
+        self._queued.extendleft(reversed(unsent))
 
     # The next owner.
 
-    async def _introduce(self, connection: OwnerConnection) -> None:
+    async def _replay_session(self, connection: OwnerConnection) -> None:
         state = self._state
         if not state.handshake:
             return
-        await connection.tell(INITIALIZE, state.handshake)
+        await connection.call(INITIALIZE, state.handshake)
         if state.initialized:
             connection.send(state.initialized)
         if state.level:
-            await connection.tell(SET_LEVEL, state.level)
+            await connection.call(SET_LEVEL, state.level)
         for params in tuple(state.subscriptions.values()):
-            connection.tell(SUBSCRIBE, params)
+            connection.call(SUBSCRIBE, params)
 
-    def _catch_up(self, connection: OwnerConnection) -> None:
-        again, self._again = self._again, []
-        for asked in again:
-            key = id_key(asked.id)
-            connection.asked[key] = asked
-            if asked.acknowledged:
-                connection.relisted.add(key)
-            connection.send(asked.line)
-            if asked.method == INITIALIZE and self._state.initialized:
+    def _send_queued(self, connection: OwnerConnection) -> None:
+        resent, self._to_resend = self._to_resend, []
+        for request in resent:
+            key = id_key(request.id)
+            connection.pending[key] = request
+            if request.acknowledged:
+                connection.resumed_listeners.add(key)
+            connection.send(request.line)
+            if request.method == INITIALIZE and self._state.initialized:
                 connection.send(self._state.initialized)
-        for change in self._state.changes() if connection.turn else ():
-            self._say(change)
-        waiting, self._waiting = self._waiting, deque()
-        for line in waiting:
+        for change in self._state.changes() if connection.generation else ():
+            self._send(change)
+        queued, self._queued = self._queued, deque()
+        for line in queued:
             self._from_client(line)
 
     # From the client.
@@ -239,52 +241,52 @@ class Bridge:
                 self._from_client(line)
 
     def _from_client(self, line: bytes) -> None:
-        if line.startswith(_OURS):
-            line = b" " + line  # which is no message either, and none of ours
+        if line.startswith(_CONTROL_PREFIX):
+            line = b" " + line  # still invalid, and not a control line
         connection = self._connection
-        if connection is None or not self._is_settled:
-            self._waiting.append(line)
+        if connection is None or not self._is_ready:
+            self._queued.append(line)
             return
-        messages = read(line)
-        if connection.leaves and not all(_is_under_way(connection, one) for one in messages):
-            self._waiting.append(line)
+        messages = read_messages(line)
+        if connection.is_draining and not all(_is_follow_up(connection, one) for one in messages):
+            self._queued.append(line)
             self.update_backpressure()
             return
         if not messages:
-            asked = salvaged(line)
-            if asked is not None:
-                connection.asked[id_key(asked.id)] = asked
+            request = salvaged(line)
+            if request is not None:
+                connection.pending[id_key(request.id)] = request
         is_batch = len(messages) > 1
         for envelope in messages:
-            if not self._note(connection, envelope, line, is_batch):
+            if not self._track_from_client(connection, envelope, line, is_batch):
                 return
         connection.send(line)
 
-    def _note(
+    def _track_from_client(
         self, connection: OwnerConnection, envelope: Envelope, line: bytes, is_batch: bool
     ) -> bool:
-        """Note what a client says; False if it is not for the owner."""
+        """Track a message of the client; return False if it is not for the owner."""
         id, method = bytes(envelope.id), envelope.method
         if id and method:
             key = id_key(id)
-            if not is_batch and key in connection.asked:
-                # The two answers could not be told apart.
+            if not is_batch and key in connection.pending:
+                # The two responses could not be distinguished.
                 self._reply(duplicate_id_error(id))
                 return False
-            connection.asked[key] = kept(envelope, b"" if is_batch else line)
+            connection.pending[key] = track(envelope, b"" if is_batch else line)
         elif not method:
-            # Who asked is gone, if it is not this one.
+            # The question may be of an earlier owner.
             return connection.questions.pop(id_key(id), None) is not None or is_batch
         elif method == CANCELLED:
-            connection.asked.pop(id_key(cancelled_id(envelope.params)), None)
+            connection.pending.pop(id_key(cancelled_id(envelope.params)), None)
         elif method == INITIALIZED:
             self._state.initialized = line
         return True
 
     # To the client.
 
-    def _passes(self, connection: OwnerConnection, envelope: Envelope) -> bool:
-        """Note what an owner says; False if it is not for the client."""
+    def _track_from_owner(self, connection: OwnerConnection, envelope: Envelope) -> bool:
+        """Track a message of the owner; return False if it is not for the client."""
         id = bytes(envelope.id)
         if envelope.method:
             if id:
@@ -295,50 +297,50 @@ class Bridge:
                 return self._acknowledged(connection, envelope)
             return True
         key = id_key(id)
-        hushed = connection.hushed.pop(key, None)
-        if hushed is not None:
-            if not hushed.done():
-                hushed.set_result(envelope)
+        call = connection.internal_calls.pop(key, None)
+        if call is not None:
+            if not call.done():
+                call.set_result(envelope)
             return False
-        asked = connection.asked.pop(key, None)
-        if asked is not None and asked.method == LISTEN and connection.leaves:
-            connection.asked[key] = asked  # it goes on at the next owner
+        request = connection.pending.pop(key, None)
+        if request is not None and request.method == LISTEN and connection.is_draining:
+            connection.pending[key] = request  # it continues at the next owner
             return False
-        if asked is not None:
+        if request is not None:
             connection.has_answered = True
-            self._state.answered(asked, envelope)
+            self._state.record_result(request, envelope)
         return True
 
     def _acknowledged(self, connection: OwnerConnection, envelope: Envelope) -> bool:
-        """A listener hears once that it is one; later, that it may have missed something."""
+        """Pass on the first acknowledgement; replace later ones by change notifications."""
         id, changes = acknowledgement(envelope)
         key = id_key(id)
-        if key in connection.relisted:
-            connection.relisted.discard(key)
+        if key in connection.resumed_listeners:
+            connection.resumed_listeners.discard(key)
             for change in changes:
-                self._say(change)
+                self._send(change)
             return False
-        if key in connection.asked:
-            connection.asked[key].acknowledged = True
+        if key in connection.pending:
+            connection.pending[key].acknowledged = True
         return True
 
-    def _lost(self) -> None:
-        self.is_lost = True
+    def _output_lost(self) -> None:
+        self.output_failed = True
         self._stop.set()
 
     def _reply(self, response: Response) -> None:
         self._writer.write((*response.parts, b"\n"))
 
-    def _say(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         self._writer.write((line, b"\n"))
 
 
-def _is_under_way(connection: OwnerConnection, envelope: Envelope) -> bool:
-    """True of an answer, and of the cancellation of a request that was sent this way."""
+def _is_follow_up(connection: OwnerConnection, envelope: Envelope) -> bool:
+    """True for a response, and for the cancellation of a request that is pending there."""
     if envelope.method == CANCELLED:
-        return id_key(cancelled_id(envelope.params)) in connection.asked
+        return id_key(cancelled_id(envelope.params)) in connection.pending
     return not envelope.method
 
 
-def _closed(id: bytes) -> Response:
+def _closed_response(id: bytes) -> Response:
     return error_response(id, INTERNAL_ERROR, _CLOSED, {"kind": "closed"})

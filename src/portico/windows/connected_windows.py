@@ -1,9 +1,8 @@
-"""The windows at an owner: each comes in through the control socket, or was there from the start.
+"""The windows connected to an owner, over the control socket or since its start.
 
-After the owner's answer a connection is MCP as on stdio, a message a line. Some more lines are no
-messages: `#last` from a window says that it sends no more requests, `#again` that all servers are
-to be asked again. `#say` from the owner has words for the person at the window, and `#leave` asks
-the window for its `#last`.
+After the owner's reply a connection carries MCP as on stdio, one message per line, and some control
+lines. A window sends `#last` after its last request, and `#again` to refresh all servers. The owner
+sends `#say` with a report for the user, and `#leave` to request `#last`.
 """
 
 import asyncio
@@ -18,66 +17,66 @@ from portico.state.background import first_of
 from portico.transport.client_connection import Endpoint
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.transport.stdio import StdioServer
-from portico.windows.control import Door, Order
+from portico.windows.control import ControlRequest, HandOver
 
 ATTACH = "attach"
 LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
-MAX_GUESTS = 256
+MAX_WINDOWS = 256
 _LAST_S = 5.0
-"""How long a window may take to answer `#leave`."""
-_MAX_SAID = 20
-"""Of what was said before a window came."""
+"""The timeout for `#last` after `#leave`."""
+_MAX_REPORTS = 20
+"""Earlier reports that a new window receives."""
 
-Wants = Mapping[str, Any]
-"""How a client would like to be served."""
-Doorway = Callable[[Wants], tuple[Endpoint, Wants]]
-"""Who answers such a client, and what it is to want from the next owner, to be served the same."""
+Preferences = Mapping[str, Any]
+"""How a client should be served, such as `{"expose": "search"}`."""
+FindEndpoint = Callable[[Preferences], tuple[Endpoint, Preferences]]
+"""Returns the endpoint for preferences, and those that lead to the same one at the next owner."""
 
 
 class ConnectedWindows:
-    """All windows of one owner, from the first to the last."""
+    """All windows of one owner."""
 
     def __init__(
         self, version: str, account: Callable[[], str], *, max_line: int, drain_s: float
     ) -> None:
-        """`version` and `account` are ours; a window of others goes its own way."""
+        """`version` and `account` are the owner's; a window with others is turned away."""
         self.version = version
         self._account = account
-        self._doorway: Doorway | None = None
+        self._find_endpoint: FindEndpoint | None = None
         self.max_line = max_line
         self.drain_s = drain_s
-        self._here: set[_ConnectedWindow] = set()
-        self._said: deque[str] = deque(maxlen=_MAX_SAID)
-        self._leaving = False
+        self._connected: set[_ConnectedWindow] = set()
+        self._reports: deque[str] = deque(maxlen=_MAX_REPORTS)
+        self._is_draining = False
         self._changed = asyncio.Event()
-        self.ask_again: Callable[[], None] = lambda: None
-        """Have all servers asked again for what they offer."""
-        self.door = Door(self._open)
+        self.start_refresh: Callable[[], None] = lambda: None
+        """Refreshes the catalogs of all servers."""
+        self.attach_command = HandOver(self._attach)
 
     def __len__(self) -> int:
-        return len(self._here)
+        return len(self._connected)
 
-    def add(self, fd: int, order: Order) -> None:
-        """Serve a window that has its connection already, and waits for our answer."""
-        self._enter(_ConnectedWindow(fd, order, self, greets=True))
+    def add(self, fd: int, request: ControlRequest) -> None:
+        """Add a window that is connected already and waits for the reply."""
+        self._add(_ConnectedWindow(fd, request, self, sends_reply=True))
 
-    def accept(self, doorway: Doorway) -> None:
-        """Serve those who wait, and whoever comes."""
-        self._doorway = doorway
-        for window in tuple(self._here):
-            window.serve(doorway)
+    def accept(self, find_endpoint: FindEndpoint) -> None:
+        """Serve the waiting windows and all later ones."""
+        self._find_endpoint = find_endpoint
+        for window in tuple(self._connected):
+            window.serve(find_endpoint)
 
-    def say(self, words: str) -> None:
-        """Tell the people at all windows."""
-        self._said.append(words)
-        for window in self._here:
-            window.say(words)
+    def report(self, text: str) -> None:
+        """Send a report to all windows."""
+        self._reports.append(text)
+        for window in self._connected:
+            window.report(text)
 
-    async def alone(self, for_s: float) -> None:
-        """Wait until there has been no window for so long."""
+    async def wait_until_empty(self, for_s: float) -> None:
+        """Wait until no window has been connected for this long."""
         while True:
             self._changed.clear()
-            if self._here:
+            if self._connected:
                 await self._changed.wait()
                 continue
             try:
@@ -86,54 +85,58 @@ class ConnectedWindows:
             except TimeoutError:
                 return
 
-    async def leave(self) -> None:
-        """Let nobody in any more, and wait until what runs for those who are here is done."""
-        self._leaving = True
-        if self._here:
-            await asyncio.wait([asyncio.ensure_future(window.finish()) for window in self._here])
+    async def drain(self) -> None:
+        """Accept no more windows, and wait until the running calls are done."""
+        self._is_draining = True
+        if self._connected:
+            await asyncio.wait(
+                [asyncio.ensure_future(window.drain()) for window in self._connected]
+            )
 
     async def close(self) -> None:
-        """Hang up on whoever is left."""
-        self._leaving = True
-        while self._here:
-            await self._here.pop().end()
+        """Close the remaining connections."""
+        self._is_draining = True
+        while self._connected:
+            await self._connected.pop().close()
 
-    def _open(self, order: Order) -> tuple[dict[str, Any], Any]:
-        if len(self._here) >= MAX_GUESTS:
-            raise PorticoError(f"it has {MAX_GUESTS} clients already")
-        # Who does not say whose it is takes what is there: a command, never a window.
-        if "account" in order and order["account"] != self._account():
+    def _attach(self, request: ControlRequest) -> tuple[dict[str, Any], Any]:
+        if len(self._connected) >= MAX_WINDOWS:
+            raise PorticoError(f"client limit reached ({MAX_WINDOWS})")
+        # A request without an account comes from a command, which accepts the owner's.
+        if "account" in request and request["account"] != self._account():
             return {"other": True}, os.close
 
         def take(fd: int) -> None:
-            if self._leaving:
+            if self._is_draining:
                 os.close(fd)
             else:
-                self._enter(_ConnectedWindow(fd, order, self))
+                self._add(_ConnectedWindow(fd, request, self))
 
-        return self.answer(order, self._doorway), take
+        return self.attach_reply(request, self._find_endpoint), take
 
-    def answer(self, order: Order, doorway: Doorway | None) -> dict[str, Any]:
-        """What a window is told that is let in."""
-        wants = wants_of(order)
-        keeps = wants if doorway is None else doorway(wants)[1]
+    def attach_reply(
+        self, request: ControlRequest, find_endpoint: FindEndpoint | None
+    ) -> dict[str, Any]:
+        """Return the reply to a window that is accepted."""
+        preferences = preferences_of(request)
+        keeps = preferences if find_endpoint is None else find_endpoint(preferences)[1]
         return {"version": self.version, "keeps": keeps}
 
-    def _enter(self, window: "_ConnectedWindow") -> None:
-        self._here.add(window)
+    def _add(self, window: "_ConnectedWindow") -> None:
+        self._connected.add(window)
         self._changed.set()
-        if self._doorway is not None:
-            window.serve(self._doorway)
+        if self._find_endpoint is not None:
+            window.serve(self._find_endpoint)
 
-    def gone(self, window: "_ConnectedWindow") -> None:
-        """This one is not here any more."""
-        self._here.discard(window)
+    def remove(self, window: "_ConnectedWindow") -> None:
+        """Forget a window that has disconnected."""
+        self._connected.discard(window)
         self._changed.set()
 
     @property
-    def said(self) -> list[str]:
-        """The last things that people were told."""
-        return list(self._said)
+    def reports(self) -> list[str]:
+        """The last reports."""
+        return list(self._reports)
 
 
 class _ConnectedWindow:
@@ -142,110 +145,115 @@ class _ConnectedWindow:
     _server: "_WindowServer"
 
     def __init__(
-        self, fd: int, order: Order, windows: ConnectedWindows, *, greets: bool = False
+        self,
+        fd: int,
+        request: ControlRequest,
+        windows: ConnectedWindows,
+        *,
+        sends_reply: bool = False,
     ) -> None:
         self._fd = fd
-        self._order = order
+        self._request = request
         self._windows = windows
-        self._greets = greets
-        self._last = asyncio.Event()
-        self._over = asyncio.Event()
-        self._work: asyncio.Task[None] | None = None
+        self._sends_reply = sends_reply
+        self._requests_ended = asyncio.Event()
+        self._disconnected = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
-    def serve(self, doorway: Doorway) -> None:
-        """Answer what it asks from now on; until then, it waits in the socket."""
-        endpoint, _ = doorway(wants_of(self._order))
+    def serve(self, find_endpoint: FindEndpoint) -> None:
+        """Start serving; until then, its requests wait in the socket."""
+        endpoint, _ = find_endpoint(preferences_of(self._request))
         self._writer = PipeWriter(self._fd)
         max_line = self._windows.max_line
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
-        server.last, server.windows = self._last, self._windows
-        if turn := _turn(self._order):
-            server.connection.question_prefix = f"portico.{turn}"
-        self._reader = PipeReader(self._fd, server.received, self._over.set)
-        self._writer.open(self, self._over.set)
-        if self._greets:
-            answer = {"ok": True, **self._windows.answer(self._order, doorway)}
+        server.requests_ended, server.windows = self._requests_ended, self._windows
+        if generation := _generation(self._request):
+            server.connection.question_prefix = f"portico.{generation}"
+        self._reader = PipeReader(self._fd, server.received, self._disconnected.set)
+        self._writer.open(self, self._disconnected.set)
+        if self._sends_reply:
+            answer = {"ok": True, **self._windows.attach_reply(self._request, find_endpoint)}
             self._writer.write((encode(answer), b"\n"))
-        self._work = asyncio.ensure_future(self._stay())
-        for words in self._windows.said:
-            self.say(words)
+        self._task = asyncio.ensure_future(self._run())
+        for text in self._windows.reports:
+            self.report(text)
         self._reader.open()
 
-    def say(self, words: str) -> None:
-        """Tell the person at the window."""
-        if self._work is not None:
-            self._writer.write((SAY, encode(words), b"\n"))
+    def report(self, text: str) -> None:
+        """Send a report for the user."""
+        if self._task is not None:
+            self._writer.write((SAY, encode(text), b"\n"))
 
     def pause(self) -> None:
-        """Its client reads slowly: nothing more is taken from it, and handlers wait."""
+        """The client reads slowly: stop reading from it, and make handlers wait."""
         self._server.pause()
         self._reader.pause()
 
     def resume(self) -> None:
-        """It has caught up."""
+        """The client has caught up."""
         self._server.resume()
         self._reader.resume()
 
-    async def finish(self) -> None:
-        """Answer what was asked, and hang up; what comes after `#last` is for the next owner."""
-        if self._work is None:
-            await self.end()
+    async def drain(self) -> None:
+        """Finish the pending requests and disconnect; the next owner gets those after `#last`."""
+        if self._task is None:
+            await self.close()
             return
         self._writer.write((LEAVE, b"\n"))
         await asyncio.wait(
-            (asyncio.ensure_future(self._last.wait()), self._work),
+            (asyncio.ensure_future(self._requests_ended.wait()), self._task),
             timeout=_LAST_S,
             return_when=asyncio.FIRST_COMPLETED,
         )
-        self._last.set()
-        await asyncio.wait((self._work,))
+        self._requests_ended.set()
+        await asyncio.wait((self._task,))
 
-    async def end(self) -> None:
-        """Hang up."""
-        if self._work is None:
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._task is None:
             os.close(self._fd)
-            self._windows.gone(self)
+            self._windows.remove(self)
             return
-        self._over.set()
-        await asyncio.wait((self._work,))
+        self._disconnected.set()
+        await asyncio.wait((self._task,))
 
-    async def _stay(self) -> None:
-        """Serve until it has sent its last, then drain; or until it is gone, then cancel."""
+    async def _run(self) -> None:
+        """Serve until `#last`, then drain; or until the window disconnects, then cancel."""
         try:
-            await first_of(self._last.wait(), self._over.wait())
-            if not self._over.is_set():
-                await first_of(self._server.drain(self._windows.drain_s), self._over.wait())
+            await first_of(self._requests_ended.wait(), self._disconnected.wait())
+            if not self._disconnected.is_set():
+                await first_of(self._server.drain(self._windows.drain_s), self._disconnected.wait())
         finally:
             self._reader.close()
             self._server.disconnected()
-            if self._over.is_set():
+            if self._disconnected.is_set():
                 self._writer.drop()
             await self._writer.close()
-            self._windows.gone(self)
+            self._windows.remove(self)
 
 
 class _WindowServer(StdioServer):
-    """Serves a window's client, and hears what the window itself has to say."""
+    """Serves a window's client, and handles the window's control lines."""
 
-    last: asyncio.Event
+    requests_ended: asyncio.Event
     windows: ConnectedWindows
 
     def receive_line(self, line: bytes | None) -> None:
-        """Take in one line."""
+        """Handle one line."""
         if line == LAST:
-            self.last.set()
+            self.requests_ended.set()
         elif line == AGAIN:
-            self.windows.ask_again()
+            self.windows.start_refresh()
         else:
             super().receive_line(line)
 
 
-def wants_of(order: Order) -> Wants:
-    """How a client would like to be served."""
-    wants = order.get("wants")
-    return wants if isinstance(wants, dict) else {}
+def preferences_of(request: ControlRequest) -> Preferences:
+    """Return the preferences in a request to attach."""
+    preferences = request.get("wants")
+    return preferences if isinstance(preferences, dict) else {}
 
 
-def _turn(order: Order) -> int:
-    turn = order.get("turn")
-    return turn if isinstance(turn, int) else 0
+def _generation(request: ControlRequest) -> int:
+    generation = request.get("turn")
+    return generation if isinstance(generation, int) else 0

@@ -1,7 +1,7 @@
-"""How a running Portico is asked from outside: one JSON object a line, on a socket of the user's.
+"""Commands to a running Portico: one JSON object per line, over a Unix socket.
 
-Each process has its socket in one folder, under its number. Whoever can open it may ask, and that
-is this user alone: the folder and the socket are closed to others.
+Each process has its socket in one folder, named by its pid. Folder and socket are private to the
+user, so only that user can send commands.
 """
 
 import asyncio
@@ -18,158 +18,181 @@ from portico.model.errors import PorticoError
 from portico.protocol.codec import encode_escaped
 from portico.state.background import Background
 from portico.state.files import make_private
-from portico.windows.control_sockets import SUFFIX, clear_away, connected, is_ours, listening, names
+from portico.windows.control_sockets import (
+    SUFFIX,
+    connect,
+    is_same_user,
+    listen,
+    remove_dead_sockets,
+    socket_names,
+)
 
-__all__ = ["Command", "Control", "Door", "Order", "ask", "names"]
+__all__ = ["Command", "Control", "ControlRequest", "HandOver", "send_command", "socket_names"]
 
-Order = Mapping[str, Any]
-"""What was asked, with all that came with it: `{"do": "refresh", "server": "github"}`."""
+ControlRequest = Mapping[str, Any]
+"""A command and its arguments, as sent: `{"do": "refresh", "server": "github"}`."""
 
 MAX_LINE = 64 * 1024
 _MAX_ANSWER = 16 * 1024 * 1024
-_MAX_TALKS = 16
+_MAX_CONNECTIONS = 16
 _IDLE_S = 30.0
-_SPAN = 10_000_000
-"""Added to the number of a process in a sandbox when one in another sandbox has the same."""
+_SANDBOX_OFFSET = 10_000_000
+"""Added to a pid in a sandbox when a process in another sandbox has the same one."""
 
 
-class Door(Struct, frozen=True):
-    """A deed that ends the talk: from its answer on, the connection is somebody else's."""
+class HandOver(Struct, frozen=True):
+    """A command that takes over the connection after its reply."""
 
-    open: Callable[[Order], tuple[dict[str, Any], Callable[[int], None]]]
-    """What to answer, and who is given the connection's descriptor to keep and close.
+    accept: Callable[[ControlRequest], tuple[dict[str, Any], Callable[[int], None]]]
+    """Returns the reply, and the function that takes the connection's descriptor and closes it.
 
-    Whoever asks waits for the answer before it says more.
+    The client waits for the reply before it sends more.
     """
 
 
-Command = Callable[[Order], Awaitable[dict[str, Any]]] | Door
-"""Does what was asked; what there is to say of it."""
+Command = Callable[[ControlRequest], Awaitable[dict[str, Any]]] | HandOver
+"""Runs a command and returns the fields of its reply."""
 
 
 class Control:
-    """Listens for what the user wants of this process."""
+    """The control socket of this process."""
 
     def __init__(self, folder: str, commands: Mapping[str, Command]) -> None:
-        """`deeds` are what can be asked, by name; one that fails raises PorticoError."""
+        """`commands` maps names to commands, which raise PorticoError on failure."""
         self._folder = folder
-        self._deeds = commands
+        self._commands = commands
         self.name = f"{os.getpid()}{SUFFIX}"
         self._server: asyncio.Server | None = None
-        self._talks = Background()
+        self._connections = Background()
 
     async def open(self) -> None:
-        """Listen from now on; OSError if that is not possible here."""
+        """Start listening; raise OSError on failure."""
         make_private(self._folder)
-        clear_away(self._folder)
-        taken, number = names(self._folder), os.getpid()
+        remove_dead_sockets(self._folder)
+        taken, number = socket_names(self._folder), os.getpid()
         while f"{number}{SUFFIX}" in taken:
-            number += _SPAN
+            number += _SANDBOX_OFFSET
         self.name = f"{number}{SUFFIX}"
-        listener = listening(self._folder, self.name)
+        listener = listen(self._folder, self.name)
         try:
             self._server = await asyncio.start_unix_server(
-                self._talk, sock=listener, limit=MAX_LINE
+                self._serve_client, sock=listener, limit=MAX_LINE
             )
         except BaseException:
             listener.close()
             raise
 
     async def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self._server is None:
             return
         server, self._server = self._server, None
         server.close()
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder, self.name))
-        await self._talks.close()
+        await self._connections.close()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talk = asyncio.current_task()
-        assert talk is not None
-        self._talks.add(talk)
+    async def _serve_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
         try:
             peer = writer.get_extra_info("socket")
-            if len(self._talks) <= _MAX_TALKS and self._server is not None and is_ours(peer):
-                await self._answer_all(reader, writer)
+            if (
+                len(self._connections) <= _MAX_CONNECTIONS
+                and self._server is not None
+                and is_same_user(peer)
+            ):
+                await self._serve_requests(reader, writer)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
-            pass  # the asker is gone, or has nothing to say, or we end
+            pass  # the client disconnected or is idle, or we shut down
         finally:
-            self._talks.discard(talk)
+            self._connections.discard(task)
             writer.close()
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while True:
             try:
                 async with asyncio.timeout(_IDLE_S):
                     line = await reader.readline()
-            except ValueError:  # how asyncio says that a line is longer than its limit
-                await _say(writer, _failed(f"a line longer than {MAX_LINE} bytes"))
+            except ValueError:  # asyncio's error for a line beyond its limit
+                await _send_reply(writer, _failed(f"the line is longer than {MAX_LINE} bytes"))
                 return
             if not line:
                 return
-            order, deed = self._read(line)
-            if isinstance(deed, Door):
-                await _hand_over(deed, order, writer)
+            request, command = self._read(line)
+            if isinstance(command, HandOver):
+                await _hand_over(command, request, writer)
                 return
-            await _say(writer, deed if isinstance(deed, dict) else await _done(deed(order)))
+            await _send_reply(
+                writer,
+                command if isinstance(command, dict) else await _run_command(command(request)),
+            )
 
-    def _read(self, line: bytes) -> tuple[Order, Command | dict[str, Any]]:
-        """What is asked and what does it, or why nothing does."""
+    def _read(self, line: bytes) -> tuple[ControlRequest, Command | dict[str, Any]]:
+        """Return the request and its command, or an error reply."""
         try:
-            order = msgspec.json.decode(line, type=dict[str, Any])
-            name = msgspec.convert(order.get("do"), str)
+            request = msgspec.json.decode(line, type=dict[str, Any])
+            name = msgspec.convert(request.get("do"), str)
         except (msgspec.DecodeError, RecursionError) as error:
-            return {}, _failed(f'not {{"do": ...}}: {error}')
-        deed = self._deeds.get(name)
-        if deed is None:
-            return {}, _failed(f"cannot {name[:40]!r}, only {', '.join(self._deeds)}")
-        return order, deed
+            return {}, _failed(f'the request is not {{"do": ...}}: {error}')
+        command = self._commands.get(name)
+        if command is None:
+            known = ", ".join(self._commands)
+            return {}, _failed(f"unknown command {name[:40]!r}; commands: {known}")
+        return request, command
 
 
-def ask(folder: str, name: str, do: str, within_s: float, **more: Any) -> dict[str, Any] | None:
-    """What a running Portico answers, always with `ok`; None if that one is dead."""
-    with socket.socket(socket.AF_UNIX) as asker:
-        asker.settimeout(within_s)
+def send_command(
+    folder: str, name: str, do: str, within_s: float, **more: Any
+) -> dict[str, Any] | None:
+    """Return the reply of a running Portico, always with `ok`; None if that process is dead."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(within_s)
         try:
-            if not connected(asker, folder, name):
+            if not connect(sock, folder, name):
                 return None
-            asker.sendall(msgspec.json.encode({"do": do, **more}) + b"\n")
-            with asker.makefile("rb") as answers:
+            sock.sendall(msgspec.json.encode({"do": do, **more}) + b"\n")
+            with sock.makefile("rb") as answers:
                 line = answers.readline(_MAX_ANSWER)
             return {"ok": False, **msgspec.json.decode(line, type=dict[str, Any])}
         except TimeoutError:
-            return _failed(f"no answer within {within_s:g} s")
+            return _failed(f"no response within {within_s:g} s")
         except OSError as error:
             return _failed(error.strerror or str(error))
         except msgspec.DecodeError:
-            return _failed("it ended before it answered")
+            return _failed("it closed the connection without a response")
 
 
-async def _say(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
+async def _send_reply(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
     writer.write(encode_escaped(answer) + b"\n")
     async with asyncio.timeout(_IDLE_S):
         await writer.drain()
 
 
-async def _hand_over(door: Door, order: Order, writer: asyncio.StreamWriter) -> None:
-    transport = cast("asyncio.Transport", writer.transport)  # uvloop's is one, but does not say so
+async def _hand_over(
+    command: HandOver, request: ControlRequest, writer: asyncio.StreamWriter
+) -> None:
+    transport = cast("asyncio.Transport", writer.transport)  # uvloop's lacks the base class
     try:
-        answer, take = door.open(order)
+        answer, take = command.accept(request)
     except PorticoError as error:
-        await _say(writer, _failed(str(error)))
+        await _send_reply(writer, _failed(str(error)))
         return
-    transport.pause_reading()  # what comes from now on is not ours
-    await _say(writer, {"ok": True, **answer})
+    transport.pause_reading()  # further bytes belong to the new reader
+    await _send_reply(writer, {"ok": True, **answer})
     descriptor = os.dup(writer.get_extra_info("socket").fileno())
     transport.close()
     take(descriptor)
 
 
-async def _done(deed: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def _run_command(command: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     try:
-        return {"ok": True, **await deed}
+        return {"ok": True, **await command}
     except PorticoError as error:
         return _failed(str(error))
 

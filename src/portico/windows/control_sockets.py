@@ -1,4 +1,4 @@
-"""The sockets of running Porticos: one a process, under its number, in a folder of the user's."""
+"""The control sockets of running Porticos: one per process, named by its pid, in a user folder."""
 
 import contextlib
 import errno
@@ -9,26 +9,26 @@ from collections.abc import Iterator
 
 SUFFIX = ".sock"
 _MAX_PATH = 100
-"""A socket's address holds 108 bytes, on some systems 104."""
+"""A socket address has room for 108 bytes, on some systems for 104."""
 
 
-def names(folder: str) -> list[str]:
-    """The sockets in the folder; some may be of dead processes."""
+def socket_names(folder: str) -> list[str]:
+    """Return the names of the sockets in the folder; some may belong to dead processes."""
     try:
         return sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def listening(folder: str, name: str) -> socket.socket:
-    """A new socket of this name, for the user alone; OSError if that is not possible here."""
-    # It gets its name when it listens: one that does not is taken for a dead process's.
+def listen(folder: str, name: str) -> socket.socket:
+    """Return a new listening socket, private to the user; raise OSError on failure."""
+    # Renamed once it listens: a socket that does not listen counts as a dead process's.
     draft = f"{name}.new"
     listener = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, draft))
-        with _short(folder, draft) as path:
+        with _short_path(folder, draft) as path:
             listener.bind(path)
         path = os.path.join(folder, draft)
         os.chmod(path, 0o600)
@@ -41,51 +41,54 @@ def listening(folder: str, name: str) -> socket.socket:
     return listener
 
 
-def connected(asker: socket.socket, folder: str, name: str) -> bool:
-    """False if nobody listens any more; the socket is removed then. OSError if it is not ours."""
+def connect(sock: socket.socket, folder: str, name: str) -> bool:
+    """Connect; return False and remove the socket if its process is dead.
+
+    Raise OSError if another user owns it.
+    """
     try:
-        with _short(folder, name) as path:
-            asker.connect(path)
+        with _short_path(folder, name) as path:
+            sock.connect(path)
     except FileNotFoundError:
         return False
     except ConnectionRefusedError:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, name))
         return False
-    if not is_ours(asker):
-        raise OSError(errno.EPERM, f"{os.path.join(folder, name)} is another user's")
+    if not is_same_user(sock):
+        raise OSError(errno.EPERM, f"{os.path.join(folder, name)} belongs to another user")
     return True
 
 
-def clear_away(folder: str) -> None:
-    """Remove what dead processes left."""
-    for name in names(folder):
+def remove_dead_sockets(folder: str) -> None:
+    """Remove the sockets of dead processes."""
+    for name in socket_names(folder):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)
-            # Too busy to let us in, or not ours to judge: then it stays.
+            # A busy socket, or one of another user, stays.
             with contextlib.suppress(OSError):
-                connected(probe, folder, name)
+                connect(probe, folder, name)
 
 
-def is_ours(peer: socket.socket) -> bool:
-    """The folder keeps others out; where the kernel says who it is, that is looked at too."""
+def is_same_user(peer: socket.socket) -> bool:
+    """True if the peer is our user, or the kernel cannot tell; the folder is private anyway."""
     option: int | None = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
     # struct ucred: pid, uid and gid, four bytes each.
-    said: bytes = peer.getsockopt(socket.SOL_SOCKET, option, 12)
-    return int.from_bytes(said[4:8], sys.byteorder) == os.geteuid()
+    credentials: bytes = peer.getsockopt(socket.SOL_SOCKET, option, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder) == os.geteuid()
 
 
 @contextlib.contextmanager
-def _short(folder: str, name: str) -> Iterator[str]:
-    """A path that fits into a socket's address, however deep the folder is."""
+def _short_path(folder: str, name: str) -> Iterator[str]:
+    """Yield a path that fits into a socket address, however deep the folder is."""
     path = os.path.join(folder, name)
     if len(os.fsencode(path)) <= _MAX_PATH:
         yield path
         return
     if not sys.platform.startswith("linux"):
-        raise OSError(f"{folder} is too long a path for a socket")
+        raise OSError(f"{folder}: the path is too long for a socket; use a shorter PORTICO_HOME")
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}/{name}"

@@ -1,4 +1,4 @@
-"""How a window gets a connection to an owner."""
+"""Connecting a window to an owner."""
 
 import asyncio
 import socket
@@ -8,33 +8,33 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.windows.connected_windows import ATTACH, Wants
-from portico.windows.control_sockets import connected
+from portico.windows.connected_windows import ATTACH, Preferences
+from portico.windows.control_sockets import connect
 
 _MAX_ANSWER = 64 * 1024
 
 
 class Attached(Struct, frozen=True):
-    """A connection to an owner that has let us in."""
+    """A connection that the owner has accepted."""
 
     socket: socket.socket
     rest: bytes
-    """What it said after its answer."""
-    keeps: Wants
-    """What to want from the next one, to be served the same."""
+    """Bytes received after the owner's reply."""
+    preferences: Preferences
+    """The preferences to send to the next owner, for the same endpoint."""
 
 
 class Incompatible(Struct, frozen=True):
-    """An owner that cannot serve us, and why."""
+    """The reason why an owner cannot serve this window."""
 
     why: str
-    is_other: bool = False
-    """True if it has another account: somebody else may have ours."""
+    is_other_account: bool = False
+    """True if the owner has another account: a second owner may have this window's."""
     error: str = ""
-    """What it said itself, if it did."""
+    """The error in the owner's reply, if it sent one."""
 
 
-class _Answer(Struct):
+class _AttachReply(Struct):
     ok: bool
     error: str = ""
     version: str = ""
@@ -45,61 +45,61 @@ class _Answer(Struct):
 async def attach(
     folder: str, name: str, version: str, within_s: float, **more: Any
 ) -> Attached | Incompatible | None:
-    """Be let in by an owner; None if that one is gone or cannot say yet."""
-    door = socket.socket(socket.AF_UNIX)
+    """Attach to an owner; return None if it ended or is not ready yet."""
+    sock = socket.socket(socket.AF_UNIX)
     try:
-        door.setblocking(False)
-        if not connected(door, folder, name):
-            door.close()
+        sock.setblocking(False)
+        if not connect(sock, folder, name):
+            sock.close()
             return None
-    except OSError:  # too many others are at its door
-        door.close()
+    except OSError:  # its backlog is full
+        sock.close()
         return None
     except BaseException:
-        door.close()
+        sock.close()
         raise
-    return await greeted(door, version, within_s, {"do": ATTACH, **more})
+    return await negotiate(sock, version, within_s, {"do": ATTACH, **more})
 
 
-async def greeted(
-    door: socket.socket, version: str, within_s: float, order: Mapping[str, Any] | None = None
+async def negotiate(
+    sock: socket.socket, version: str, within_s: float, request: Mapping[str, Any] | None = None
 ) -> Attached | Incompatible | None:
-    """Ask an owner to let us in, unless it knows, and wait for its answer."""
+    """Send the request to attach, unless the owner has it already, and read the reply."""
     found: Attached | Incompatible | None = None
     try:
         async with asyncio.timeout(within_s):
-            found = await _asked(door, version, order)
+            found = await _negotiate(sock, version, request)
     except TimeoutError:
         found = Incompatible(f"no response within {within_s:g} s")
     except OSError:
         found = None  # it ended just now
     finally:
         if not isinstance(found, Attached):
-            door.close()
+            sock.close()
     return found
 
 
-async def _asked(
-    door: socket.socket, version: str, order: Mapping[str, Any] | None
+async def _negotiate(
+    sock: socket.socket, version: str, request: Mapping[str, Any] | None
 ) -> Attached | Incompatible | None:
     loop = asyncio.get_running_loop()
-    if order is not None:
-        await loop.sock_sendall(door, msgspec.json.encode(order) + b"\n")
-    said = b""
-    while b"\n" not in said:
-        more_said = await loop.sock_recv(door, _MAX_ANSWER)
-        said += more_said
-        if not more_said or len(said) > _MAX_ANSWER:
+    if request is not None:
+        await loop.sock_sendall(sock, msgspec.json.encode(request) + b"\n")
+    received = b""
+    while b"\n" not in received:
+        data = await loop.sock_recv(sock, _MAX_ANSWER)
+        received += data
+        if not data or len(received) > _MAX_ANSWER:
             return None
-    line, _, rest = said.partition(b"\n")
+    line, _, rest = received.partition(b"\n")
     try:
-        answer = msgspec.json.decode(line, type=_Answer)
+        reply = msgspec.json.decode(line, type=_AttachReply)
     except msgspec.DecodeError:
-        return Incompatible("it answered with something else")
-    if not answer.ok:
-        return Incompatible(f"it said: {answer.error}", error=answer.error)
-    if answer.other:
-        return Incompatible("it has another account", is_other=True)
-    if answer.version != version:
-        return Incompatible(f"it is Portico {answer.version}, and this is {version}")
-    return Attached(door, rest, answer.keeps)
+        return Incompatible("invalid reply")
+    if not reply.ok:
+        return Incompatible(reply.error, error=reply.error)
+    if reply.other:
+        return Incompatible("it uses another account", is_other_account=True)
+    if reply.version != version:
+        return Incompatible(f"it runs Portico {reply.version}, this is {version}")
+    return Attached(sock, rest, reply.keeps)

@@ -1,7 +1,7 @@
-"""The owner of a gateway: a process of its own, for as long as a window or work needs it.
+"""The owner of a gateway: a separate process that runs as long as a window or work needs it.
 
-The first window starts it by forking twice, so that it is nobody's descendant and outlives the
-window: clients end the whole process tree of a server that they stop.
+The first window starts it by forking twice, so that the owner leaves the window's process tree and
+outlives it: clients end the whole process tree of a server that they stop.
 """
 
 import asyncio
@@ -25,117 +25,120 @@ from portico.transport.client_connection import Endpoint
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import DRAIN_S, stop_on_signals
 from portico.transport.stdio import MAX_LINE
-from portico.windows.connected_windows import ATTACH, ConnectedWindows, Wants
-from portico.windows.control import Command, Control, Order
-from portico.windows.owner_lock import OwnerLock, is_known
+from portico.windows.connected_windows import ATTACH, ConnectedWindows, Preferences
+from portico.windows.control import Command, Control, ControlRequest
+from portico.windows.owner_lock import OwnerLock, lock_exists
 
 STOP, STATUS = "stop", "status"
 LINGER_S = 0.5
-"""How long an owner stays after its last window, in case that comes back."""
+"""How long an owner stays after its last window, in case the client reconnects."""
 SILENCE_S = 15.0
 _MAX_LOG = 1_000_000
 
 
 class OwnedGateway(Protocol):
-    """What an owner has and windows use: the gateway itself."""
+    """The gateway, as an owner runs it and windows use it."""
 
-    def client_endpoint(self, wants: Wants) -> tuple[Endpoint, Wants]:
-        """Who answers a client that wants this, and what it is to want from the next owner."""
+    def client_endpoint(self, preferences: Preferences) -> tuple[Endpoint, Preferences]:
+        """Return the endpoint for these preferences, and the preferences for the next owner."""
         ...
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What an operator may ask of it."""
+        """The commands of the control socket, by name."""
         ...
 
-    def on_report(self, say: Callable[[str], None]) -> None:
-        """Have everything that the operator is told passed to this, too."""
+    def on_report(self, report: Callable[[str], None]) -> None:
+        """Also pass every report for the operator to this function."""
         ...
 
-    def ask_again(self) -> None:
-        """Ask all servers again for what they offer, behind."""
+    def start_refresh(self) -> None:
+        """Refresh the catalogs of all servers, in the background."""
         ...
 
 
-def _anybody() -> str:
+def _no_account() -> str:
     return ""
 
 
-def _nowhere() -> str:
+def _no_log() -> str:
     return os.devnull
 
 
-H_co = TypeVar("H_co", bound=OwnedGateway, covariant=True)
+G_co = TypeVar("G_co", bound=OwnedGateway, covariant=True)
 
 
-class SharedGateway(Struct, Generic[H_co], frozen=True):
-    """Which gateway, and how to be its owner."""
+class SharedGateway(Struct, Generic[G_co], frozen=True):
+    """A gateway that windows share, and how to run it."""
 
     folder: str
-    """Where the control sockets are."""
+    """The folder of the control sockets."""
     key: str
-    """The name of the gateway among others: short, and safe in a file's name."""
-    own: Callable[[], AbstractAsyncContextManager[H_co]]
-    """Entered only by the owner, and left when it has served its last client."""
+    """The gateway's name among others: short, and safe in a file name."""
+    own: Callable[[], AbstractAsyncContextManager[G_co]]
+    """Entered only by the owner, and left after its last client."""
     version: str
-    """Of this Portico: only the same ones share a gateway."""
-    account: Callable[[], str] = _anybody
-    """In whose name servers are called, as far as that is not in the key: only the same share."""
-    wants: Wants = {}
-    """How our own client would like to be served."""
+    """The version of this Portico; windows of other versions do not share the gateway."""
+    account: Callable[[], str] = _no_account
+    """The account that servers are called with; windows of other accounts do not share it."""
+    preferences: Preferences = {}
+    """The preferences of this window's client."""
     max_line: int = MAX_LINE
     drain_s: float = DRAIN_S
     silence_s: float = SILENCE_S
-    """How long an owner may leave a client without an answer before it is asked whether it is still
-    there, and how long it may take to say so."""
+    """How long a request may be pending before the owner gets a ping, and the ping's timeout."""
     detaches: bool = True
-    """Whether the owner is a process of its own; else each window serves by itself."""
-    log: Callable[[], str] = _nowhere
-    """The file for what such a process writes to stderr."""
+    """True to run the owner as a separate process; else each window serves by itself."""
+    log: Callable[[], str] = _no_log
+    """The file for the owner's stderr."""
     report: Callable[[str], None] = to_operator
 
 
-def keys(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
-    """By which names to look for the gateway: the first is for whoever comes first, and those
-    whose account is another have one of their own."""
+def lock_keys(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
+    """Return the lock keys to try, in order: the shared one, and one per further account."""
     key = f"{shared.key}-{shared.version}"
     account = shared.account()
     if not account:
         return (key,)
     own = f"{key}-{account}"
-    return (own, key) if is_known(shared.folder, own) else (key, own)
+    return (own, key) if lock_exists(shared.folder, own) else (key, own)
 
 
 @contextlib.asynccontextmanager
-async def hosting(
-    shared: SharedGateway[H_co],
+async def run_gateway(
+    shared: SharedGateway[G_co],
     lock: OwnerLock | None,
     stop: asyncio.Event,
     windows: ConnectedWindows,
     *,
-    speaks: bool = True,
-) -> AsyncGenerator[H_co, None]:
-    """Have the gateway, and let windows in if we own it. When `stop` is set nobody is let in any
-    more, and calls are finished. `speaks` passes on to them what the operator is told."""
+    forwards_reports: bool = True,
+) -> AsyncGenerator[G_co, None]:
+    """Run the gateway, and accept windows if we hold its lock.
 
-    async def end(order: Order) -> dict[str, Any]:
+    When `stop` is set, no more windows are accepted and running calls finish. `forwards_reports`
+    sends the operator's reports to the windows too.
+    """
+
+    async def end(request: ControlRequest) -> dict[str, Any]:
         stop.set()
         return {}
 
-    async def status(order: Order) -> dict[str, Any]:
-        tell = gateway.commands[STATUS]
-        assert callable(tell)
-        return {**await tell(order), "windows": len(windows)}
+    async def status(request: ControlRequest) -> dict[str, Any]:
+        read_status = gateway.commands[STATUS]
+        assert callable(read_status)
+        return {**await read_status(request), "windows": len(windows)}
 
-    commands: dict[str, Command] = {} if lock is None else {ATTACH: windows.door, STOP: end}
+    commands: dict[str, Command] = (
+        {} if lock is None else {ATTACH: windows.attach_command, STOP: end}
+    )
     control = Control(shared.folder, commands)
 
-    async def leave() -> None:
+    async def drain() -> None:
         await stop.wait()
-        await let_go()
-        await windows.leave()
+        await stop_listening()
+        await windows.drain()
 
-    async def let_go() -> None:
+    async def stop_listening() -> None:
         if lock is not None:
             lock.release()
         await control.close()
@@ -146,57 +149,62 @@ async def hosting(
             commands.update(gateway.commands)
             if STATUS in gateway.commands:
                 commands[STATUS] = status
-            if speaks:
-                gateway.on_report(windows.say)
-            windows.ask_again = gateway.ask_again
+            if forwards_reports:
+                gateway.on_report(windows.report)
+            windows.start_refresh = gateway.start_refresh
             windows.accept(gateway.client_endpoint)
-            leaving = asyncio.ensure_future(leave())
+            draining = asyncio.ensure_future(drain())
             try:
                 yield gateway
                 stop.set()
-                await leaving
+                await draining
             finally:
-                leaving.cancel()
+                draining.cancel()
                 await windows.close()
     finally:
-        await let_go()
+        await stop_listening()
         await windows.close()
 
 
 async def _listen(
     shared: SharedGateway[OwnedGateway], control: Control, lock: OwnerLock | None
 ) -> None:
-    """Be there for operators and, if we own it, for windows."""
+    """Open the control socket and, if we hold the lock, announce it to windows."""
     try:
         await control.open()
         if lock is not None:
             lock.announce(control.name)
     except OSError as error:
-        shared.report(f"nobody can reach this gateway: {error.strerror or error}")
+        why = error.strerror or error
+        shared.report(f"other windows and commands cannot reach this gateway: {why}")
         if lock is not None:
             lock.release()
 
 
-def windows_of(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
-    """The windows of a gateway, of which there is none yet."""
+def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
+    """Return an empty set of windows for this gateway."""
     return ConnectedWindows(
         shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s
     )
 
 
-async def own_here(
-    shared: SharedGateway[OwnedGateway], fd: int, order: Order, stop: asyncio.Event
+async def own_in_process(
+    shared: SharedGateway[OwnedGateway], fd: int, request: ControlRequest, stop: asyncio.Event
 ) -> None:
-    """Have a gateway for one window, in its own process, until `stop` is set."""
-    windows = windows_of(shared)
-    windows.add(fd, order)
-    async with hosting(shared, None, stop, windows, speaks=False):
+    """Run a gateway for one window, in the window's process, until `stop` is set."""
+    windows = no_windows(shared)
+    windows.add(fd, request)
+    async with run_gateway(shared, None, stop, windows, forwards_reports=False):
         await stop.wait()
 
 
-def launch(shared: SharedGateway[OwnedGateway], lock: OwnerLock, order: Order) -> socket.socket:
-    """Start the owner, which has the lock from now on; our connection to it. OSError if no process
-    can be started."""
+def launch(
+    shared: SharedGateway[OwnedGateway], lock: OwnerLock, request: ControlRequest
+) -> socket.socket:
+    """Start the owner, hand it the lock, and return a connection to it.
+
+    Raise OSError if no process can be started.
+    """
     ours, theirs = socket.socketpair()
     try:
         child = os.fork()
@@ -205,7 +213,7 @@ def launch(shared: SharedGateway[OwnedGateway], lock: OwnerLock, order: Order) -
         theirs.close()
         raise
     if child == 0:
-        _become(shared, lock, theirs, order)
+        _run_owner(shared, lock, theirs, request)
     theirs.close()
     failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if failed > 0:
@@ -216,27 +224,30 @@ def launch(shared: SharedGateway[OwnedGateway], lock: OwnerLock, order: Order) -
     return ours
 
 
-def _become(
-    shared: SharedGateway[OwnedGateway], lock: OwnerLock, first: socket.socket, order: Order
+def _run_owner(
+    shared: SharedGateway[OwnedGateway],
+    lock: OwnerLock,
+    first: socket.socket,
+    request: ControlRequest,
 ) -> NoReturn:
-    """Be the owner, in a session of its own, and then nothing more."""
+    """Run the owner in this forked process, then exit."""
     code = 1
     try:
-        _disown()
+        _fork_again()
         _detach(shared.log(), {lock.fd, first.fileno()})
-        asyncio._set_running_loop(None)  # that of the window, which goes on there
+        asyncio._set_running_loop(None)  # the loop belongs to the window
         with asyncio.Runner(loop_factory=PipeLoop) as runner:
-            runner.run(_own(shared, lock, first, order))
+            runner.run(_serve_windows(shared, lock, first, request))
         code = 0
-    except BaseException:  # noqa: BLE001  (nobody else can tell)
+    except BaseException:  # noqa: BLE001  (no caller is left to report it)
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
 
 
-def _disown() -> None:
-    """Go on as nobody's child; the child exits with the error's number if that cannot be."""
+def _fork_again() -> None:
+    """Continue in a grandchild, in a new session; on failure exit with the errno."""
     os.setsid()
     try:
         grandchild = os.fork()
@@ -246,25 +257,28 @@ def _disown() -> None:
         os._exit(0)
 
 
-async def _own(
-    shared: SharedGateway[OwnedGateway], lock: OwnerLock, first: socket.socket, order: Order
+async def _serve_windows(
+    shared: SharedGateway[OwnedGateway],
+    lock: OwnerLock,
+    first: socket.socket,
+    request: ControlRequest,
 ) -> None:
-    """Serve until there has been no window for a while, or somebody wants us to end."""
+    """Serve until no window has been connected for a while, or a stop is requested."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    windows = windows_of(shared)
-    windows.add(os.dup(first.fileno()), order)
+    windows = no_windows(shared)
+    windows.add(os.dup(first.fileno()), request)
     try:
-        async with hosting(shared, lock, stop, windows):
+        async with run_gateway(shared, lock, stop, windows):
             first.close()
-            await first_of(stop.wait(), windows.alone(LINGER_S))
+            await first_of(stop.wait(), windows.wait_until_empty(LINGER_S))
     except PorticoError as error:
         with contextlib.suppress(OSError):
             first.send(encode({"ok": False, "error": str(error)}) + b"\n")
 
 
 def _detach(log: str, keep: set[int]) -> None:
-    """Hold on to nothing of the window's: its client waits for the end of its streams."""
+    """Release everything of the window's: its client waits for the end of its streams."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

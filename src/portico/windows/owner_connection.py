@@ -1,4 +1,4 @@
-"""One connection from a window to an owner, and what is under way on it."""
+"""One connection from a window to an owner, and the requests pending on it."""
 
 import asyncio
 from typing import Protocol
@@ -8,62 +8,62 @@ from portico.protocol.line_reader import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import AGAIN, LAST
 from portico.windows.joining import Attached
-from portico.windows.session_state import Asked
+from portico.windows.session_state import TrackedRequest
 
 _MAX_ANSWER = 256 * 1024 * 1024
 NO_ANSWER = Envelope()
 
 
 class ClientSide(Protocol):
-    """The client's side of a crossing."""
+    """The client's side of a bridge."""
 
     def from_owner(self, line: bytes) -> None:
-        """Take a line for the client."""
+        """Handle a line of the owner."""
         ...
 
-    def ended(self) -> None:
-        """Nothing more comes that way."""
+    def disconnect(self) -> None:
+        """Handle the end of the connection."""
         ...
 
     def update_backpressure(self) -> None:
-        """Read from the client if there is room for it, and only then."""
+        """Read from the client only while the owner has room."""
         ...
 
 
 class OwnerConnection:
-    """To an owner, and what the client waits for there."""
+    """A connection to an owner, with the client's pending requests."""
 
-    def __init__(self, attached: Attached, shore: ClientSide, turn: int) -> None:
-        """`turn` is how many owners the client had before."""
-        self.turn = turn
-        self.full = False
+    def __init__(self, attached: Attached, client: ClientSide, generation: int) -> None:
+        """`generation` is the number of earlier owners of this client."""
+        self.generation = generation
+        self.is_full = False
         """True while no more should be sent."""
-        self.asked: dict[bytes, Asked] = {}
-        """Requests of the client, by the key of their ids."""
+        self.pending: dict[bytes, TrackedRequest] = {}
+        """The client's requests, by the key of their id."""
         self.questions: dict[bytes, bytes] = {}
-        """Ids of the owner's requests that the client has not answered."""
-        self.hushed: dict[bytes, asyncio.Future[Envelope]] = {}
-        """Answers that are not for the client."""
-        self.relisted: set[bytes] = set()
-        """Listeners whose client has heard already that they are listeners."""
-        self.is_over = False
+        """The ids of the owner's requests that the client has not answered."""
+        self.internal_calls: dict[bytes, asyncio.Future[Envelope]] = {}
+        """The bridge's own requests, whose responses are not for the client."""
+        self.resumed_listeners: set[bytes] = set()
+        """Listeners that an earlier owner has acknowledged."""
+        self.is_closed = False
         self.has_answered = False
-        """True once the client has had an answer from there."""
-        self.leaves = False
-        """True once the owner takes no more requests."""
-        self._own = 0
-        self._shore = shore
+        """True once the client has received a response from this owner."""
+        self.is_draining = False
+        """True once the owner accepts no more requests."""
+        self._call_count = 0
+        self._client = client
         self._lines = LineReader(_MAX_ANSWER)
         fd = attached.socket.detach()
         self._writer = PipeWriter(fd)
         self._reader = PipeReader(fd, self._received, self._ended)
         self._rest = attached.rest
-        self._offered = 0
-        self._in_hand: list[tuple[int, bytes]] = []
+        self._sent_size = 0
+        self._buffered: list[tuple[int, bytes]] = []
 
     def open(self) -> None:
-        """Carry lines from now on."""
-        # Who cannot write may still have answers to read: the end is where reading ends.
+        """Start reading and writing."""
+        # Responses may still be readable when writing fails: only the end of reading counts.
         self._writer.open(self, lambda: None)
         self._reader.open()
         if self._rest:
@@ -71,78 +71,78 @@ class OwnerConnection:
 
     def send(self, line: bytes) -> None:
         """Send a line to the owner."""
-        begin = self._offered
-        self._offered += len(line) + 1
+        begin = self._sent_size
+        self._sent_size += len(line) + 1
         self._writer.write((line, b"\n"))
         if self._writer.unwritten:
-            self._in_hand.append((begin, line))
+            self._buffered.append((begin, line))
 
     def finish(self) -> None:
-        """Say that no more requests come."""
+        """Announce that no more requests follow."""
         self._writer.write((LAST, b"\n"))
 
-    def ask_again(self) -> None:
-        """Have all servers asked again for what they offer."""
+    def start_refresh(self) -> None:
+        """Refresh the catalogs of all servers."""
         self._writer.write((AGAIN, b"\n"))
 
     def unsent(self) -> list[bytes]:
-        """The lines that were given to `send` and of which the owner has seen nothing."""
-        written = self._offered - self._writer.unwritten
-        return [line for begin, line in self._in_hand if begin >= written]
+        """Return the lines passed to `send` of which no byte was written."""
+        written = self._sent_size - self._writer.unwritten
+        return [line for begin, line in self._buffered if begin >= written]
 
-    def slow(self) -> None:
-        """The client reads slowly: take nothing from the owner."""
+    def pause_reading(self) -> None:
+        """Stop reading from the owner, because the client reads slowly."""
         self._reader.pause()
 
-    def quick(self) -> None:
-        """The client has caught up."""
+    def resume_reading(self) -> None:
+        """Read again, because the client has caught up."""
         self._reader.resume()
 
     async def close(self) -> None:
-        """Leave nothing open."""
+        """Close the socket."""
         self._reader.close()
-        if self.is_over:
+        if self.is_closed:
             self._writer.drop()
         await self._writer.close()
 
-    def tell(self, method: str, params: bytes) -> "asyncio.Future[Envelope]":
-        """Ask the owner in our own name; an empty answer if it ends before it answers."""
-        self._own += 1
-        id = f'"portico-again-{self._own}"'.encode()
+    def call(self, method: str, params: bytes) -> "asyncio.Future[Envelope]":
+        """Send a request of the bridge's own; its result is `NO_ANSWER` if the owner ends."""
+        self._call_count += 1
+        id = f'"portico-again-{self._call_count}"'.encode()
         answer: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self.hushed[id] = answer
+        self.internal_calls[id] = answer
         self.send(request_message(method, params, id))
         return answer
 
-    def over(self) -> None:
-        """Nobody waits for hushed answers any more."""
-        self.is_over = True
-        hushed, self.hushed = self.hushed, {}
-        for answer in hushed.values():
+    def mark_closed(self) -> None:
+        """Mark the connection closed, and end the bridge's own requests."""
+        self.is_closed = True
+        calls, self.internal_calls = self.internal_calls, {}
+        for answer in calls.values():
             if not answer.done():
                 answer.set_result(NO_ANSWER)
 
-    # How the owner reads.
+    # Backpressure from the owner.
 
     def pause(self) -> None:
         """The owner reads slowly."""
-        self.full = True
-        self._shore.update_backpressure()
+        self.is_full = True
+        self._client.update_backpressure()
 
     def resume(self) -> None:
         """The owner has caught up."""
-        self.full = False
-        self._in_hand.clear()
-        self._shore.update_backpressure()
+        self.is_full = False
+        self._buffered.clear()
+        self._client.update_backpressure()
 
     def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if line is None:
-                self._reader.close()  # an answer nobody could hold: its asker must not wait
+                self._reader.close()  # the response is too large, and its request must not hang
                 self._ended()
                 return
-            self._shore.from_owner(line)
+            self._client.from_owner(line)
 
     def _ended(self) -> None:
-        if not self.is_over:
-            self._shore.ended()
+        if not self.is_closed:
+            self._client.disconnect()

@@ -1,7 +1,7 @@
-"""Who of several processes with the same config has the gateway: the one that holds its lock.
+"""The lock that makes one of several processes with the same config the gateway's owner.
 
-The kernel lets go of a lock when its process ends, however it ends; so what is on disk is never
-believed without it. The file says by which socket its holder can be reached.
+The kernel releases a lock when its process ends, however it ends, so the file alone proves nothing.
+The file contains the name of the owner's control socket.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ class OwnerLock:
         self._fd = fd
 
     @classmethod
-    def taken(cls, folder: str, key: str) -> Self | None:
-        """The lock, if nobody holds it; OSError if there can be none here."""
+    def acquire(cls, folder: str, key: str) -> Self | None:
+        """Take the lock; return None if another process holds it. Raise OSError on failure."""
         make_private(folder)
         path = _path(folder, key)
         while True:
             fd = os.open(path, _OPEN, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever held it may have removed the file since we opened it.
+                # The last owner may have removed the file since we opened it.
                 if _is_at(path, fd):
                     os.ftruncate(fd, 0)
                     return cls(path, fd)
@@ -46,21 +46,21 @@ class OwnerLock:
             os.close(fd)
 
     def announce(self, name: str) -> None:
-        """Say by which socket we can be reached; OSError if that cannot be written."""
+        """Write the name of our control socket; raise OSError if that fails."""
         os.pwrite(self._fd, name.encode() + b"\n", 0)
 
     @property
     def fd(self) -> int:
-        """The file that is locked."""
+        """The descriptor of the locked file."""
         return self._fd
 
     def hand_over(self) -> None:
-        """Leave it to the process that was started with it."""
+        """Leave the lock to the process that inherited it."""
         os.close(self._fd)
         self._fd = -1
 
     def release(self) -> None:
-        """Let others have it; nothing is left of it on disk."""
+        """Release the lock and remove its file."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -71,19 +71,19 @@ class OwnerLock:
 
 
 def owner_of(folder: str, key: str) -> str:
-    """The socket of whoever said that it has the gateway; empty if nobody did."""
+    """Return the name of the owner's control socket; empty if no owner announced one."""
     try:
         with open(_path(folder, key), "rb") as file:
-            said = file.read(_MAX_NAME)
+            content = file.read(_MAX_NAME)
     except OSError:
         return ""
-    name = said.decode(errors="replace").removesuffix("\n")
-    is_whole = said.endswith(b"\n") and name.removesuffix(SUFFIX).isdecimal()
+    name = content.decode(errors="replace").removesuffix("\n")
+    is_whole = content.endswith(b"\n") and name.removesuffix(SUFFIX).isdecimal()
     return name if is_whole and name.endswith(SUFFIX) else ""
 
 
 def owners_of(folder: str, key: str) -> list[str]:
-    """The same for all accounts that have a gateway of this name; some may have ended."""
+    """Return the sockets of this gateway's owners, one per account; some may have ended."""
     try:
         locks = [name for name in sorted(os.listdir(folder)) if name.endswith(_LOCK)]
     except (FileNotFoundError, NotADirectoryError):
@@ -93,8 +93,8 @@ def owners_of(folder: str, key: str) -> list[str]:
     return [name for name in found if name]
 
 
-def is_known(folder: str, key: str) -> bool:
-    """True if somebody has or had this gateway, and did not leave it in order."""
+def lock_exists(folder: str, key: str) -> bool:
+    """True if this gateway has an owner, or had one that was killed."""
     return os.path.exists(_path(folder, key))
 
 
@@ -103,7 +103,7 @@ def _path(folder: str, key: str) -> str:
 
 
 def _is_at(path: str, fd: int) -> bool:
-    """True if this is still the file of that name."""
+    """True if the path still leads to this file."""
     try:
         there = os.stat(path)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""A gateway that runs as an upstream: commands visit it by its control socket, and start nothing.
+"""A wire to a running gateway: commands connect to its control socket and start no servers.
 
-A visitor does not say whose account it has, and is served with the owner's.
+A command sends no account, so the owner's account applies.
 """
 
 import asyncio
@@ -10,72 +10,72 @@ from msgspec import Struct
 from portico.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import LAST, LEAVE
-from portico.windows.control import names
+from portico.windows.control import socket_names
 from portico.windows.joining import Attached, Incompatible, attach
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
 
 _ATTACH_S = 5.0
-_SEEK_S = 5.0
+_JOIN_S = 5.0
 _PAUSE_S = 0.01
 
 
 class OwnerAddress(Struct, frozen=True):
-    """The process that has a gateway."""
+    """The control socket of the process that owns a gateway."""
 
     folder: str
     """Where the control sockets are."""
     socket: str
     version: str
-    """Of this Portico: only the same ones talk."""
+    """The version of this Portico; an owner of another version is incompatible."""
     name: str = "the gateway"
 
     def wire(self) -> "OwnerWire":
-        """A way in that has not been gone."""
+        """Return a new wire, not yet open."""
         return OwnerWire(self)
 
     def older(self) -> None:
-        """There is only one way."""
+        """Return None: no older transport exists."""
         return
 
 
 class OwnerWire(Wire):
-    """One conversation with an owner: a message a line, as over stdio."""
+    """One connection to an owner: one message per line, as over stdio."""
 
     transport = "socket"
 
     def __init__(self, owner: OwnerAddress) -> None:
         self._owner = owner
         self._lines = LineReader(MAX_MESSAGE)
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._writer: PipeWriter | None = None
         self._failure: Failure | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        """Be let in."""
+        """Attach to the owner."""
         self._receiver = receiver
-        found = await _let_in(self._owner)
+        found = await _attach(self._owner)
         if not isinstance(found, Attached):
-            why = "has ended just now" if found is None else f"cannot be asked: {found.why}"
+            why = "has just ended" if found is None else f"refused the connection: {found.why}"
             raise self._failed(why, "start").error()
         descriptor = found.socket.detach()
         self._writer = PipeWriter(descriptor)
-        self._reader = PipeReader(descriptor, self._take, self._ended)
+        self._reader = PipeReader(descriptor, self._received, self._ended)
         self._writer.open(self, self._ended)
         self._reader.open()
         if found.rest:
-            self._take(found.rest)
+            self._received(found.rest)
 
     async def send(self, message: Outgoing) -> None:
-        """Write one line; waits while the owner does not read."""
-        await self._room.wait()
+        """Write one line; wait while the owner does not read."""
+        await self._writable.wait()
         if self._failure is not None:
             raise self._failure.error()
         assert self._writer is not None
         self._writer.write((one_line(made(message.data)), b"\n"))
 
     async def close(self) -> None:
-        """Leave; what was asked and not answered is cancelled there."""
+        """Disconnect; the owner cancels the pending requests."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -83,44 +83,44 @@ class OwnerWire(Wire):
         writer.drop()
         await writer.close()
 
-    # How the owner reads.
+    # Backpressure from the owner.
 
     def pause(self) -> None:
         """The owner reads slowly."""
-        self._room.clear()
+        self._writable.clear()
 
     def resume(self) -> None:
         """The owner has caught up."""
-        self._room.set()
+        self._writable.set()
 
-    def _take(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
                 self._receiver.spoiled(self._lines.ends, why)
             elif line == LEAVE and self._writer is not None:
                 self._writer.write((LAST, b"\n"))
-            elif not line.startswith(b"#"):  # else it is for people
+            elif not line.startswith(b"#"):  # a report, for people
                 self._receiver.received(line)
 
     def _ended(self) -> None:
         if self._failure is None and self._writer is not None:
             self._receiver.lost(self._failed("has ended", "closed"))
-            self._room.set()  # whoever waits to write is told too
+            self._writable.set()  # pending writes fail too
 
     def _failed(self, why: str, kind: str) -> Failure:
         self._failure = Failure(server=self._owner.name, why=why, kind=kind)
         return self._failure
 
 
-async def _let_in(owner: OwnerAddress) -> Attached | Incompatible | None:
-    """The way in, or why there is none; None if the owner is gone."""
+async def _attach(owner: OwnerAddress) -> Attached | Incompatible | None:
+    """Attach, retrying while the owner is busy; return None if it has ended."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _SEEK_S
+    deadline = loop.time() + _JOIN_S
     while True:
         found = await attach(owner.folder, owner.socket, owner.version, _ATTACH_S)
-        if found is not None or owner.socket not in names(owner.folder):
+        if found is not None or owner.socket not in socket_names(owner.folder):
             return found
         if loop.time() > deadline:
-            return Incompatible(f"it lets nobody in within {_SEEK_S:g} s")
-        await asyncio.sleep(_PAUSE_S)  # too many others are at its door
+            return Incompatible(f"no response within {_JOIN_S:g} s")
+        await asyncio.sleep(_PAUSE_S)  # its backlog is full

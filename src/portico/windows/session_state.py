@@ -1,8 +1,8 @@
-"""The state of one client's session, as far as the next owner must learn it.
+"""The state of one client's session, as the next owner needs it.
 
-A window passes lines on as they are, and an owner that dies leaves nothing behind, so the window
-keeps the client's own bytes and sends them again. Within an owner the same state is a `Session`
-(`model/session.py`); the connections of an upstream replay what all its sessions want together.
+A killed owner leaves nothing behind, so the window keeps the client's own bytes and resends them.
+Within an owner the same state is a `Session` (`model/session.py`); the connections of an upstream
+replay the combined state of all its sessions.
 """
 
 from typing import Any
@@ -24,8 +24,8 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 _STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is MethodKind.STATIC)
 _REPEATABLE = _STATIC | {INITIALIZE, LISTEN, PING}
-"""What may be asked a second time without harm. A call may not."""
-_TOLD = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))
+"""Methods that are safe to send twice, unlike a call."""
+_REPLAYED = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))
 
 _envelope = msgspec.json.Decoder(Envelope).decode
 _members = msgspec.json.Decoder(list[Raw]).decode
@@ -41,57 +41,59 @@ class _Handshake(Struct):
     capabilities: dict[str, Any] = {}
 
 
-class Asked(Struct, gc=False):
-    """A request under way, with what is kept of it."""
+class TrackedRequest(Struct, gc=False):
+    """A pending request, as far as it is kept."""
 
     id: bytes
     method: str = ""
     line: bytes = b""
-    """The whole of it, if it may be sent again."""
+    """The whole message, if it may be sent again."""
     params: bytes = b""
-    """Its params, if the next server must know them."""
+    """Its params, if the next owner needs them."""
     acknowledged: bool = False
-    """True of a listener that has heard that it is one."""
+    """True for a listener that has been acknowledged."""
 
 
 class SessionState:
-    """One client's session, ready to be told to the next owner."""
+    """One client's session, ready to be replayed to the next owner."""
 
     def __init__(self) -> None:
         self.version: Version | None = None
-        """None of a client that has not, or never, shaken hands."""
+        """None before the handshake, and for a modern client."""
         self.handshake = b""
         self.initialized = b""
         self.level = b""
         self.subscriptions: dict[str, bytes] = {}
         self._kinds: tuple[str, ...] = ()
 
-    def answered(self, asked: Asked, envelope: Envelope) -> None:
-        """Note what a request has changed, if it was granted."""
-        if not (asked.params and envelope.result):
+    def record_result(self, request: TrackedRequest, envelope: Envelope) -> None:
+        """Record the effect of a request that succeeded."""
+        if not (request.params and envelope.result):
             return
-        if asked.method == INITIALIZE:
-            self._shaken(asked, envelope)
-        elif asked.method == SET_LEVEL:
-            self.level = asked.params
-        elif asked.method == SUBSCRIBE:
-            self.subscriptions[_uri(asked)] = asked.params
+        if request.method == INITIALIZE:
+            self._record_handshake(request, envelope)
+        elif request.method == SET_LEVEL:
+            self.level = request.params
+        elif request.method == SUBSCRIBE:
+            self.subscriptions[_uri(request)] = request.params
         else:
-            self.subscriptions.pop(_uri(asked), None)
+            self.subscriptions.pop(_uri(request), None)
 
     def changes(self) -> list[bytes]:
-        """What tells a legacy client that its lists may be others now."""
+        """Return the notifications for a legacy client whose lists may have changed."""
         return [change_message(Change(kind)) for kind in self._kinds]
 
-    def _shaken(self, asked: Asked, envelope: Envelope) -> None:
-        said = decoded(envelope.result, _Handshake) or _Handshake()
-        self.handshake = asked.params
-        self.version = BY_TEXT.get(said.protocolVersion)
-        self._kinds = tuple(kind for kind in LIST_KINDS if _tells(said.capabilities.get(kind)))
+    def _record_handshake(self, request: TrackedRequest, envelope: Envelope) -> None:
+        result = decoded(envelope.result, _Handshake) or _Handshake()
+        self.handshake = request.params
+        self.version = BY_TEXT.get(result.protocolVersion)
+        self._kinds = tuple(
+            kind for kind in LIST_KINDS if _notifies_changes(result.capabilities.get(kind))
+        )
 
 
-def read(line: bytes) -> list[Envelope]:
-    """The messages of a line, which are several in a batch, and none if it is no message."""
+def read_messages(line: bytes) -> list[Envelope]:
+    """Return the messages of a line: several for a batch, none if it is invalid."""
     try:
         if line.lstrip(b" \t\r").startswith(b"["):
             return [_envelope(member) for member in _members(line)]
@@ -100,37 +102,37 @@ def read(line: bytes) -> list[Envelope]:
         return []
 
 
-def kept(envelope: Envelope, line: bytes) -> Asked:
-    """What to keep of a request."""
+def track(envelope: Envelope, line: bytes) -> TrackedRequest:
+    """Return a request as far as it is kept."""
     method = envelope.method
-    return Asked(
+    return TrackedRequest(
         id=bytes(envelope.id),
         method=method,
         line=line if method in _REPEATABLE else b"",
-        params=bytes(envelope.params) if method in _TOLD else b"",
+        params=bytes(envelope.params) if method in _REPLAYED else b"",
     )
 
 
-def salvaged(line: bytes) -> Asked | None:
-    """What is no message may have an id, by which it will be answered."""
+def salvaged(line: bytes) -> TrackedRequest | None:
+    """Return an invalid message by its id, if it has one: the owner will respond to it."""
     try:
         read_message(line)
     except Malformed as bad:
-        return Asked(id=bad.id) if bad.id else None
+        return TrackedRequest(id=bad.id) if bad.id else None
     return None
 
 
 def acknowledgement(envelope: Envelope) -> tuple[bytes, list[bytes]]:
-    """Whose it is, and what tells that listener that its lists may be others now."""
-    said = decoded(envelope.params, _Acknowledged) or _Acknowledged()
-    id = bytes(said.meta.get(SUBSCRIPTION_KEY, b""))
-    kinds = [kind for kind in LIST_KINDS if said.notifications.get(f"{kind}ListChanged")]
+    """Return a listener's id, and the notifications that its lists may have changed."""
+    params = decoded(envelope.params, _Acknowledged) or _Acknowledged()
+    id = bytes(params.meta.get(SUBSCRIPTION_KEY, b""))
+    kinds = [kind for kind in LIST_KINDS if params.notifications.get(f"{kind}ListChanged")]
     return id, [change_message(Change(kind), id) for kind in kinds]
 
 
-def _tells(capability: Any) -> bool:
+def _notifies_changes(capability: Any) -> bool:
     return isinstance(capability, dict) and capability.get("listChanged") is True
 
 
-def _uri(asked: Asked) -> str:
-    return (decoded(asked.params, WireParams) or WireParams()).uri
+def _uri(request: TrackedRequest) -> str:
+    return (decoded(request.params, WireParams) or WireParams()).uri

@@ -16,8 +16,8 @@ from portico.model.errors import PorticoError
 from portico.transport.client_connection import Endpoint
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
-from portico.windows.connected_windows import Wants
-from portico.windows.control import Command, Order
+from portico.windows.connected_windows import Preferences
+from portico.windows.control import Command, ControlRequest
 from portico.windows.window import SILENCE_S, SharedGateway, serve_shared
 
 FOLDER, BOOK = sys.argv[1], sys.argv[2]
@@ -101,19 +101,19 @@ class House:
         self._endpoint = server.endpoint()
         self.commands: dict[str, Command] = {"status": self.status}
 
-    def client_endpoint(self, wants: Wants) -> tuple[Endpoint, Wants]:
+    def client_endpoint(self, preferences: Preferences) -> tuple[Endpoint, Preferences]:
         """The same for all, and each is to want from the next what it wanted of the first."""
-        enter(f"lets in {wants.get('first', 'nobody')}")
-        return self._endpoint, {"first": os.getpid(), **wants}
+        enter(f"lets in {preferences.get('first', 'nobody')}")
+        return self._endpoint, {"first": os.getpid(), **preferences}
 
-    def ask_again(self) -> None:
+    def start_refresh(self) -> None:
         """There is nobody to ask."""
 
     def on_report(self, say: Callable[[str], None]) -> None:
         """Have what `tell` is called with passed to this."""
         self._hearers.append(say)
 
-    async def status(self, order: Order) -> dict[str, Any]:
+    async def status(self, order: ControlRequest) -> dict[str, Any]:
         """What it holds of things that can leak."""
         files = len(os.listdir("/proc/self/fd"))
         return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(order)}
