@@ -165,7 +165,7 @@ def test_those_that_cannot_say_what_they_offer_are_named_with_the_reason(gateway
     [
         ("killed", "exited", "SIGKILL"),
         ("half", "exited", "exited"),
-        ("garbage", "garbage", "lines in a row that are no messages"),
+        ("garbage", "garbage", "lines in a row that are not messages"),
         ("huge", "too_large", "bytes without a newline"),
         ("deep", "garbage", "nested deeper"),
         ("bad-utf8", "garbage", "not UTF-8"),

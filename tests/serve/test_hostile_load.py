@@ -46,7 +46,7 @@ def test_a_hostile_server_does_not_slow_the_others(
 def test_broken_messages_between_good_ones_end_the_server(tmp_path: Path) -> None:
     with beside(tmp_path, "stdio") as (gateway, _), Behind(gateway.port, "rogue") as rogue:
         assert until(rogue.works)
-        assert "bytes of broken messages" in rogue.failed("garbage", "bad", mode="too-deep")
+        assert "bytes of invalid messages" in rogue.failed("garbage", "bad", mode="too-deep")
         assert until(rogue.works)
 
 

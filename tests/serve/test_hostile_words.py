@@ -28,7 +28,7 @@ def test_a_refusal_is_one_short_line_that_no_terminal_obeys(tmp_path: Path) -> N
     lines = told.splitlines()
     assert lines
     for line in lines:
-        assert line.startswith("portico: rude refused the conversation: no\\x1b]0;owned\\x07")
+        assert line.startswith("portico: rude refused the handshake: no\\x1b]0;owned\\x07")
         assert "\\u202e\\u200b portico: all is well\\x00\\x9b2J zzz" in line
         assert line.isprintable()
         assert len(line) < 1000

@@ -5,7 +5,7 @@ import pytest
 from portico.model.errors import TargetError
 from portico.upstream.backoff import Backoff, BackoffLimits, CircuitBreaker
 
-PATIENCE = BackoffLimits(first_pause_s=1.0, max_pause_s=8.0, failures=3, open_s=10.0)
+LIMITS = BackoffLimits(first_pause_s=1.0, max_pause_s=8.0, failures=3, open_s=10.0)
 
 
 class Clock:
@@ -25,8 +25,8 @@ def clock() -> Clock:
 
 def opened(clock: Clock) -> CircuitBreaker:
     """A breaker that has just opened."""
-    breaker = CircuitBreaker("files", PATIENCE, clock)
-    for _ in range(PATIENCE.failures):
+    breaker = CircuitBreaker("files", LIMITS, clock)
+    for _ in range(LIMITS.failures):
         breaker.failed("exited with code 1")
     return breaker
 
@@ -38,14 +38,14 @@ def refusal(breaker: CircuitBreaker) -> TargetError:
 
 
 def test_the_first_failure_costs_no_pause(clock: Clock) -> None:
-    pause = Backoff(PATIENCE, clock)
+    pause = Backoff(LIMITS, clock)
     assert pause.remaining_s == 0
     pause.failed()
     assert pause.remaining_s == 0
 
 
 def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) -> None:
-    pause = Backoff(PATIENCE, clock)
+    pause = Backoff(LIMITS, clock)
     pause.failed()
     for longest in (1, 2, 4, 8, 8, 8):
         pause.failed()
@@ -55,16 +55,16 @@ def test_each_further_failure_doubles_the_pause_up_to_the_longest(clock: Clock) 
 
 
 def test_a_thousand_failures_do_not_overflow(clock: Clock) -> None:
-    pause = Backoff(PATIENCE, clock)
+    pause = Backoff(LIMITS, clock)
     for _ in range(1000):
         pause.failed()
-    assert pause.remaining_s <= PATIENCE.max_pause_s
+    assert pause.remaining_s <= LIMITS.max_pause_s
 
 
 def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) -> None:
     pauses = []
     for _ in range(50):
-        pause = Backoff(PATIENCE, clock)
+        pause = Backoff(LIMITS, clock)
         pause.failed()
         pause.failed()
         pauses.append(pause.remaining_s)
@@ -73,7 +73,7 @@ def test_pauses_are_spread_so_that_many_do_not_come_back_together(clock: Clock) 
 
 
 def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> None:
-    pause = Backoff(PATIENCE, clock)
+    pause = Backoff(LIMITS, clock)
     pause.failed()
     pause.failed()
     before = pause.remaining_s
@@ -84,7 +84,7 @@ def test_a_pause_runs_down_with_the_clock_and_never_below_none(clock: Clock) -> 
 
 
 def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
-    pause = Backoff(PATIENCE, clock)
+    pause = Backoff(LIMITS, clock)
     for _ in range(5):
         pause.failed()
     pause.succeeded()
@@ -94,7 +94,7 @@ def test_after_a_success_the_pauses_begin_anew(clock: Clock) -> None:
 
 
 def test_a_closed_breaker_lets_all_pass(clock: Clock) -> None:
-    breaker = CircuitBreaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", LIMITS, clock)
     assert breaker.check() is False
     breaker.failed("exited")
     breaker.failed("exited")
@@ -109,22 +109,19 @@ def test_an_open_breaker_says_who_why_and_how_long(clock: Clock) -> None:
     error = refusal(breaker)
     assert (error.kind, error.server) == ("breaker", "files")
     assert error.details == {"retry_after_s": 6.0}
-    assert str(error) == (
-        "files failed 3 times in a row and is left alone for 6 s more; "
-        "the last time it exited with code 1"
-    )
+    assert str(error) == ("files failed 3 times in a row: it exited with code 1; try again in 6 s")
 
 
 def test_when_the_time_is_up_one_call_may_try_and_the_others_wait(clock: Clock) -> None:
     breaker = opened(clock)
-    clock.now += PATIENCE.open_s
+    clock.now += LIMITS.open_s
     assert breaker.check() is True
     assert refusal(breaker).details == {"retry_after_s": 0.0}
 
 
 def test_the_try_that_succeeds_closes_the_breaker(clock: Clock) -> None:
     breaker = opened(clock)
-    clock.now += PATIENCE.open_s
+    clock.now += LIMITS.open_s
     breaker.check()
     breaker.succeeded()
     breaker.cancel_trial()
@@ -134,23 +131,23 @@ def test_the_try_that_succeeds_closes_the_breaker(clock: Clock) -> None:
 
 def test_the_try_that_fails_opens_it_for_as_long_again(clock: Clock) -> None:
     breaker = opened(clock)
-    clock.now += PATIENCE.open_s
+    clock.now += LIMITS.open_s
     breaker.check()
     breaker.failed("exited")
     breaker.cancel_trial()
-    assert refusal(breaker).details == {"retry_after_s": PATIENCE.open_s}
+    assert refusal(breaker).details == {"retry_after_s": LIMITS.open_s}
 
 
 def test_the_try_that_is_given_up_leaves_its_turn_to_the_next(clock: Clock) -> None:
     breaker = opened(clock)
-    clock.now += PATIENCE.open_s
+    clock.now += LIMITS.open_s
     breaker.check()
     breaker.cancel_trial()
     assert breaker.check() is True
 
 
 def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
-    breaker = CircuitBreaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", LIMITS, clock)
     for _ in range(10):
         breaker.failed("exited")
         breaker.failed("exited")
@@ -173,17 +170,18 @@ def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
 def test_a_failed_call_counts_if_it_shows_an_ill_upstream(
     clock: Clock, error: TargetError, counts: bool
 ) -> None:
-    breaker = CircuitBreaker("files", PATIENCE, clock)
-    for _ in range(PATIENCE.failures):
+    breaker = CircuitBreaker("files", LIMITS, clock)
+    for _ in range(LIMITS.failures):
         breaker.call_failed(error, breaker.failures)
     assert breaker.is_open is counts
     if counts:
-        assert str(refusal(breaker)).endswith(f"it {str(error).removeprefix('files ')}")
+        why = str(error).removeprefix("files ")
+        assert f"in a row: it {why}; try again in " in str(refusal(breaker))
 
 
 def test_calls_that_fail_together_count_once(clock: Clock) -> None:
-    breaker = CircuitBreaker("files", PATIENCE, clock)
+    breaker = CircuitBreaker("files", LIMITS, clock)
     late = TargetError("files did not answer", kind="timeout", server="files")
-    for _ in range(PATIENCE.failures * 2):
+    for _ in range(LIMITS.failures * 2):
         breaker.call_failed(late, 0)
     assert breaker.failures == 1

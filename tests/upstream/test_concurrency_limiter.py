@@ -45,7 +45,7 @@ async def test_so_many_enter_at_once_and_one_more_does_not() -> None:
     with pytest.raises(TargetError) as raised:
         await gate.enter(LONG)
     assert (raised.value.kind, raised.value.server) == ("busy", "files")
-    assert "3 calls under way and 0 waiting" in str(raised.value)
+    assert "3 calls running and 0 waiting" in str(raised.value)
 
 
 async def test_a_place_that_is_left_can_be_taken_again() -> None:

@@ -84,7 +84,7 @@ async def test_an_older_version_is_taken_as_agreed() -> None:
 @pytest.mark.parametrize("version", ["1999-01-01", MODERN])
 async def test_a_version_we_do_not_speak_ends_it(version: str) -> None:
     wire = FakeWire(lambda m: legacy(m, version))
-    with pytest.raises(TargetError, match="which Portico does not speak"):
+    with pytest.raises(TargetError, match="which Portico does not support"):
         await greeted(wire)
     assert wire.closed
 
@@ -106,7 +106,7 @@ async def test_an_unsupported_version_is_asked_again_with_one_of_those_offered()
 async def test_a_modern_server_with_no_version_of_ours_is_not_greeted_the_old_way() -> None:
     data = {"supported": ["2030-01-01"], "requested": MODERN}
     wire = FakeWire(lambda m: [error(m, -32022, data=data)])
-    with pytest.raises(TargetError, match="speaks only 2030-01-01, and Portico only 2024-11-05"):
+    with pytest.raises(TargetError, match="supports only 2030-01-01; Portico supports 2024-11-05"):
         await greeted(wire)
     assert "initialize" not in wire.methods()
 
@@ -123,7 +123,7 @@ async def test_a_server_that_names_legacy_versions_is_greeted_the_old_way() -> N
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_another_modern_error_is_not_taken_for_legacy(code: int) -> None:
     wire = FakeWire(lambda m: [error(m, code, "not so")])
-    with pytest.raises(TargetError, match=r"refused the conversation: not so"):
+    with pytest.raises(TargetError, match=r"refused the handshake: not so"):
         await greeted(wire)
     assert wire.methods() == ["server/discover"]
 
@@ -216,7 +216,7 @@ async def test_told_the_era_nothing_is_probed() -> None:
     wire = FakeWire(legacy)
     await greeted(wire, era="legacy")
     assert wire.methods() == ["initialize", "notifications/initialized"]
-    with pytest.raises(TargetError, match="is not modern: it offers only 2025-11-25"):
+    with pytest.raises(TargetError, match="is not modern: it supports only 2025-11-25"):
         await greeted(FakeWire(lambda m: modern(m, (LEGACY,))), era="modern")
 
 

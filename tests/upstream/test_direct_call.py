@@ -102,7 +102,7 @@ async def test_one_that_fails_in_an_unknown_way_the_second_time_is_answered() ->
     ("answer", "expected"),
     [
         ({"resultType": "complete", "content": []}, {"result": {"content": []}}),
-        ({"resultType": "input_required"}, "fake asks for input, which its client cannot give"),
+        ({"resultType": "input_required"}, "fake requires input that its client cannot provide"),
     ],
 )
 async def test_a_legacy_client_takes_the_short_way_to_a_modern_server(

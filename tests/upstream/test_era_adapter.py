@@ -69,7 +69,7 @@ async def test_a_result_of_no_known_type_is_a_result() -> None:
 @pytest.mark.parametrize("question", [{}, {"method": 5}, 7])
 async def test_a_question_that_is_none_is_the_servers_fault(question: Any) -> None:
     answer = await called(asks(first=question), client())
-    assert answer["error"]["message"] == "fake asks something that is no question (first)"
+    assert answer["error"]["message"] == "fake sent an invalid question (first)"
     assert answer["error"]["data"]["kind"] == "protocol"
 
 

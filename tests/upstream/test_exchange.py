@@ -328,7 +328,7 @@ async def test_other_notifications_are_passed_on() -> None:
 
 async def test_what_cannot_be_read_fails_the_call_it_would_have_answered() -> None:
     wire = FakeWire(lambda m: [b'{"jsonrpc":"2.0","id":%d,"result":{"x":\xff}}' % m["id"]])
-    with pytest.raises(TargetError, match="fake sent a broken message"):
+    with pytest.raises(TargetError, match="fake sent an invalid message"):
         await asked(await opened(wire))
 
 
@@ -351,7 +351,7 @@ async def test_broken_messages_count_by_bytes_whatever_comes_between() -> None:
     for _ in range(MAX_GARBAGE_BYTES // len(TOO_DEEP) + 20):
         exchange.received(TOO_DEEP)
         exchange.received(GOOD)
-    with pytest.raises(TargetError, match="fake sent more than 10485760 bytes of broken messages"):
+    with pytest.raises(TargetError, match="fake sent more than 10485760 bytes of invalid messages"):
         await call
     await until(lambda: wire.closed)
 

@@ -187,7 +187,7 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
     try:
         await server.set_level(call("pid"), one)
         await server.relay(call("pid"), one)
-        with pytest.raises(McpError, match="of their own already"):
+        with pytest.raises(McpError, match="per-client process limit reached"):
             await server.relay(call("pid"), other)
         for context, wire in ((other, second), (one, third)):
             await clock.advance(60)
@@ -293,13 +293,13 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
     await wire.until("tools/call")
     other = with_roots()
     try:
-        with pytest.raises(McpError, match="of their own already"):
+        with pytest.raises(McpError, match="per-client process limit reached"):
             await server.set_level(call("pid"), other)
         server.on_notification(Request(method="notifications/roots/list_changed"), other)
         server.warms = True
         server.on_initialize(call("pid"), other)
         await until(lambda: bool(said))
-        assert said == ["1 clients have a fake of their own already"]
+        assert said == ["fake: per-client process limit reached (1)"]
     finally:
         busy.cancel()
         await server.close()

@@ -135,7 +135,7 @@ async def test_a_flood_of_garbage_ends_the_server() -> None:
     async with await opened(bad_server("floods-stdout")) as client:
         error = await failure_of(client)
     assert error.kind == "garbage"
-    assert "that are no messages" in str(error)
+    assert "that are not messages" in str(error)
 
 
 async def test_a_call_without_answer_runs_out() -> None:

@@ -122,7 +122,7 @@ def test_a_list_that_cannot_be_refreshed_fails_the_command_and_stays(
         words.unlink()  # it answers lists with an error
         failed = servers(home, "refresh")
         assert failed.returncode == 1
-        assert failed.stderr == "portico: shelf does not answer tools/list: fetch failed\n"
+        assert failed.stderr == "portico: shelf failed to answer tools/list: fetch failed\n"
         assert wrap.tools() == ["lists", "announce", "one"]
         words.write_text("two")
         assert servers(home, "refresh").returncode == 0

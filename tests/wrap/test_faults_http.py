@@ -70,7 +70,7 @@ def fails_and_goes_on(client: Client, mode: str, kind: str, words: str) -> None:
         ("silent", "timeout", "within 0.3 s"),
         ("stops-reading", "timeout", "within 0.3 s"),
         ("trickle", "timeout", "within 0.3 s"),
-        ("garbage", "garbage", "that are no messages"),
+        ("garbage", "garbage", "that are not messages"),
         ("huge", "too_large", "longer than 16777216 bytes"),
         ("endless", "too_large", "longer than 16777216 bytes"),
         ("deep", "garbage", "nested deeper"),

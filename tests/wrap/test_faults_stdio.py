@@ -97,7 +97,7 @@ def test_a_child_that_stops_reading_blocks_nobody(portico: Wrap) -> None:
 @pytest.mark.parametrize(
     ("mode", "kind", "words"),
     [
-        ("garbage", "garbage", "lines in a row that are no messages"),
+        ("garbage", "garbage", "lines in a row that are not messages"),
         ("huge", "too_large", "bytes without a newline"),
         ("endless", "too_large", "bytes without a newline"),
     ],

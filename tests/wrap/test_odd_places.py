@@ -71,7 +71,7 @@ def test_where_no_thread_can_be_had_lists_are_served_and_not_kept(tmp_path: Path
     ran = greeted(tmp_path / "home", "--", *bad("stdio", "plain"), portico=threadless)
     assert "result" in json.loads(ran.stdout), ran
     assert ran.returncode == 0
-    assert b"offers is not kept: can't start new thread" in ran.stderr
+    assert b"is not saved: can't start new thread" in ran.stderr
     assert b"Traceback" not in ran.stderr
 
 

@@ -65,7 +65,7 @@ def test_a_server_that_does_not_say_which_versions_it_speaks_is_explained_every_
     with Pipes(tmp_path / "home", *odd("versionless", tmp_path), modern=True) as client:
         for _ in range(2):
             error = json.loads(client.error(client.request("tools/list")))
-            assert "does not say what it speaks" in error["message"]
+            assert "does not list its versions" in error["message"]
         assert "Traceback" not in client.child.stderr()
 
 

@@ -79,8 +79,8 @@ class CircuitBreaker:
             self._has_trial = True
             return True
         raise TargetError(
-            f"{self._server} failed {self.failures} times in a row and is left alone for "
-            f"{max(left, 0):.0f} s more; the last time it {self.why}",
+            f"{self._server} failed {self.failures} times in a row: it {self.why}; "
+            f"try again in {max(left, 0):.0f} s",
             kind="breaker",
             server=self._server,
             retry_after_s=round(max(left, 0), 1),

@@ -225,5 +225,5 @@ async def ask_session(caller: Caller, method: str, params: bytes) -> bytes:
     """Put a question that belongs to no call; raises AskError."""
     ask = caller.session.ask if caller.session is not None else None
     if ask is None:
-        raise AskError("there is no way to ask the client now")
+        raise AskError("the client cannot receive questions now")
     return await ask(method, params)

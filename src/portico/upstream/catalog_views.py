@@ -212,7 +212,7 @@ class CatalogViews:
     async def _fetch_repeatedly(self, view: CatalogView, session: UpstreamSession) -> None:
         """Ask, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
-            f"{self.name} ended before it said what it offers", kind="closed", server=self.name
+            f"{self.name} ended before it returned its lists", kind="closed", server=self.name
         )
         view.stale = None
         try:
@@ -295,7 +295,7 @@ class CatalogViews:
             try:
                 changes = await asyncio.to_thread(history.compare, view, offer)
             except RuntimeError as error:  # no thread can be had
-                self._report(f"changes of {self.name} are not tracked: {error}")
+                self._report(f"changes to {self.name} are not tracked: {error}")
                 return
         for line in history.lines(self.name, changes):
             self._report(line)
@@ -314,7 +314,7 @@ class CatalogViews:
             # Who ends the upstream now is not to lose what it said.
             await asyncio.shield(saving)
         except RuntimeError as error:  # no thread can be had
-            self._report(f"what {self.name} offers is not kept: {error}")
+            self._report(f"the catalog of {self.name} is not saved: {error}")
 
     async def close(self) -> None:
         """Wait, but not long, until all is kept; then hold nothing any more of what was offered."""

@@ -93,7 +93,7 @@ class Client:
             if not self.modern or not is_input_required(raw):
                 return raw
             asked = given | await self._next_round(method, self._decode(method, raw))
-        raise self._broken(f"asked for more input in {MAX_ROUNDS} rounds of {method} and no end")
+        raise self._broken(f"still requires input after {MAX_ROUNDS} rounds of {method}")
 
     async def ask(
         self, method: str, params: Mapping[str, Any], **options: Unpack[ClientOptions]
@@ -191,10 +191,10 @@ class Client:
         """What the next round adds to the params: all answers, and the state as it came."""
         meaning = TABLE.get((method, self.server.version))
         if meaning is not None and not meaning.rounds:
-            raise self._broken(f"asks for input to {method}, which the protocol does not allow")
+            raise self._broken(f"requires input for {method}, which the protocol does not allow")
         questions, state = result.get("inputRequests"), result.get("requestState")
         if not isinstance(questions, dict | None) or (questions is None and state is None):
-            raise self._broken(f"asks for input to {method} but does not say what")
+            raise self._broken(f"requires input for {method} but sent no questions")
         added: dict[str, Any] = {} if state is None else {"requestState": state}
         if questions:
             added["inputResponses"] = {
@@ -207,11 +207,11 @@ class Client:
         method = str(asked.get("method"))
         params = asked.get("params") or {}
         if method == "ping" or not isinstance(params, dict):
-            raise self._broken(f"asks something that is no question ({key[:40]})")
+            raise self._broken(f"sent an invalid question ({key[:40]})")
         try:
             return await self._answers.answer(method, params)
         except McpError as refusal:
-            raise self._broken(f"needs an answer it does not get: {refusal.message}") from None
+            raise self._broken(f"requires an answer that failed: {refusal.message}") from None
 
     def _decode(self, method: str, raw: bytes) -> dict[str, Any]:
         try:

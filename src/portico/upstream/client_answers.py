@@ -39,9 +39,9 @@ class ClientAnswers(Struct, frozen=True):
         kind = _KINDS.get(method)
         answer: Answer | None = getattr(self, kind) if kind is not None else None
         if answer is None:
-            raise McpError(f"this client does not offer {method[:80]}", METHOD_NOT_FOUND)
+            raise McpError(f"this client does not support {method[:80]}", METHOD_NOT_FOUND)
         if kind == "elicit" and (mode := params.get("mode", "form")) not in self.elicit_modes:
-            raise InvalidParams(f"this client does not offer elicitation of mode {mode!r:.40}")
+            raise InvalidParams(f"this client does not support elicitation of mode {mode!r:.40}")
         return await answer(params)
 
     async def serve(self, method: str, params: bytes, about: bytes = b"") -> bytes:

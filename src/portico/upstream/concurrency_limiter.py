@@ -17,7 +17,7 @@ class ConcurrencyLimiter(Slots):
     async def enter(self, within_s: float) -> None:
         """Take a place, waiting for one if need be; raises TargetError if there is none."""
         if self.used >= self.limit and len(self.waiting) >= self._queue:
-            why = f"has {self.limit} calls under way and {self._queue} waiting: try again later"
+            why = f"has {self.limit} calls running and {self._queue} waiting; try again later"
             raise TargetError(f"{self._server} {why}", kind="busy", server=self._server)
         try:
             async with asyncio.timeout(within_s):

@@ -257,8 +257,7 @@ class UpstreamConnection:
         left = self._backoff.remaining_s
         name = self.address.name
         if left > self.policy.backoff.wait_s:
-            why = f"failed to start again and again; the next try is in {left:.0f} s"
-            why = f"{name} {why}; the last time it {self._breaker.why}"
+            why = f"{name} failed to start: it {self._breaker.why}; try again in {left:.0f} s"
             raise TargetError(why, kind="backoff", server=name, retry_after_s=round(left, 1))
         if left:
             await asyncio.sleep(left)
@@ -282,7 +281,7 @@ class UpstreamConnection:
                     self.era = _FALLBACK_ERAS[self.era]
                     await session.open(self.address, declared, info, limits, self.era)
         except TimeoutError:
-            why = f"did not get ready within {limits.init_s:g} s"
+            why = f"was not ready within {limits.init_s:g} s"
             self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
         except Exception as error:  # also where we failed ourselves: it can be tried again

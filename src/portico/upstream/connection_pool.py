@@ -260,7 +260,7 @@ class ConnectionPool:
             self._drop(spare)
             return
         name = self._address.name
-        why = f"{self._policy.max_children} clients have a {name} of their own already"
+        why = f"{name}: per-client process limit reached ({self._policy.max_children})"
         raise TargetError(why, kind="busy", server=name)
 
     def _drop(self, connection: UpstreamConnection) -> None:

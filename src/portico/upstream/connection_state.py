@@ -22,8 +22,8 @@ class ConnectionEvent(StrEnum):
     CALLED = "called"
     DRAINED = "last call answered"
     LOST = "lost"
-    START_FAILED = "could not start"
-    IDLE_TIMEOUT = "idle for too long"
+    START_FAILED = "failed to start"
+    IDLE_TIMEOUT = "idle timeout"
     CLOSED = "closed"
 
 

@@ -184,7 +184,7 @@ def from_modern(call: Call, session: UpstreamSession, outcome: bytes | ServerErr
         if not isinstance(outcome, bytes):
             outcome = translate_error(call, outcome)
         elif is_input_required(outcome):
-            why = f"{session.name} asks for input, which its client cannot give"
+            why = f"{session.name} requires input that its client cannot provide"
             data = {"kind": "protocol", "server": session.name}
             return mcp_error_response(call.request.id, McpError(why, data=data))
     except ServerError as error:

@@ -53,7 +53,7 @@ async def run_rounds(session: UpstreamSession, call: Call, send: Send) -> bytes:
             return legacy_result(result)
         added = await _ask_all(session, call, result)
     raise _protocol_error(
-        session, f"asked for more input in {MAX_ROUNDS} rounds of {call.request.method}"
+        session, f"still requires input after {MAX_ROUNDS} rounds of {call.request.method}"
     )
 
 
@@ -87,9 +87,7 @@ async def _ask_all(session: UpstreamSession, call: Call, result: bytes) -> dict[
         try:
             method = msgspec.json.decode(question.get("method", b""), type=str)
         except msgspec.DecodeError:
-            raise _protocol_error(
-                session, f"asks something that is no question ({key[:40]})"
-            ) from None
+            raise _protocol_error(session, f"sent an invalid question ({key[:40]})") from None
         params = legacy_question(
             method,
             members(question.get("params", b"")),

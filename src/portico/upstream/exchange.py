@@ -197,7 +197,7 @@ class Exchange:
         try:
             found = read_message(message.removeprefix(_BOM))
         except Malformed as bad:
-            self._reject(bad.id, message, f"sent a broken message: {bad.message}")
+            self._reject(bad.id, message, f"sent an invalid message: {bad.message}")
             return
         self._garbage_lines = 0
         if isinstance(found, Envelope):
@@ -259,7 +259,7 @@ class Exchange:
         if envelope.error and bytes(envelope.error) != b"null":
             outcome = error_of(bytes(envelope.error))
         elif not outcome:
-            why = f"{self.server} sent an answer with neither result nor error"
+            why = f"{self.server} sent a response with neither result nor error"
             outcome = TargetError(why, kind="garbage", server=self.server)
         self._settle(pending, outcome)
 
@@ -271,7 +271,7 @@ class Exchange:
         try:
             pending.finished(outcome)
         except Exception as error:  # noqa: BLE001  (who fails to hear it must not cost the others)
-            context = {"message": f"the answer to {pending.method} was lost", "exception": error}
+            context = {"message": f"the response to {pending.method} was lost", "exception": error}
             self._loop.call_exception_handler(context)
 
     def _expect(self, id: bytes, pending: PendingRequest) -> None:
@@ -327,9 +327,9 @@ class Exchange:
             error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
             self._settle(pending, error)
         if self._garbage_lines > MAX_GARBAGE_LINES:
-            self._disconnect(f"wrote {self._garbage_lines} lines in a row that are no messages")
+            self._disconnect(f"sent {self._garbage_lines} lines in a row that are not messages")
         elif self._garbage_bytes > MAX_GARBAGE_BYTES:
-            self._disconnect(f"sent more than {MAX_GARBAGE_BYTES} bytes of broken messages")
+            self._disconnect(f"sent more than {MAX_GARBAGE_BYTES} bytes of invalid messages")
 
     def _disconnect(self, why: str) -> None:
         self.lost(Failure(server=self.server, why=why, kind="garbage"))
@@ -350,7 +350,7 @@ class Exchange:
             return
         if len(self._incoming) >= MAX_INCOMING:
             self.unmatched += 1
-            why = f"{MAX_INCOMING} questions wait for their answers already"
+            why = f"too many open questions (limit {MAX_INCOMING})"
             self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
             return
         task = self._background.start(self._answer(id, method, params, about))

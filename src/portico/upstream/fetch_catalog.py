@@ -61,7 +61,7 @@ async def fetch_catalog(
         except (McpError, TargetError) as error:
             if isinstance(error, TargetError) and error.kind != "protocol":
                 raise
-            missed(f"{server} does not answer {kind.method}: {error}")
+            missed(f"{server} failed to answer {kind.method}: {error}")
             if older is not None:
                 lists[name] = older
             continue
@@ -69,7 +69,7 @@ async def fetch_catalog(
         for raw in pages.items:
             key = _key_of(kind, raw)
             if not key:
-                report(f"{server} lists an entry without {kind.key}, which is left out")
+                report(f"{server} lists an entry without {kind.key}; it is left out")
             elif mirrors and name == "tools" and (why := _invalid_headers(raw)):
                 report(f"tool {key} of {server} is left out: {why}")
             else:

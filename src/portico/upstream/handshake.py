@@ -69,7 +69,7 @@ async def open_exchange(address: Address, hello: ClientHello) -> tuple[Exchange,
     try:
         return await _HandshakeAttempt(address, hello).open()
     except McpError as error:
-        why = f"{address.name} refused the conversation: {one_line(error)} ({error.code})"
+        why = f"{address.name} refused the handshake: {one_line(error)} ({error.code})"
         raise TargetError(why, kind="refused", server=address.name) from None
 
 
@@ -236,9 +236,9 @@ class _HandshakeAttempt:
         try:
             found = _discovery_of(raw)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise _NotModern(f"its answer to server/discover cannot be read: {error}") from None
+            raise _NotModern(f"its response to server/discover cannot be read: {error}") from None
         if version.text not in found.supportedVersions:
-            raise _NotModern(f"it offers only {_listed(found.supportedVersions)}")
+            raise _NotModern(f"it supports only {_listed(found.supportedVersions)}")
         info = found.meta.get(SERVER_INFO_KEY)
         info = info if isinstance(info, dict) else {}
         return Introduction(version, info, found.capabilities, found.instructions or "", raw)
@@ -254,11 +254,9 @@ class _HandshakeAttempt:
             if version in known:
                 return version
         if known:
-            raise _NotModern(f"it offers only {_listed(supported)}")
-        supports = (
-            f"speaks only {_listed(supported)}" if supported else "does not say what it speaks"
-        )
-        why = f"{supports}, and Portico only {_listed(list(BY_TEXT))}"
+            raise _NotModern(f"it supports only {_listed(supported)}")
+        found = f"supports only {_listed(supported)}" if supported else "does not list its versions"
+        why = f"{found}; Portico supports {_listed(list(BY_TEXT))}"
         raise self._protocol_error(why, "version")
 
     async def _handshake(self, exchange: Exchange) -> Introduction:
@@ -278,12 +276,12 @@ class _HandshakeAttempt:
         try:
             found = _handshake_of(raw)
         except (msgspec.DecodeError, RecursionError) as error:
-            why = f"sent an answer to initialize that cannot be read: {error}"
+            why = f"sent an unreadable response to initialize: {error}"
             raise self._protocol_error(why, "protocol") from None
         version = BY_TEXT.get(found.protocolVersion)
         if version is None or version.modern:
-            answer = f"answers with version {found.protocolVersion[:40]!r}"
-            raise self._protocol_error(f"{answer}, which Portico does not speak", "version")
+            answer = f"returned version {found.protocolVersion[:40]!r}"
+            raise self._protocol_error(f"{answer}, which Portico does not support", "version")
         await exchange.notify("notifications/initialized", headers={VERSION_HEADER: version.text})
         instructions = found.instructions or ""
         return Introduction(version, found.serverInfo, found.capabilities, instructions, raw)
@@ -307,7 +305,7 @@ def _is_inconclusive(error: McpError | TargetError) -> bool:
 
 
 def _listed(versions: list[str]) -> str:
-    return ", ".join(version[:20] for version in versions[:8]) or "no version at all"
+    return ", ".join(version[:20] for version in versions[:8]) or "no version"
 
 
 async def _stop(task: "asyncio.Task[Any]") -> None:

@@ -99,13 +99,13 @@ async def list_all(client: "Client", kind: str) -> Listing:
     try:
         pages = await all_pages(ask, client.name, wanted)
     except McpError as error:
-        why = f"does not answer {wanted.method}: {one_line(error)} (code {error.code})"
+        why = f"failed to answer {wanted.method}: {one_line(error)} (code {error.code})"
         raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
     listing.pages, listing.size = pages.count, pages.size
     for raw in pages.items:
         item = decoded(raw, dict[str, Any])
         if item is None:
-            listing.rejected.append(f"an entry of {wanted.method} that is no object")
+            listing.rejected.append(f"an entry of {wanted.method} that is not an object")
         else:
             _add_item(client, wanted, item, listing)
     return listing

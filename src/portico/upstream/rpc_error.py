@@ -33,7 +33,7 @@ def error_of(raw: bytes) -> ServerError:
     """What an answer says went wrong."""
     error = read_error(raw)
     if error is None:
-        words = "an error that is none by JSON-RPC"
+        words = "an error that is not valid JSON-RPC"
         known = ServerError(words)
         known.raw = encode({"code": known.code, "message": words, "data": Raw(raw)})
         return known

@@ -146,8 +146,8 @@ class UpstreamSession:
         call, caller = self._target(about)
         if caller is None:
             raise McpError(
-                f"{method[:80]} is refused: several clients share this server, and nothing says "
-                "whose call this question belongs to",
+                f"{method[:80]} is refused: several clients share this server, and the "
+                "question does not name its call",
                 INTERNAL_ERROR,
             )
         params = params or b"{}"  # `roots/list` mostly comes without any
@@ -159,10 +159,10 @@ class UpstreamSession:
         if capability and not declares(caller.capabilities, capability, part):
             if call is not None:
                 call.require_capability(capability, part)
-            raise McpError(f"the client does not offer {method}", METHOD_NOT_FOUND)
+            raise McpError(f"the client does not support {method}", METHOD_NOT_FOUND)
         if capability == "roots":
             if self.owner is None:
-                raise McpError("roots/list is refused: this server is shared by several clients")
+                raise McpError("roots/list is refused: several clients share this server")
             self.has_client_roots = True
         if call is None or not call.request.version.modern:  # else it is asked by a result
             params = for_session(caller.session, method, params, self.name)

@@ -111,7 +111,7 @@ class SuspendedCall(Call):
             self._work.cancel()
         for _, answer in self._open.values():
             if not answer.done():
-                answer.set_exception(AskError("the client did not come back with its answer"))
+                answer.set_exception(AskError("the client did not return its answer"))
                 answer.exception()
 
 
@@ -142,7 +142,7 @@ class SuspendedCalls:
         """The result that asks the client, and brings its answers back to this call."""
         if len(self._calls) >= self._max_calls:
             call.cancel()
-            why = f"{self._max_calls} calls to {self._server} wait for answers already"
+            why = f"{self._server}: suspended call limit reached ({self._max_calls})"
             raise TargetError(why, kind="busy", server=self._server)
         from portico.protocol.seal import NONCE_SIZE, binding
 
@@ -174,7 +174,7 @@ class SuspendedCalls:
             raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
         suspended = self._calls.pop(key, None)
         if suspended is None:
-            raise InvalidParams("requestState was used already, or its call is over; start over")
+            raise InvalidParams("requestState was used already, or its call has ended; start over")
         call, timer = suspended
         timer.cancel()
         call.resume(request, context, retry.inputResponses)

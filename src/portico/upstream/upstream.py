@@ -137,7 +137,7 @@ class Upstream:
         except TargetError as error:
             raise as_mcp_error(error) from None
         if view.catalog is None:
-            raise McpError(f"{self.name} does not say what it offers")
+            raise McpError(f"{self.name} did not return its lists")
 
     def on_initialize(self, request: Request, context: Context) -> None:
         """A legacy client has said hello."""
