@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from portico.catalog.clashes import clashes
 from portico.catalog.resource_routing import ResourceRouting, ServerResources
-from portico.catalog.uris import canonical, canonical_template, pattern
+from portico.catalog.uris import canonical, canonical_template, uri_pattern
 
 _OURS = ["portico://a/file%3A%2F%2F%2Fa", "portico://b/data:,{}", "portico://elsewhere/x"]
 _URIS = st.sampled_from(
@@ -125,14 +125,14 @@ def test_clashes_are_told_of_who_came_second_or_took_something() -> None:
     )
     assert found == {
         "b": [
-            "1 resources of b are listed by a too, which comes first (such as FILE:///x): "
-            "shown as portico://b/...",
+            "a, which comes first, also lists 1 resource of b (such as FILE:///x); "
+            "exposed as portico://b/...",
             "URIs of template memo://notes/{name} of b match memo://{+rest} of a: b serves them",
             "URIs of template memo://notes/{name} of b match memo://{+rest} of c: b serves them",
         ],
         "c": [
-            "1 templates of c are listed by a too, which comes first (such as memo://{+rest}): "
-            "shown as portico://c/...",
+            "a, which comes first, also lists 1 template of c (such as memo://{+rest}); "
+            "exposed as portico://c/...",
             "resources of c match memo://notes/{name} of b: c serves them",
             "resources of c match memo://{+rest} of a: c serves them",
             "template {+any} of c has no scheme: it serves only URIs that no other server lists, "
@@ -237,7 +237,7 @@ def _claim(owned: ServerResources, uri: str) -> object:
         return "listed"
     if canonical_template(uri) in map(canonical_template, owned.templates):
         return "its very text"
-    patterns = [found for text in owned.templates if (found := pattern(text)) is not None]
+    patterns = [found for text in owned.templates if (found := uri_pattern(text)) is not None]
     return max(one.rank for one in patterns if one.has_scheme and one.matches(same))
 
 

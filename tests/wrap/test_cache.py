@@ -153,7 +153,7 @@ def test_a_catalog_cut_anywhere_is_set_aside_and_made_anew(home: Path, words: Pa
             wrap.initialize()
             assert wrap.tools() == tools
             until(lambda: path.exists() and path.stat().st_size >= len(whole) // 2, "not made anew")
-            assert wrap.stderr().count("set aside") == 1, cut
+            assert wrap.stderr().count("renamed to") == 1, cut
     assert list(home.rglob("*.corrupt-*"))
     assert filled_again(home, words) == tools
 

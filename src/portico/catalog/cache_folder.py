@@ -1,4 +1,4 @@
-"""The cache folder within its limit: the files that were used longest ago go first."""
+"""The cache folder and its size limit: the least recently used files are removed first."""
 
 import os
 import threading
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 LIMIT_MB = 256
-"""By default; large gateways need a few."""
+"""The default; a large gateway needs a few megabytes."""
 _FOLDERS = ("catalogs", "search")
 _ENDINGS = (".catalog", ".index", ".vectors", ".corrupt")
 
 
 class CacheFolder:
-    """What all stored files of this user may take together; files in use stay. Nothing here raises.
+    """Keep the cache files of this user within one limit, except those in use. Nothing here raises.
 
-    The date of a file is when it was last used.
+    The date of a file is the time of its last use.
     """
 
     def __init__(self, folder: str, limit_mb: int = LIMIT_MB) -> None:
@@ -22,23 +22,23 @@ class CacheFolder:
         self._limit = limit_mb * 1_000_000
         self._used: set[str] = set()
         self._added = self._limit
-        """Bytes written since the folder was last measured; at the start it never was."""
+        """Bytes written since the folder was last measured; the first write measures it."""
         self._lock = threading.Lock()
 
     def use(self, path: str) -> None:
-        """This process uses the file."""
+        """Mark a file as in use by this process."""
         self._used.add(path)
 
     def release(self, path: str) -> None:
-        """It does not use it any more."""
+        """Mark a file as no longer in use."""
         self._used.discard(path)
 
     def add(self, path: str, size: int) -> None:
-        """A file of so many bytes was written, and is in use; make room for it."""
+        """Mark a written file as in use, and remove old files if the folder is over its limit."""
         self._used.add(path)
         with self._lock:
             self._added += size
-            # Measuring takes time, so it is not done for every small file.
+            # Measuring is slow, so small files do not trigger it one by one.
             if self._added * 64 < self._limit:
                 return
             self._added = 0

@@ -1,4 +1,4 @@
-"""An immutable snapshot of an offer that serialises every static answer once."""
+"""An immutable snapshot of an offer, which encodes every static answer once."""
 
 from collections.abc import Callable, Mapping
 from time import time
@@ -21,12 +21,12 @@ from portico.protocol.tasks import without_task_support, without_tasks_raw
 if TYPE_CHECKING:
     from portico.catalog.sanitize_offer import SanitizedItem
 
-_OF_THE_ERA = ("resultType", "ttlMs", "cacheScope")
+_MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 _MAX_PAGES = 1000
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """What a server of ours says of itself, and how it shows its lists."""
+    """The name and version of a server of ours, and how it pages and caches its lists."""
 
     name: str
     version: str
@@ -36,44 +36,44 @@ class Identity(Struct, frozen=True, kw_only=True):
     extensions: Mapping[str, Any] = {}
     experimental: Mapping[str, Any] = {}
     ttl_ms: int = 0
-    """How long a client may keep a list before it asks again."""
+    """How long a client may cache a list."""
     cache_scope: str = "private"
     page_size: int = 0
-    """Items a page; 0 for all in one."""
+    """Items per page; 0 for a single page."""
 
     def introduce(self, offer: Offer) -> Offer:
-        """The same offer in the words of this server."""
+        """Return the offer with this server's introduction and paging."""
         caching = {"ttlMs": self.ttl_ms, "cacheScope": self.cache_scope}
         info = {"name": self.name, "version": self.version, **self.more}
-        said: dict[str, Any] = {"capabilities": self._capabilities(offer)}
+        intro: dict[str, Any] = {"capabilities": self._capabilities(offer)}
         if self.instructions:
-            said["instructions"] = self.instructions
-        said |= {**caching, "_meta": {SERVER_INFO_KEY: info}}
+            intro["instructions"] = self.instructions
+        intro |= {**caching, "_meta": {SERVER_INFO_KEY: info}}
         more = encode(caching)
         lists = {
             kind: msgspec.structs.replace(listed, more=more, page_size=self.page_size)
             for kind, listed in offer.lists.items()
         }
-        return msgspec.structs.replace(offer, introduction=encode(said), lists=lists)
+        return msgspec.structs.replace(offer, introduction=encode(intro), lists=lists)
 
     def _capabilities(self, offer: Offer) -> dict[str, Any]:
-        shown: dict[str, Any] = {"logging": {}}
-        for kind, parts in _PARTS.items():
+        found: dict[str, Any] = {"logging": {}}
+        for kind, parts in _CAPABILITY_LISTS.items():
             if kind in offer.declared or any(offer.listed(part).keys for part in parts):
-                shown[kind] = {"listChanged": True}
-        if "resources" in shown and offer.subscriptions:
-            shown["resources"]["subscribe"] = True
+                found[kind] = {"listChanged": True}
+        if "resources" in found and offer.subscriptions:
+            found["resources"]["subscribe"] = True
         if offer.completions or "completions" in offer.declared:
-            shown["completions"] = {}
+            found["completions"] = {}
         if self.experimental:
-            shown["experimental"] = self.experimental
+            found["experimental"] = self.experimental
         if self.extensions:
-            shown["extensions"] = self.extensions
-        return shown
+            found["extensions"] = self.extensions
+        return found
 
 
 class ListedTool(Struct, frozen=True):
-    """What calls need to know of a tool's definition."""
+    """A tool's definition, with the parts that calls need."""
 
     raw: bytes
     header_params: tuple[HeaderParam, ...]
@@ -85,7 +85,7 @@ class _Caching(Struct):
 
 
 class Catalog:
-    """What is offered at one time, and the bytes that say so."""
+    """An offer at one time, and the bytes of its static answers."""
 
     def __init__(
         self,
@@ -98,23 +98,22 @@ class Catalog:
         whole: Offer | None = None,
         sanitized: "tuple[SanitizedItem, ...]" = (),
     ) -> None:
-        """With an identity it is ours, else a server's, in its own words. `confirmed` if this
-        process has asked that server itself; `whole` is its offer as it came, and `hidden` the
-        definitions that hide something."""
+        """Without an identity, it is the catalog of an upstream. `confirmed`: this process fetched
+        it. `whole` is the offer as received, `sanitized` the items that sanitizing changed."""
         self.offer = offer if identity is None else identity.introduce(offer)
         self.whole = whole or offer
         self.sanitized = sanitized
         self.number = number
-        """Grows with every change."""
+        """It grows with every change."""
         self.confirmed = confirmed
         self._is_ours = identity is not None
-        self._introduced_by = identity
+        self._own_identity = identity
         self._clock = clock
-        said = self._said = members(self.offer.introduction)
-        self._capabilities = members(said.get("capabilities", b""))
-        meta = members(said.get("_meta", b""))
+        intro = self._intro = members(self.offer.introduction)
+        self._capabilities = members(intro.get("capabilities", b""))
+        meta = members(intro.get("_meta", b""))
         self.identity = bytes(
-            meta.get(SERVER_INFO_KEY, b"") if offer.version.modern else said.get("serverInfo", b"")
+            meta.get(SERVER_INFO_KEY, b"") if offer.version.modern else intro.get("serverInfo", b"")
         )
         """The server's name and version, as JSON."""
         # Versions before 2025-03-26 had completions without declaring them.
@@ -128,43 +127,42 @@ class Catalog:
             and kind not in offer.lists
             and CAPABILITIES[method] in self._capabilities
         )
-        """The lists that a server declares, but that could not be had whole."""
+        """The list methods that a server declares, but whose list could not be fetched whole."""
         self.static_lists: dict[tuple[str, Version], bytes] = {}
-        """By method and version, results that stay as they are."""
+        """By method and version, the results that do not expire."""
         self.pages: dict[tuple[str, Version, str, int], bytes] = {}
         self._introductions: dict[tuple[Version, int], bytes] = {}
         self._tools: dict[str, ListedTool] = {}
-        self._places: dict[str, dict[str, int]] = {}
+        self._positions: dict[str, dict[str, int]] = {}
 
     def with_offer(self, offer: Offer) -> "Catalog":
-        """The same catalog with another offer, which shows only a part of it."""
-        shown = Catalog(
+        """Return the same catalog with a part of its offer."""
+        catalog = Catalog(
             offer,
-            self._introduced_by,
+            self._own_identity,
             number=self.number,
             confirmed=self.confirmed,
             clock=self._clock,
             whole=self.whole,
             sanitized=self.sanitized,
         )
-        shown.incomplete_lists = (
-            frozenset()
-        )  # nobody could say which part of such a list is to be seen
-        return shown
+        # Which part of an incomplete list is visible is unknown.
+        catalog.incomplete_lists = frozenset()
+        return catalog
 
     def handshake(self, version: Version) -> bytes:
-        """The result of `initialize`."""
+        """Return the result of `initialize`."""
         ready = self._introductions.get((version, 0))
         if ready is None:
-            said = self._said
+            intro = self._intro
             result: dict[str, Any] = {"protocolVersion": version.text}
-            result |= {key: said[key] for key in said if key != "protocolVersion"}
+            result |= {key: intro[key] for key in intro if key != "protocolVersion"}
             if self.offer.version.modern:
-                for key in ("supportedVersions", *_OF_THE_ERA):
+                for key in ("supportedVersions", *_MODERN_FIELDS):
                     result.pop(key, None)
                 result["capabilities"] = self._legacy_capabilities(version)
                 result["serverInfo"] = Raw(self.identity or b'{"name":"","version":""}')
-                meta = members(said.get("_meta", b""))
+                meta = members(intro.get("_meta", b""))
                 meta.pop(SERVER_INFO_KEY, None)
                 result["_meta"] = meta
                 if not meta:
@@ -173,80 +171,80 @@ class Catalog:
         return ready
 
     def _legacy_capabilities(self, version: Version) -> Raw:
-        """Those of a modern server, for a client of another era, which could not follow tasks."""
+        """Return a modern server's capabilities without tasks, which legacy clients lack."""
         if not self._is_ours:
-            return Raw(without_tasks_raw(bytes(self._said.get("capabilities", b"{}"))))
+            return Raw(without_tasks_raw(bytes(self._intro.get("capabilities", b"{}"))))
         late = {"extensions", "completions" if version < Version.V2025_03_26 else ""}
         declared = self._capabilities
         return Raw(encode({key: declared[key] for key in declared if key not in late}))
 
     def discovery(self, version: Version) -> bytes:
-        """The result of `server/discover`."""
-        said = self._said
+        """Return the result of `server/discover`."""
+        intro = self._intro
         ttl = self._ttl_ms(self.offer.introduction)
         ready = self._introductions.get((version, ttl))
         if ready is None:
-            own = {key: said[key] for key in said if key not in ("protocolVersion", "serverInfo")}
+            own = {key: intro[key] for key in intro if key not in ("protocolVersion", "serverInfo")}
             result: dict[str, Any] = own | {"supportedVersions": [v.text for v in MODERN]}
             if not self.offer.version.modern and "capabilities" in result:
                 result["capabilities"] = Raw(without_tasks_raw(bytes(result["capabilities"])))
-            result |= self._modern(said, ttl, self.offer.introduction)
+            result |= self._modern(intro, ttl, self.offer.introduction)
             if len(self._introductions) > len(Version):
                 self._introductions.clear()
             ready = self._introductions[version, ttl] = one_line(encode(result))
         return ready
 
     def page(self, kind: str, version: Version, cursor: str) -> bytes | None:
-        """A page of a list, or None for a cursor that nobody gave out."""
+        """Return a page of a list, or None if the cursor is unknown."""
         listed = self.offer.listed(kind)
         ttl = self._ttl_ms(listed.more) if version.modern else 0
         ready = self.pages.get((kind, version, cursor, ttl))
         if ready is None:
             start = 0
             if cursor:
-                found = cursors.read(cursor, kind, self._places_of(kind))
+                found = cursors.read(cursor, kind, self._positions_of(kind))
                 if found is None:
                     return None
                 start = found
             ready = self._build(kind, listed, version, start, ttl)
-            if len(self.pages) > _MAX_PAGES:  # remainders of the past
+            if len(self.pages) > _MAX_PAGES:
                 self.pages.clear()
-            # Cursors of an older catalog are good too, but only ours are kept: they are few.
+            # Cursors of an older catalog also work, but only current ones are cached: they are few.
             if not cursor or _is_cursor_of(kind, listed, start, cursor):
                 self.pages[kind, version, cursor, ttl] = ready
         return ready
 
     def tool(self, name: str) -> ListedTool | None:
-        """A tool by its name."""
+        """Return a tool by its name."""
         tool = self._tools.get(name)
-        if tool is None and (place := self._places_of("tools").get(name)) is not None:
+        if tool is None and (place := self._positions_of("tools").get(name)) is not None:
             raw = self.offer.listed("tools").items[place]
             tool = self._tools[name] = ListedTool(raw, _header_params(raw))
         return tool
 
     def uri_of(self, name: str, *, foreign: bool = False) -> str:
-        """The URI of the first resource of ours with this name, or of a server's if `foreign`;
-        empty if there is none."""
+        """Return the URI of the first resource with this name, or "". An upstream resolves its own
+        names, so for its catalog this is "" unless `foreign`."""
         if not self._is_ours and not foreign:
-            return ""  # a server knows its own
+            return ""
         resources = self.offer.listed("resources")
         named = zip(resources.keys, resources.items, strict=True)
-        return next((uri for uri, raw in named if _name(raw).name == name), "")
+        return next((uri for uri, raw in named if _decode_name(raw).name == name), "")
 
     def changed(self, before: "Catalog") -> list[str]:
-        """The kinds of lists that differ from an earlier catalog's."""
+        """Return the kinds of lists that differ from an earlier catalog."""
         now, then = self.offer.lists, before.offer.lists
         return [
             kind
-            for kind, parts in _PARTS.items()
+            for kind, parts in _CAPABILITY_LISTS.items()
             if any(now.get(part) != then.get(part) for part in parts)
         ]
 
-    def _places_of(self, kind: str) -> dict[str, int]:
-        places = self._places.get(kind)
+    def _positions_of(self, kind: str) -> dict[str, int]:
+        places = self._positions.get(kind)
         if places is None:
             keys = self.offer.listed(kind).keys
-            places = self._places[kind] = {key: place for place, key in enumerate(keys)}
+            places = self._positions[kind] = {key: place for place, key in enumerate(keys)}
         return places
 
     def _build(self, kind: str, listed: Listed, version: Version, start: int, ttl: int) -> bytes:
@@ -259,7 +257,7 @@ class Catalog:
                 shown = tuple(map(without_task_support, shown))
         end = start + len(shown)
         more = members(listed.more)
-        rest: dict[str, Any] = {key: more[key] for key in more if key not in _OF_THE_ERA}
+        rest: dict[str, Any] = {key: more[key] for key in more if key not in _MODERN_FIELDS}
         if version.modern:
             rest |= self._modern(more, ttl, listed.more)
         elif self.offer.version.modern:
@@ -271,7 +269,7 @@ class Catalog:
         if shown and end < len(listed.items):
             rest["nextCursor"] = cursors.write(kind, end, listed.keys[end - 1])
         opened = b'{"%s":[%s]' % (LIST_KINDS[kind].field.encode(), b",".join(shown))
-        # Ready for any transport, also one that ends a message where a line ends.
+        # On one line, because some transports end a message at a line break.
         return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
 
     def _modern(self, more: Members, ttl: int, raw: bytes) -> dict[str, Any]:
@@ -287,8 +285,8 @@ class Catalog:
         return fields | {"_meta": meta} if meta else fields
 
     def _ttl_ms(self, raw: bytes) -> int:
-        """What is left of the time that a server gave, in whole seconds; 0 unless it was asked by
-        this very process."""
+        """Return the rest of the server's TTL, in whole seconds; 0 unless this process fetched the
+        list."""
         if self._is_ours:
             return _caching(raw).ttlMs
         if not self.confirmed or not self.offer.version.modern:
@@ -297,20 +295,24 @@ class Catalog:
         return max(0, int(left / 1000) * 1000)
 
 
-_PARTS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
-"""By capability, the lists that it stands for."""
+_CAPABILITY_LISTS = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "templates"),
+}
+"""The lists of each capability."""
 
 
-class _Tool(Struct):
+class _ToolSchema(Struct):
     inputSchema: dict[str, Any] = {}  # noqa: N815  (a field of the wire)
 
 
-class _Named(Struct):
+class _NamedResource(Struct):
     name: str = ""
 
 
-_tool = msgspec.json.Decoder(_Tool, float_hook=float).decode
-_name = msgspec.json.Decoder(_Named).decode
+_decode_tool = msgspec.json.Decoder(_ToolSchema, float_hook=float).decode
+_decode_name = msgspec.json.Decoder(_NamedResource).decode
 
 
 def _caching(raw: bytes) -> _Caching:
@@ -318,17 +320,18 @@ def _caching(raw: bytes) -> _Caching:
 
 
 def _header_params(raw: bytes) -> tuple[HeaderParam, ...]:
-    # Few tools have any, and looking for the word is far quicker than walking the schema.
+    # Few tools have any, and searching the bytes is far faster than walking the schema.
     if b"x-mcp-header" not in raw and b"\\" not in raw:
         return ()
     try:
-        return header_params(_tool(raw).inputSchema)
+        return header_params(_decode_tool(raw).inputSchema)
     except (msgspec.DecodeError, DefinitionError, RecursionError):
         return ()
 
 
 def _older_tool(raw: bytes, version: Version) -> bytes:
-    """Output schemas came with 2025-06-18, and described objects only until 2026-07-28."""
+    """Remove an output schema that this version does not allow: none before 2025-06-18, and only
+    of objects before 2026-07-28."""
     if raw.find(b'"outputSchema"') < 0:
         return raw
     fields = members(raw)
@@ -340,7 +343,7 @@ def _older_tool(raw: bytes, version: Version) -> bytes:
 
 
 def _is_cursor_of(kind: str, listed: Listed, start: int, cursor: str) -> bool:
-    """True if a page of this very list gives out this cursor."""
+    """True if a page of this list has this cursor."""
     size = listed.page_size
     if not size or start % size or not 0 < start < len(listed.keys):
         return False

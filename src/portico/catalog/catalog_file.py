@@ -1,4 +1,4 @@
-"""The file that keeps what is known of one upstream: a line that vouches for it, then JSON."""
+"""The catalog file of one upstream: a line with a checksum, then JSON."""
 
 import msgspec
 from msgspec import Raw, Struct
@@ -24,7 +24,7 @@ class _CatalogList(Struct):
 
 
 class CatalogFile(Struct):
-    """All of it but the first line."""
+    """The JSON of the file."""
 
     version: str
     taken: float
@@ -32,28 +32,28 @@ class CatalogFile(Struct):
     lists: dict[str, _CatalogList]
 
 
-_document = msgspec.json.Decoder(CatalogFile).decode
+_decode = msgspec.json.Decoder(CatalogFile).decode
 
 
 def parse_catalog(data: bytes) -> CatalogFile:
-    """The document in these bytes; raises Damaged or Newer."""
+    """Decode a catalog file, or raise Damaged or Newer."""
     rest = unpacked(data, "catalog", FORMAT, PLAIN)
     try:
-        document = _document(rest)
+        document = _decode(rest)
     except BAD_JSON as error:
-        raise Damaged(f"it has another shape: {error}") from None
+        raise Damaged(f"unexpected structure: {error}") from None
     if document.version not in BY_TEXT:
-        raise Newer(f"it has version {document.version!r:.40}, of a newer Portico")
+        raise Newer(f"protocol version {document.version!r:.40} is from a newer Portico")
     for kind, listed in document.lists.items():
         if kind not in KINDS:
-            raise Damaged(f"there is no kind {kind!r:.40}")
+            raise Damaged(f"unknown kind {kind!r:.40}")
         if len({entry.key for entry in listed.entries}) != len(listed.entries):
             raise Damaged(f"two {kind} have the same key")
     return document
 
 
 def offer_of(document: CatalogFile) -> Offer:
-    """What it says of the upstream."""
+    """Return the offer in a catalog file."""
     return Offer(
         version=BY_TEXT[document.version],
         introduction=bytes(document.introduction),
@@ -72,13 +72,13 @@ def offer_of(document: CatalogFile) -> Offer:
 
 
 def encode_catalog(offer: Offer) -> bytes:
-    """The whole file; ValueError or Damaged if the same offer would not come back from it."""
+    """Encode an offer; raise ValueError or Damaged if it would not decode to the same offer."""
     document = _document_of(offer)
     rest = msgspec.json.encode(document)
     data = packed("catalog", FORMAT, rest)
-    del rest  # as large as the file, and so is what is made next
+    del rest  # it is as large as the file, and so is the document decoded next
     if parse_catalog(data) != document:
-        raise ValueError("what the upstream sent is not plain JSON")
+        raise ValueError("the upstream's catalog is not plain JSON")
     return data
 
 

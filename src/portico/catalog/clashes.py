@@ -1,4 +1,4 @@
-"""Resources that two servers claim: which server gets them, in words for the operator."""
+"""Resources that two servers claim: which server serves them, in words for the operator."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,52 +6,53 @@ from collections.abc import Iterator
 from portico.catalog.resource_routing import ResourceRouting
 from portico.catalog.sanitize import sanitize_text
 from portico.catalog.uris import canonical, canonical_template
+from portico.model.wording import counted
 
 MAX_CLASHES = 20
-"""Clashes that are told of each server."""
+"""The limit of messages for each server."""
 _MAX_TRIED = 10_000
-"""Matches tried in all: a server with thousands of templates must not make others wait."""
+"""The limit of matches: a server with thousands of templates must not delay others."""
 _MAX_LISTED = 2_000
-_LONGEST = 80
+_MAX_LENGTH = 80
 
 
 def clashes(routing: ResourceRouting) -> dict[str, list[str]]:
-    """By server, what it claims that another one owns, or owns although another one matches it."""
+    """Return, by server, the resources that it claims and another server claims or matches too."""
     found: dict[str, list[str]] = {}
     if len(routing.servers) > 1:
-        for server, words in _all(routing):
-            told = found.setdefault(server, [])
-            if len(told) < MAX_CLASHES and words not in told:
-                told.append(words)
+        for server, words in _messages(routing):
+            messages = found.setdefault(server, [])
+            if len(messages) < MAX_CLASHES and words not in messages:
+                messages.append(words)
     return found
 
 
-def _all(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
+def _messages(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     yield from _claimed_twice(routing)
     yield from _overlapping(routing)
-    for server, one in routing.schemeless:
+    for server, pattern in routing.schemeless:
         yield (
             server,
-            f"template {_short(one.text)} of {server} has no scheme: it serves only URIs that no "
-            "other server lists, matches or mentions",
+            f"template {_short(pattern.text)} of {server} has no scheme: it serves only URIs that "
+            "no other server lists, matches or mentions",
         )
 
 
 def _claimed_twice(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
-    for kind, owners, same in (
-        ("resources", routing.listed, canonical),
-        ("templates", routing.templates, canonical_template),
+    for noun, owners, same in (
+        ("resource", routing.listed, canonical),
+        ("template", routing.templates, canonical_template),
     ):
-        for server, owned in routing.servers.items():
-            keys = owned.uris if kind == "resources" else owned.templates
+        for server, resources in routing.servers.items():
+            keys = resources.uris if noun == "resource" else resources.templates
             theirs = [(owners[same(key)], key) for key in keys if owners[same(key)] != server]
             many = Counter(owner for owner, _ in theirs)
             first = dict(reversed(theirs))
             for owner, count in many.items():
                 yield (
                     server,
-                    f"{count} {kind} of {server} are listed by {owner} too, which comes first "
-                    f"(such as {_short(first[owner])}): shown as portico://{server}/...",
+                    f"{owner}, which comes first, also lists {counted(count, noun)} of {server} "
+                    f"(such as {_short(first[owner])}); exposed as portico://{server}/...",
                 )
 
 
@@ -60,33 +61,38 @@ def _overlapping(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
     known: set[tuple[str, ...]] = set()
     for server, uri, kind, text in _claims(routing):
         same = canonical(uri)
-        for _, other, one in routing.candidates(same):
-            pair = (server, kind, other, one.text)
-            if other == server or one.template.text == text or pair in known:
+        for _, other, pattern in routing.candidates(same):
+            pair = (server, kind, other, pattern.text)
+            if other == server or pattern.template.text == text or pair in known:
                 continue
             tried += 1
             if tried > _MAX_TRIED:
                 return
-            if not one.may_match(same) or not one.matches(same):
+            if not pattern.may_match(same) or not pattern.matches(same):
                 continue
             known.add(pair)
             owner = routing.owner(uri)
             yield (
                 server,
-                f"{kind} of {server} match {_short(one.text)} of {other}: {owner} serves them",
+                f"{kind} of {server} match {_short(pattern.text)} of {other}: {owner} serves them",
             )
 
 
 def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
-    """A URI for each template, and all that are listed: whose it is, what, and its template."""
-    for server, one in routing.patterns:
-        if one.has_scheme:
-            yield server, one.sample, f"URIs of template {_short(one.text)}", one.template.text
-    for server, owned in routing.servers.items():
-        for uri in owned.uris[:_MAX_LISTED]:
+    """Yield a sample URI of each template and all listed URIs: server, URI, words and template."""
+    for server, pattern in routing.patterns:
+        if pattern.has_scheme:
+            yield (
+                server,
+                pattern.sample,
+                f"URIs of template {_short(pattern.text)}",
+                pattern.template.text,
+            )
+    for server, resources in routing.servers.items():
+        for uri in resources.uris[:_MAX_LISTED]:
             yield server, uri, "resources", ""
 
 
 def _short(uri: str) -> str:
     words = " ".join(sanitize_text(uri).split())
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    return words if len(words) <= _MAX_LENGTH else f"{words[: _MAX_LENGTH - 1]}…"

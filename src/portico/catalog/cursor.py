@@ -1,4 +1,4 @@
-"""Cursors that stay good: they name the last item seen, and its place in case it goes."""
+"""Cursors that survive changes: they name the last item sent, and its position as a fallback."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
@@ -7,27 +7,27 @@ import msgspec
 from msgspec import Struct
 
 
-class _Place(Struct, array_like=True):
+class _Cursor(Struct, array_like=True):
     kind: str
     seen: int
-    """How many items came before the next page."""
+    """The number of items before the next page."""
     last: str
-    """The key of the last of them."""
+    """The key of the last item."""
 
 
-_decode = msgspec.json.Decoder(_Place).decode
+_decode = msgspec.json.Decoder(_Cursor).decode
 
 
 def write(kind: str, seen: int, last: str) -> str:
-    """The cursor to what follows this item."""
-    text = msgspec.json.encode(_Place(kind, seen, last))
+    """Return the cursor of the page after this item."""
+    text = msgspec.json.encode(_Cursor(kind, seen, last))
     return urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def read(cursor: str, kind: str, keys: dict[str, int]) -> int | None:
-    """Where the next page starts in a list with these keys; None for no cursor of ours.
+    """Return the index where the next page starts, or None if the cursor is not valid.
 
-    Right after the item last seen, wherever it is now; if it is gone, at the place it had.
+    It is the index after the last item sent; if that item was removed, its old position.
     """
     try:
         place = _decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

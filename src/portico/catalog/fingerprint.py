@@ -1,4 +1,4 @@
-"""A digest of what a definition means, however it is written."""
+"""A digest of a definition's meaning, independent of its formatting."""
 
 from typing import Any
 
@@ -10,35 +10,35 @@ from portico.model.digest import blake2b
 
 
 def fingerprint(definition: bytes) -> str:
-    """A digest that stays when only spaces, escapes or the order of keys change."""
+    """Return a digest that ignores spaces, escapes and the order of keys."""
     import json
 
     try:
         value = json.loads(
             definition.decode(),
-            object_pairs_hook=_object,
+            object_pairs_hook=_unique_keys,
             parse_float=_as_written,
             parse_int=_as_written,
-            parse_constant=_refuse,
+            parse_constant=_reject_constant,
         )
         canonical = msgspec.json.encode(value, order="sorted")
     except BAD_JSON:
-        # Readers may differ on what it says, so its very bytes count.
+        # Parsers may disagree on its meaning, so use the exact bytes.
         return blake2b(definition, digest_size=16, person=b"as written").hexdigest()
     return blake2b(canonical, digest_size=16).hexdigest()
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is set twice")
     return value
 
 
 def _as_written(number: str) -> Raw:
-    """Numbers keep their text: no float or integer type holds them all."""
+    """Keep the text of a number: no float or integer type can represent them all."""
     return Raw(number.encode())
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,6 +1,6 @@
-"""Histories on disk: one file for each server, whole or not there.
+"""Histories on disk: one file for each server, written atomically.
 
-They are state, not cache: nothing can make them again. Nothing here raises.
+They are state, not a cache: a lost history cannot be rebuilt. Nothing here raises.
 """
 
 import os
@@ -20,7 +20,7 @@ from portico.state.report import report as to_operator
 FORMAT = 2
 _OLDER: checksummed.Older = {1: lambda rest: blake2b(rest, person=b"history 1").hexdigest()}
 _MAX_FILES = 500
-"""Those that were written longest ago go first: a history is written whenever its server runs."""
+"""Old files are removed first: a history is written whenever its server runs."""
 _SUFFIX = ".history"
 _record = msgspec.json.Decoder(HistoryRecord).decode
 
@@ -34,26 +34,26 @@ class HistoryStore:
         self._folder = folder
         self._path = os.path.join(folder, f"{key}{_SUFFIX}")
         self._report = report
-        self._said = ""
+        self._last_report = ""
         self._may_write = True
 
     def load(self) -> HistoryRecord | None:
-        """The record; None if there is none that can be used."""
+        """Return the record, or None if there is no usable one."""
         try:
             data = checksummed.read(self._path, "history", FORMAT, _OLDER)
             return None if data is None else _record(data)
         except OSError as error:
             self._may_write = False
-            self._say(f"{self._path} cannot be read: {error.strerror or error}; it is not changed")
+            self._warn(f"{self._path} cannot be read: {error.strerror or error}; the file is kept")
         except checksummed.Newer as error:
             self._may_write = False
-            self._say(f"{self._path} is not changed: {error}; update Portico")
+            self._warn(f"{self._path} is not used: {error}; update Portico")
         except (checksummed.Damaged, *BAD_JSON) as error:
-            self._say(f"{self._path} is damaged ({error}); a new history begins")
+            self._warn(f"{self._path} is damaged: {error}; starting a new history")
         return None
 
     def save(self, record: HistoryRecord) -> None:
-        """Keep it, unless what is there could not be read: nothing could make it again."""
+        """Save the record, unless the file could not be read: its history would be lost."""
         if not self._may_write:
             return
         try:
@@ -62,22 +62,22 @@ class HistoryStore:
                 keep_newest(_MAX_FILES - 1, self._folder)
             checksummed.write(self._path, "history", FORMAT, msgspec.json.encode(record))
         except (OSError, ValueError) as error:
-            self._say(f"{self._path} cannot be written: {getattr(error, 'strerror', '') or error}")
+            self._warn(f"{self._path} cannot be written: {getattr(error, 'strerror', '') or error}")
 
-    def _say(self, words: str) -> None:
-        if self._said != words:
-            self._said = words
+    def _warn(self, words: str) -> None:
+        if self._last_report != words:
+            self._last_report = words
             self._report(words)
 
 
 def default_history_store(key: str, report: Callable[[str], None]) -> HistoryStore:
-    """A history at the usual place."""
+    """Return the store of a history in the state folder."""
     return HistoryStore(os.path.join(state_folder(), "history"), key, report=report)
 
 
 def histories(config: str, report: Callable[[str], None]) -> Callable[[str], History]:
-    """By name, the history of each server of a config: with other arguments or another token it is
-    still the server that goes by this name."""
+    """Return a function from a server's name in a config to its history, which does not depend on
+    the server's arguments or token."""
     secret, path = user_secret(state_folder()), os.path.realpath(config)
     return lambda server: History(
         default_history_store(upstream_key(secret, argv=("history", path, server)), report)

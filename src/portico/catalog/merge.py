@@ -1,4 +1,4 @@
-"""What several providers offer together at one time, and where each part of it leads."""
+"""The offers of several providers as one, and the route of each item to its provider."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -12,15 +12,13 @@ from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 ItemRoute = tuple[NamespacedOffer, str]
-"""Whose it is, and what it is called there."""
-
-
+"""The offer that has an item, and the item's own key there."""
 View = Callable[[Offer], Offer]
-"""What is to be seen of an offer."""
+"""A function that returns the visible part of an offer."""
 
 
 class Clash(Struct, frozen=True):
-    """Two owners of one name."""
+    """A name that two providers offer."""
 
     kind: str
     key: str
@@ -35,24 +33,24 @@ class Clash(Struct, frozen=True):
 
 
 class Merged:
-    """An immutable whole of several shares, in their order.
+    """Several offers merged in order; immutable.
 
-    Under prefixed names (`server__tool`) nobody hides anybody else's. Under plain names, of two
-    owners of a name the first is shown.
+    With prefixed names (`server__tool`) names never clash. With plain names, the first owner of
+    a name is exposed.
     """
 
     def __init__(
         self, namespaced_offers: Iterable[NamespacedOffer], *, prefixed: bool = True
     ) -> None:
-        self._all = tuple(namespaced_offers)  # plain names may come from two of the same name
-        self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._all}
+        self._offers = tuple(namespaced_offers)  # with plain names, two may have the same server
+        self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._offers}
         self._prefixed = prefixed
-        self._places: dict[str, dict[str, ItemRoute]] = {}
+        self._routes: dict[str, dict[str, ItemRoute]] = {}
         self.duplicates: list[Clash] = []
-        """The names with a second owner, of the lists that were looked at."""
+        """The names with a second owner, in the lists built so far."""
 
     def only(self, servers: frozenset[str]) -> "Merged":
-        """The part of some servers."""
+        """Return the part of these servers."""
         return Merged(
             namespaced
             for namespaced in self.namespaced_offers.values()
@@ -60,7 +58,7 @@ class Merged:
         )
 
     def through(self, views: Sequence[View]) -> "Merged":
-        """As much of it as is to be seen through these views, as they show it."""
+        """Return the part that these views let through, as they return it."""
         whole = offer = self.offer()
         for view in views:
             offer = view(offer)
@@ -68,31 +66,33 @@ class Merged:
         for kind in KINDS:
             found: dict[str, dict[str, bytes]] = {server: {} for server in self.namespaced_offers}
             before = dict(zip(whole.listed(kind).keys, whole.listed(kind).items, strict=True))
-            for shown, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
-                place = self.routes(kind).get(shown)
-                if place is not None:  # else it is none of ours
-                    namespaced, key = place
-                    same = before[shown] == raw
+            for exposed, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
+                route = self.routes(kind).get(exposed)
+                if route is not None:  # else a view added it
+                    namespaced, key = route
+                    same = before[exposed] == raw
                     own = namespaced.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
                     found[namespaced.server][key] = own
             for server, items in found.items():
                 listed = Listed(items=tuple(items.values()), keys=tuple(items))
                 if listed.keys or kind in self.namespaced_offers[server].offer.lists:
                     kept[server][kind] = listed
-        made = Merged(namespaced.with_lists(kept[namespaced.server]) for namespaced in self._all)
-        made.routing = self.routing  # a URI is shown as it was to the views
-        return made
+        merged = Merged(
+            namespaced.with_lists(kept[namespaced.server]) for namespaced in self._offers
+        )
+        merged.routing = self.routing  # URIs stay as the views saw them
+        return merged
 
     @cached_property
     def tool_count(self) -> int:
-        """How many tools there are in all."""
+        """The number of tools."""
         return sum(
             len(namespaced.listed("tools").keys) for namespaced in self.namespaced_offers.values()
         )
 
     @cached_property
     def version(self) -> str:
-        """A digest of all that is searched: the same tools have the same, in any process."""
+        """A digest of all tools, which is the same in every process."""
         digest = blake2b(digest_size=16)
         for namespaced in self.namespaced_offers.values():
             digest.update(namespaced.version)
@@ -100,24 +100,24 @@ class Merged:
 
     @cached_property
     def tools(self) -> Mapping[str, ItemRoute]:
-        """Where each tool is, by its exposed name."""
+        """The route of each tool, by its exposed name."""
         return self.routes("tools")
 
     def tool(self, name: str) -> ItemRoute | None:
-        """Where a tool is, by its exposed name."""
+        """Return the route of a tool by its exposed name."""
         return self.tools.get(name)
 
     def prompt(self, name: str) -> ItemRoute | None:
-        """Where a prompt is, by its exposed name."""
+        """Return the route of a prompt by its exposed name."""
         return self.routes("prompts").get(name)
 
     def resource(self, uri: str) -> tuple[str | None, str]:
-        """The server and its own URI for one that a client has."""
+        """Return the server of an exposed URI, and the URI there."""
         return self.routing.resolve(uri)
 
     @cached_property
     def routing(self) -> ResourceRouting:
-        """Whose resource is whose."""
+        """The routing of URIs to servers."""
         return ResourceRouting(
             ServerResources(
                 namespaced.server,
@@ -129,29 +129,31 @@ class Merged:
 
     @cached_property
     def clashes(self) -> dict[str, list[str]]:
-        """By server, the resources that it and another one claim."""
+        """By server, messages on the resources that another server claims too."""
         return clashes(self.routing)
 
     def with_ui(self) -> list[str]:
-        """The exposed names of tools that need to be listed for their page to be shown."""
+        """Return the exposed names of tools that must be listed because they have a UI."""
         return [
             name for namespaced in self.namespaced_offers.values() for name in namespaced.with_ui
         ]
 
     def routes(self, kind: str) -> dict[str, ItemRoute]:
-        """Where each item of a list is, by what clients ask for it by."""
-        found = self._places.get(kind)
+        """Return the route of each item of a list, by its exposed name or URI."""
+        found = self._routes.get(kind)
         if found is None:
             found = {}
-            for namespaced in self._all:
-                for key, shown in self._shown(kind, namespaced):
-                    owner, _ = found.setdefault(shown, (namespaced, key))
+            for namespaced in self._offers:
+                for key, exposed in self._exposed(kind, namespaced):
+                    owner, _ = found.setdefault(exposed, (namespaced, key))
                     if owner is not namespaced:
-                        self.duplicates.append(Clash(kind, shown, owner.server, namespaced.server))
-            self._places[kind] = found
+                        self.duplicates.append(
+                            Clash(kind, exposed, owner.server, namespaced.server)
+                        )
+            self._routes[kind] = found
         return found
 
-    def _shown(self, kind: str, namespaced: NamespacedOffer) -> Iterable[tuple[str, str]]:
+    def _exposed(self, kind: str, namespaced: NamespacedOffer) -> Iterable[tuple[str, str]]:
         if kind in ("tools", "prompts"):
             return namespaced.names(kind).items()
         keys = namespaced.listed(kind).keys
@@ -160,20 +162,20 @@ class Merged:
         return [(key, self.routing.exposed_uri(namespaced.server, key)) for key in keys]
 
     def listed(self, kind: str, names: Sequence[str] | None = None) -> Listed:
-        """A whole list, or some of it, as it is shown."""
-        places = self.routes(kind)
+        """Return a list, or some of its items, as clients see it."""
+        routes = self.routes(kind)
         if names is not None:
-            places = {name: places[name] for name in names if name in places}
+            routes = {name: routes[name] for name in names if name in routes}
         field = KEYS[kind]
         items = [
-            namespaced.renamed(kind, key, field, shown)
-            for shown, (namespaced, key) in places.items()
+            namespaced.renamed(kind, key, field, exposed)
+            for exposed, (namespaced, key) in routes.items()
         ]
-        return Listed(items=tuple(items), keys=tuple(places))
+        return Listed(items=tuple(items), keys=tuple(routes))
 
     def offer(self) -> Offer:
-        """All of it as one."""
-        offers = [namespaced.offer for namespaced in self._all]
+        """Return all offers as one."""
+        offers = [namespaced.offer for namespaced in self._offers]
         return Offer(
             lists={kind: self.listed(kind) for kind in KINDS},
             completions=any(offer.completions for offer in offers),
@@ -183,6 +185,6 @@ class Merged:
 
 
 def merge(offers: Iterable[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
-    """One offer of all under plain names, and every name that had a second owner."""
+    """Merge offers under plain names; return the result and the names with a second owner."""
     merged = Merged((NamespacedOffer(name, offer) for name, offer in offers), prefixed=False)
     return merged.offer(), merged.duplicates

@@ -1,4 +1,4 @@
-"""One server's part in a catalog of many: what it offers, and under which names."""
+"""The offer of one server in a gateway, with its exposed names."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from portico.definitions.schema import Schema
 
 _MAX_UI = 50
-"""Of a server: a model reads them in every conversation. The others are found by search."""
+"""The limit for each server: models read these in every conversation. Search finds the rest."""
 
 
-class _Tool(msgspec.Struct):
+class _ToolMeta(msgspec.Struct):
     meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
 
 
 class NamespacedOffer:
-    """What one server offers at one time."""
+    """The offer of one server, with the names that the gateway exposes."""
 
     def __init__(self, server: str, offer: Offer, name_limit: int | None = None) -> None:
-        """Without a limit, names stay as they are."""
+        """Without a limit, names are not prefixed."""
         self.server = server
         self.offer = offer
         self._limit = name_limit
 
     def listed(self, kind: str) -> Listed:
-        """One of its lists; empty if it has none."""
+        """Return one of its lists, which may be empty."""
         return self.offer.listed(kind)
 
     @cached_property
     def tools(self) -> Mapping[str, str]:
-        """By its own name, what each tool is called among those of all servers."""
+        """The exposed name of each tool."""
         return self._names("tools")
 
     @cached_property
     def prompts(self) -> Mapping[str, str]:
-        """The same of prompts."""
+        """The exposed name of each prompt."""
         return self._names("prompts")
 
     def names(self, kind: str) -> Mapping[str, str]:
-        """The same of either."""
+        """Return the exposed names of `tools` or `prompts`."""
         return self.tools if kind == "tools" else self.prompts
 
     def _names(self, kind: str) -> Mapping[str, str]:
@@ -61,8 +61,7 @@ class NamespacedOffer:
 
     @cached_property
     def with_ui(self) -> Sequence[str]:
-        """The exposed names of its tools that a client shows with a page of the server's (MCP
-        Apps), as many as may be listed."""
+        """The exposed names of its tools that have a UI (MCP Apps), up to a limit."""
         listed = self.listed("tools")
         pairs = zip(listed.keys, listed.items, strict=True)
         found = (self.tools[key] for key, raw in pairs if b"_meta" in raw and _has_ui(raw))
@@ -70,41 +69,41 @@ class NamespacedOffer:
 
     @cached_property
     def version(self) -> bytes:
-        """A digest of all that is searched."""
+        """A digest of its tools."""
         listed = self.listed("tools")
         return blake2b(b"\0".join((self.server.encode(), *listed.items)), digest_size=16).digest()
 
     def raw(self, kind: str, key: str) -> bytes:
-        """A definition, with nothing of tasks, which nobody could follow up among many servers."""
-        return without_task_support(self.listed(kind).items[self._places(kind)[key]])
+        """Return a definition without its task support: a gateway does not route tasks."""
+        return without_task_support(self.listed(kind).items[self._positions(kind)[key]])
 
     def definition(self, tool: str) -> dict[str, Any]:
-        """A tool's definition; what is no JSON object is empty."""
+        """Return a tool's definition; empty if it is not a JSON object."""
         try:
             found = msgspec.json.decode(self.raw("tools", tool))
         except (msgspec.DecodeError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
-    def renamed(self, kind: str, key: str, field: str, shown: str) -> bytes:
-        """A definition with what it is asked for by replaced; as it came if that is the same."""
+    def renamed(self, kind: str, key: str, field: str, exposed: str) -> bytes:
+        """Return a definition with its exposed name or URI."""
         raw = self.raw(kind, key)
-        if key == shown:
+        if key == exposed:
             return raw
-        return with_field(raw, field, shown)
+        return with_field(raw, field, exposed)
 
     def with_lists(self, lists: Mapping[str, Listed]) -> "NamespacedOffer":
-        """The same with other lists, whose items it has."""
+        """Return the same offer with a part of its lists."""
         seen = NamespacedOffer(
             self.server, msgspec.structs.replace(self.offer, lists=lists), self._limit
         )
-        # A name is made with a look at all others, so it is not made again of those that are left.
+        # Exposed names depend on all names of the server, so they are kept, not computed again.
         seen.tools = {key: self.tools[key] for key in seen.listed("tools").keys}
         seen.prompts = {key: self.prompts[key] for key in seen.listed("prompts").keys}
         return seen
 
     def hides(self, uri: str, seen: "NamespacedOffer") -> bool:
-        """True if this URI is of a resource or template that is not among those to be seen."""
+        """True if this URI belongs to a resource or template that is not visible."""
         key = self._resources.key(uri)
         there = seen._resources
         return key is not None and key not in there.listed and key not in there.templates
@@ -115,7 +114,7 @@ class NamespacedOffer:
         return ResourceRouting([ServerResources(self.server, *listed)])
 
     def schema(self, tool: str) -> "Schema | None":
-        """What its arguments must be; None if that cannot be said."""
+        """Return the schema of a tool's arguments, or None if it is not usable."""
         if tool not in self.schemas:
             from portico.definitions.definition_error import SchemaError
             from portico.definitions.schema import Schema
@@ -126,7 +125,7 @@ class NamespacedOffer:
                 if schema is not None:
                     schema.check()
             except SchemaError:
-                schema = None  # the server, which wrote it, may still understand its arguments
+                schema = None  # the server may still accept its arguments
             self.schemas[tool] = schema
         return self.schemas[tool]
 
@@ -134,26 +133,26 @@ class NamespacedOffer:
     def schemas(self) -> "dict[str, Schema | None]":
         return {}
 
-    def _places(self, kind: str) -> Mapping[str, int]:
-        known = self._known.get(kind)
+    def _positions(self, kind: str) -> Mapping[str, int]:
+        known = self._positions_by_kind.get(kind)
         if known is None:
             keys = self.listed(kind).keys
-            known = self._known[kind] = {key: place for place, key in enumerate(keys)}
+            known = self._positions_by_kind[kind] = {key: place for place, key in enumerate(keys)}
         return known
 
     @cached_property
-    def _known(self) -> dict[str, Mapping[str, int]]:
+    def _positions_by_kind(self) -> dict[str, Mapping[str, int]]:
         return {}
 
 
 def with_field(raw: bytes, field: str, value: str) -> bytes:
-    """A definition with another text in one of its fields."""
+    """Return a definition with another value in one field."""
     fields = members(raw)
     fields[field] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(fields)
 
 
 def _has_ui(raw: bytes) -> bool:
-    """True if it has `_meta.ui`, or the key that this had in drafts."""
-    meta = (decoded(raw, _Tool) or _Tool()).meta
+    """True if it has `_meta.ui`, or the key from drafts of MCP Apps."""
+    meta = (decoded(raw, _ToolMeta) or _ToolMeta()).meta
     return bytes(meta.get("ui", b"")).startswith(b"{") or "ui/resourceUri" in meta

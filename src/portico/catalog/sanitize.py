@@ -1,15 +1,15 @@
-"""Characters that a person does not see but a model or a terminal reads: shown, not obeyed.
+"""Invisible characters, which people do not see but models and terminals read, as escapes.
 
-Hidden are format, private and control characters, separators of lines and paragraphs, tags and
-variation selectors. A joiner or a selector stays where a script or an emoji needs it.
+These are format, private and control characters, line and paragraph separators, tags and
+variation selectors. A joiner or a selector is kept where a script or an emoji needs it.
 """
 
 import re
 import unicodedata
 from functools import cache
 
-# By category Cc but tab and line feed, Cf, Co, Cs, Zl and Zp; then tags, variation selectors, and
-# letters that have no shape. A test compares this with the categories.
+# The categories Cc (except tab and line feed), Cf, Co, Cs, Zl and Zp; tags, variation selectors,
+# and letters without a glyph. A test compares this with the categories.
 _SUSPECT = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
     "\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
@@ -35,8 +35,8 @@ _KEYCAP = "\u20e3"
 _ALSO_EMOJI = "\u203c\u2049\u2139\u3030"
 
 
-# What `str.isprintable` lets pass: variation selectors, letters without a shape. As UTF-8, and
-# with some that are harmless, which only costs a closer look.
+# `str.isprintable` accepts these: variation selectors and letters without a glyph, as UTF-8. Some
+# prefixes also match harmless characters, which only costs a full check.
 _PRINTABLE = (
     b"\xcd\x8f",
     b"\xe1\x85",
@@ -55,7 +55,7 @@ _ESCAPED = (
 
 
 def may_have_invisible(raw: bytes) -> bool:
-    """False if there cannot be anything hidden in this JSON: a quick look at most of it."""
+    """False if this JSON has no invisible characters: a fast check with false positives."""
     if b"\x7f" in raw or (b"\\" in raw and _escaped().search(raw)):
         return True
     if raw.isascii():
@@ -66,24 +66,24 @@ def may_have_invisible(raw: bytes) -> bool:
         return True
     if text.isprintable() and not any(map(raw.__contains__, _PRINTABLE)):
         return False
-    # An escape beside a joiner is not the letter that it ends with.
+    # Beside an escape, the neighbours of a joiner are not known until it is decoded.
     return bool(_suspect().search(text)) if b"\\" in raw else has_invisible(text)
 
 
 def has_invisible(text: str) -> bool:
-    """True if there is more in it than is to be seen."""
+    """True if a text has invisible characters that it does not need."""
     return not _is_plain(text) and any(
         not _is_needed(text, found.start()) for found in _suspect().finditer(text)
     )
 
 
 def sanitize_text(text: str) -> str:
-    """The same, with every hidden character written out."""
+    """Return the text with invisible characters as `\\u{...}`."""
     return text if _is_plain(text) else _suspect().sub(_written_out, text)
 
 
 def sanitize_json(text: str) -> str:
-    """JSON, or words about it, with hidden characters as JSON escapes: the values stay the same."""
+    """Return JSON with invisible characters as JSON escapes, which keeps its values."""
     return text if _is_plain(text) else _suspect().sub(_as_json, text)
 
 
@@ -91,7 +91,7 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-@cache  # not at once: it takes milliseconds, and most definitions need none of it
+@cache  # compiled on first use: it takes milliseconds, and most definitions do not need it
 def _suspect() -> re.Pattern[str]:
     return re.compile(_SUSPECT)
 
@@ -115,7 +115,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def _is_needed(text: str, at: int) -> bool:
-    """True if what is around this character explains it."""
+    """True if the neighbours of this character need it."""
     char = text[at]
     after = text[at + 1 : at + 2]
     if char == "\r":

@@ -1,8 +1,8 @@
-"""Definitions as models may read them: hidden characters written out in texts, and reported.
+"""Definitions that are safe for models: invisible characters are escaped in texts, and reported.
 
-Texts are names, titles and descriptions. Values that go back to the server (the names of tools,
-prompts and arguments, URIs, `enum`, `const`, `default`) stay as they are; a definition that hides
-something in them is flagged.
+Texts are names, titles and descriptions. Values that clients send back to the server (the names
+of tools, prompts and arguments, URIs, `enum`, `const`, `default`) are kept; a definition with
+invisible characters in them is flagged.
 """
 
 import json
@@ -19,12 +19,12 @@ from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, members
 
 FLAG = "portico/hidden"
-"""In a definition's `_meta`: it had characters that are not to be seen."""
+"""The key in a definition's `_meta` that marks invisible characters."""
 
 _TEXTS = ("title", "description")
-_IN_SCHEMA = ("title", "description", "$comment")
+_SCHEMA_TEXTS = ("title", "description", "$comment")
 _VALUES = ("enum", "const", "default", "examples")
-_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _FIELDS = {
     "tools": _TEXTS,
     "prompts": _TEXTS,
@@ -33,62 +33,62 @@ _FIELDS = {
 }
 _IDENTITY = ("name", "title", "description", "version")
 
-# No float holds all that numbers may say.
-_as_written = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
+# A float cannot represent every JSON number.
+_decode_verbatim = msgspec.json.Decoder(float_hook=lambda number: Raw(number.encode())).decode
 
 
 class SanitizedItem(Struct, frozen=True):
-    """A definition that hides something."""
+    """A definition, or the instructions, with invisible characters."""
 
     kind: str
     key: str
     in_values: bool
-    """Also where it cannot be written out."""
+    """True if values have invisible characters, which are kept."""
 
 
 def sanitize_offer(offer: Offer) -> tuple[Offer, tuple[SanitizedItem, ...]]:
-    """The offer as it may be shown, and what hides something; the very same if nothing does."""
-    hidden: list[SanitizedItem] = []
-    lists = {kind: _list(kind, listed, hidden) for kind, listed in offer.lists.items()}
-    introduction = _introduction(offer.introduction)
+    """Return the sanitized offer and its changed items; the same object if nothing changed."""
+    sanitized: list[SanitizedItem] = []
+    lists = {kind: _sanitize_list(kind, listed, sanitized) for kind, listed in offer.lists.items()}
+    introduction = _sanitize_introduction(offer.introduction)
     if introduction is not offer.introduction:
-        hidden.append(SanitizedItem("instructions", "", in_values=False))
-    if not hidden:
+        sanitized.append(SanitizedItem("instructions", "", in_values=False))
+    if not sanitized:
         return offer, ()
-    return Offer(offer.version, introduction, lists, offer.taken), tuple(hidden)
+    return Offer(offer.version, introduction, lists, offer.taken), tuple(sanitized)
 
 
 def sanitize_page(kind: str, field: str, result: bytes) -> bytes:
-    """The result of a list, with each definition as it may be shown."""
+    """Return the result of a list request with sanitized definitions."""
     if not may_have_invisible(result):
         return result
     fields = members(result)
     items = decoded(fields.get(field, b"[]"), list[Raw])
     if items is None:
         return result
-    shown = [Raw(sanitize_definition(kind, bytes(item))[0]) for item in items]
-    return encode({**fields, field: shown})
+    clean = [Raw(sanitize_definition(kind, bytes(item))[0]) for item in items]
+    return encode({**fields, field: clean})
 
 
-def _list(kind: str, listed: Listed, hidden: list[SanitizedItem]) -> Listed:
-    before = len(hidden)
+def _sanitize_list(kind: str, listed: Listed, sanitized: list[SanitizedItem]) -> Listed:
+    before = len(sanitized)
     items = []
     for key, item in zip(listed.keys, listed.items, strict=True):
-        shown, in_values = sanitize_definition(kind, item)
-        if shown is not item:
-            hidden.append(SanitizedItem(kind, key, in_values))
-        items.append(shown)
-    if len(hidden) == before:
+        clean, in_values = sanitize_definition(kind, item)
+        if clean is not item:
+            sanitized.append(SanitizedItem(kind, key, in_values))
+        items.append(clean)
+    if len(sanitized) == before:
         return listed
     return msgspec.structs.replace(listed, items=tuple(items))
 
 
 def sanitize_definition(kind: str, raw: bytes) -> tuple[bytes, bool]:
-    """A definition whose texts are what they seem, the very same bytes if they were already; and
-    whether its values still hide something."""
+    """Return the sanitized definition (the same object if nothing changed), and whether its values
+    still have invisible characters."""
     if not may_have_invisible(raw):
         return raw, False
-    definition = _decoded(raw)
+    definition = _decode(raw)
     if not isinstance(definition, dict) or not any(map(has_invisible, _strings(definition))):
         return raw, False
     _sanitize_texts(definition, _FIELDS[kind])
@@ -104,23 +104,23 @@ def sanitize_definition(kind: str, raw: bytes) -> tuple[bytes, bool]:
     in_values = any(map(has_invisible, _strings(definition)))
     meta = definition.get("_meta")
     definition["_meta"] = {**(meta if isinstance(meta, dict) else {}), FLAG: True}
-    return _encoded(definition), in_values
+    return _encode(definition), in_values
 
 
-def _introduction(raw: bytes) -> bytes:
-    """The same of what a server says of itself."""
+def _sanitize_introduction(raw: bytes) -> bytes:
+    """Return a server's introduction with sanitized texts."""
     if not may_have_invisible(raw):
         return raw
-    said = _decoded(raw)
-    if not isinstance(said, dict):
+    introduction = _decode(raw)
+    if not isinstance(introduction, dict):
         return raw
-    meta = said.get("_meta")
+    meta = introduction.get("_meta")
     modern = meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else None
-    changed = _sanitize_texts(said, ("instructions",))
-    for info in (said.get("serverInfo"), modern):
+    changed = _sanitize_texts(introduction, ("instructions",))
+    for info in (introduction.get("serverInfo"), modern):
         if isinstance(info, dict):
             changed |= _sanitize_texts(info, _IDENTITY)
-    return _encoded(said) if changed else raw
+    return _encode(introduction) if changed else raw
 
 
 def _sanitize_texts(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
@@ -134,24 +134,24 @@ def _sanitize_texts(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
 
 
 def _sanitize_schema(schema: Any) -> None:
-    """Write out texts wherever they stand in a schema, but no value; without recursion, because
-    whoever wrote it may have nested it deeply."""
+    """Sanitize the texts in a schema, but not its values; without recursion, because a schema may
+    be nested deeply."""
     waiting = [schema]
     while waiting:
         at = waiting.pop()
         if isinstance(at, list):
             waiting += at
         elif isinstance(at, dict):
-            _sanitize_texts(at, _IN_SCHEMA)
+            _sanitize_texts(at, _SCHEMA_TEXTS)
             for key, of in at.items():
-                if key in _BY_NAME and isinstance(of, dict):
+                if key in _SCHEMA_MAPS and isinstance(of, dict):
                     waiting += of.values()
                 elif key not in _VALUES:
                     waiting.append(of)
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All strings in it, keys included."""
+    """Yield all strings in a JSON value, including keys."""
     waiting = [value]
     while waiting:
         at = waiting.pop()
@@ -164,10 +164,10 @@ def _strings(value: Any) -> Iterator[str]:
             waiting += at.values()
 
 
-def _decoded(raw: bytes) -> Any:
-    """Numbers stay as they are written; a lone surrogate does not prevent the search."""
+def _decode(raw: bytes) -> Any:
+    """Decode JSON with numbers as written; lone surrogates are accepted."""
     try:
-        return _as_written(raw)
+        return _decode_verbatim(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass
     try:
@@ -181,8 +181,8 @@ def _finite(number: str) -> float:
     return value if math.isfinite(value) else math.copysign(1.7976931348623157e308, value)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half a character, which JSON can only write as an escape
+    except UnicodeEncodeError:  # a lone surrogate, which needs a JSON escape
         return json.dumps(value, separators=(",", ":")).encode()

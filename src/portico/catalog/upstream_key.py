@@ -1,4 +1,4 @@
-"""Which upstream is which: a key that differs as soon as another account could answer."""
+"""The key of an upstream, which differs for every account."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from portico.state import files
 FILE_NAME = "catalog-secret"
 _FORMAT = "1"
 _SIZE = 32
-_NONE: Mapping[str, str] = {}
+_EMPTY: Mapping[str, str] = {}
 
 
 def upstream_key(
@@ -22,15 +22,15 @@ def upstream_key(
     argv: Sequence[str] = (),
     url: str = "",
     cwd: str = "",
-    env: Mapping[str, str] = _NONE,
-    headers: Mapping[str, str] = _NONE,
+    env: Mapping[str, str] = _EMPTY,
+    headers: Mapping[str, str] = _EMPTY,
     principal: str = LOCAL,
 ) -> str:
-    """A file name for this upstream as this account sees it; it tells nothing without the secret.
+    """Return a file name for an upstream and account, which reveals nothing without the secret.
 
-    Either argv or url is given. Relative paths in argv mean something only with an absolute cwd.
+    Give either argv or url. Relative paths in argv need an absolute cwd.
     """
-    # Arguments and URLs hold tokens too, so all of it is keyed, not only environment and headers.
+    # Arguments and URLs may contain tokens too, so everything is hashed with the secret.
     text = _framed(
         (
             _bytes(_FORMAT),
@@ -47,28 +47,28 @@ def upstream_key(
 
 
 def user_secret(state_dir: str | os.PathLike[str]) -> bytes:
-    """The secret in this folder, made if need be; one for this process if none can be kept."""
+    """Return the secret in this folder, created on first use; one of this process if that fails."""
     folder = os.fspath(state_dir)
     path = os.path.join(folder, FILE_NAME)
     try:
-        found = _known(path)
+        found = _read_secret(path)
         if not found:
             files.make_private(folder)
             with suppress(FileExistsError):
                 (files.create if found is None else files.replace)(path, os.urandom(_SIZE))
-            found = _known(path)  # ours, or that of a process that was faster
+            found = _read_secret(path)  # ours, or that of a faster process
     except OSError:
         found = None
-    return found or _of_this_process()
+    return found or _process_secret()
 
 
 @cache
-def _of_this_process() -> bytes:
+def _process_secret() -> bytes:
     return os.urandom(_SIZE)
 
 
-def _known(path: str) -> bytes | None:
-    """The secret; None if there is no file, and empty if it cannot be trusted."""
+def _read_secret(path: str) -> bytes | None:
+    """Return the secret, None if there is no file, or b"" if it is not trusted."""
     try:
         handle = os.open(path, files.READ)
     except FileNotFoundError:
@@ -91,10 +91,10 @@ def _pairs(items: Iterable[tuple[str, str]]) -> bytes:
 
 
 def _framed(parts: Iterable[bytes]) -> bytes:
-    """All parts, each after its length: no two different lists give the same bytes."""
+    """Join parts, each after its length, so that different lists give different bytes."""
     return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
 def _bytes(text: str) -> bytes:
-    # The environment may hold bytes that are no text; Python shows them as lone surrogates.
+    # The environment may contain bytes that are not text, which Python decodes to lone surrogates.
     return text.encode("utf-8", "surrogatepass")

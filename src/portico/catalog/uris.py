@@ -1,4 +1,4 @@
-"""URIs and templates as ownership compares them: what differs only in spelling is the same."""
+"""Canonical URIs and templates, by which the routing of resources compares them."""
 
 import re
 from functools import lru_cache
@@ -14,18 +14,18 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 _HEAD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/?#]*)?")
 _SCHEME = re.compile("[a-z][a-z0-9+.-]*:")
 _EXPRESSION = re.compile(r"(\{[^}]*\})")
-_LONGEST = 4096
-"""Beyond this a URI is compared as it is written."""
+_MAX_LENGTH = 4096
+"""A longer URI is compared as written."""
 
 Rank = tuple[int, int, int]
-"""How literal a template is: its text before the first variable, its text in all, and the fewer
-variables the better. Greater wins."""
+"""How literal a template is: the length of its text before the first variable, the length of all
+its text, and minus its variables. The greatest wins."""
 
 
 def canonical(uri: str) -> str:
-    """The spelling that stands for all equivalent ones (RFC 3986, 6.2.2.1 and 6.2.2.2): scheme and
-    host in lower case, escapes only where they are needed."""
-    if len(uri) > _LONGEST:
+    """Return the canonical form of a URI (RFC 3986, 6.2.2.1 and 6.2.2.2): scheme and host in lower
+    case, escapes only where needed."""
+    if len(uri) > _MAX_LENGTH:
         return uri
     uri = canonical_escapes(uri)
     head = _HEAD.match(uri)
@@ -37,8 +37,8 @@ def canonical(uri: str) -> str:
 
 
 def canonical_template(text: str) -> str:
-    """The same for a template, whose expressions stay as they are."""
-    if len(text) > _LONGEST:
+    """Return the canonical form of a template, with its expressions unchanged."""
+    if len(text) > _MAX_LENGTH:
         return text
     pieces = _EXPRESSION.split(text)
     literal = [canonical_escapes(piece) for piece in pieces[::2]]
@@ -57,7 +57,7 @@ def canonical_template(text: str) -> str:
 
 
 def canonical_escapes(text: str) -> str:
-    """Escapes only where they are needed, in upper case."""
+    """Return a text with escapes only where needed, in upper case."""
     return _ESCAPE.sub(_unescaped, text) if "%" in text else text
 
 
@@ -66,22 +66,22 @@ def _unescaped(escape: re.Match[str]) -> str:
     return char if char in _UNRESERVED else escape[0].upper()
 
 
-class Pattern(Struct, frozen=True):
-    """A template that can be matched."""
+class UriPattern(Struct, frozen=True):
+    """A template that can be matched against URIs."""
 
     text: str
     start: str
     """Its text before the first variable."""
     rank: Rank
     has_scheme: bool
-    """Without one it could match what every other server has."""
+    """A template without a scheme could match the URIs of every server."""
     sample: str
     """A URI that it matches."""
     template: "UriTemplate"
     literals: tuple[str, ...]
 
     def may_match(self, uri: str) -> bool:
-        """True if its text is in this canonical URI, in order: a quick look before a match."""
+        """True if this canonical URI contains its text in order: a fast check before a match."""
         at = 0
         for text in self.literals:
             at = uri.find(text, at)
@@ -91,13 +91,13 @@ class Pattern(Struct, frozen=True):
         return True
 
     def matches(self, uri: str) -> bool:
-        """True if this canonical URI is of its family."""
+        """True if it matches this canonical URI."""
         return self.template.match(uri) is not None
 
 
 @lru_cache(maxsize=8192)
-def pattern(text: str) -> Pattern | None:
-    """The pattern of a template; None if it cannot be matched."""
+def uri_pattern(text: str) -> UriPattern | None:
+    """Return the pattern of a template, or None if the template cannot be matched."""
     from portico.definitions.definition_error import DefinitionError
     from portico.definitions.templates import UriTemplate
 
@@ -111,4 +111,4 @@ def pattern(text: str) -> Pattern | None:
     start = pieces[0]
     rank = (len(start), sum(map(len, pieces[::2])), -len(template.variables))
     literals = tuple(piece for piece in pieces[::2] if piece)
-    return Pattern(text, start, rank, bool(_SCHEME.match(start)), sample, template, literals)
+    return UriPattern(text, start, rank, bool(_SCHEME.match(start)), sample, template, literals)
