@@ -1,4 +1,4 @@
-"""Words of the command line that several commands read alike."""
+"""Argument types and option helpers that several commands share."""
 
 import argparse
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def integer(what: str, minimum: int, maximum: int) -> Callable[[str], int]:
-    """Reads a whole number within bounds; `what` says what else it should have been."""
+    """Return a parser of integers within bounds; `what` names the expected value in errors."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or len(text) > 9 or not minimum <= int(text) <= maximum:
@@ -38,7 +38,7 @@ def integer(what: str, minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A time that is more than none and less than for ever."""
+    """A positive, finite number of seconds."""
     try:
         found = float(text)
     except ValueError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _CallFailed(PorticoError):
-    """A failure in words of our own."""
+    """The call failed; the message explains why."""
 
 
 def main(argv: list[str]) -> int:
@@ -94,12 +94,12 @@ async def _call(address: "Address", options: argparse.Namespace, arguments: dict
             Screen(sys.stdout).json(raw)
         else:
             show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
-        sys.stdout.flush()  # the server may take its time to leave
+        sys.stdout.flush()  # the server may take a while to exit
     return 1 if failed else 0
 
 
 def _assign_words(parser: Parser, options: argparse.Namespace) -> None:
-    """Which of the words is what: without a TARGET, the gateway of the config is meant."""
+    """Tell TARGET, TOOL and JSON apart; without a TARGET, the config's gateway is used."""
     words = options.words
     if len(words) > 3:
         parser.error("too many arguments: expected TARGET TOOL JSON; quote the JSON")
@@ -138,7 +138,7 @@ def _is_target(word: str) -> bool:
 async def _call_params(
     client: "Client", options: argparse.Namespace, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    """The call as its server, or the gateway in front of it, gets it."""
+    """The params of `tools/call`, for the server itself or for the gateway in front of it."""
     arguments |= await _converted_args(client, options)
     call = {"name": options.tool, "arguments": arguments}
     if options.target is not None:
@@ -149,7 +149,7 @@ async def _call_params(
 
 
 async def _check_name(client: "Client", options: argparse.Namespace) -> None:
-    """A failure may be a wrong name, which servers report in many ways: look for ourselves."""
+    """Raise if the tool does not exist, which servers report in many ways."""
     tool = options.tool
     if options.target is None:
         await gateway.check_name(client, tool)
@@ -189,7 +189,7 @@ def _parse_json(parser: Parser, text: str | None) -> dict[str, Any]:
 
 
 def _where(text: str, problem: str) -> str:
-    """Point at the place where the JSON ends to be JSON."""
+    """Point at the character where the JSON becomes invalid."""
     import json
 
     try:
@@ -207,7 +207,7 @@ def _where(text: str, problem: str) -> str:
 
 
 async def _converted_args(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
-    """`--arg` values as the tool's schema has them."""
+    """The `--arg` values, converted to the types in the tool's schema."""
     if not options.arg:
         return {}
     definition = await _definition(client, options)
@@ -246,7 +246,7 @@ def _value(name: str, text: str, schema: Any) -> Any:
 
 
 def _kinds(schema: Any) -> list[str]:
-    """The types that a schema allows, as far as it says so plainly; none if it does not."""
+    """The types that a schema allows; empty if it does not list them plainly."""
     if not isinstance(schema, dict):
         return []
     several = schema.get("anyOf") or schema.get("oneOf")

@@ -1,7 +1,7 @@
-"""`portico completion`: a script that has a shell complete what is typed after `portico`.
+"""`portico completion`: scripts that complete `portico` command lines in a shell.
 
-The scripts know nothing of Portico. They hand the words typed so far to `portico completion
-suggest` and show its answer, so that they stay right when commands and options change.
+The scripts contain no commands or options. They pass the words typed so far to `portico completion
+suggest` and show its output, so they stay correct when commands change.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from portico.cli.usage import Parser
 
 SUGGEST = "suggest"
-"""The word by which a script asks for suggestions; what follows is the line so far."""
+"""The argument with which a script requests suggestions; the words typed so far follow."""
 
 _BASH = r"""
 _portico_add() {
@@ -87,7 +87,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def main(argv: list[str]) -> int:
-    """Print the script of a shell, or answer one."""
+    """Print a shell's script, or the suggestions that a script requests."""
     if argv[:1] == [SUGGEST]:
         from portico.cli.suggest import suggestions
 

@@ -1,4 +1,4 @@
-"""From a component on the command line to a `Server`: a Python file or a definitions file."""
+"""Loads a component named on the command line, a Python or definitions file, as a `Server`."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from portico.server import Server
 
 
 def load_component(component: str, handlers: ModuleType | None = None) -> Server:
-    """The server that a component is, or RegistrationError that says why it is none."""
+    """Return the component's server; raise RegistrationError if it cannot be loaded."""
     path, mark, variable = component.rpartition(".py:")  # server.py:NAME names one of several
     path, variable = (f"{path}.py", variable) if mark else (component, "")
     if path.endswith(".py"):
@@ -32,8 +32,8 @@ def import_file(path: str) -> ModuleType:
     module = ModuleType(name)
     module.__file__, module.__loader__ = file, loader
     module.__spec__ = ModuleSpec(name, loader, origin=file)
-    # As `python FILE` has it, what lies beside the file can be imported; but a file called
-    # email.py must not become the `email` of everyone else.
+    # As with `python FILE`, modules beside the file can be imported; but a file named email.py
+    # must not replace the standard `email`.
     sys.path.insert(len(sys.path) if taken else 0, os.path.dirname(file))
     sys.modules[name] = module
     try:
@@ -57,7 +57,7 @@ def _server_in(module: ModuleType, path: str, variable: str) -> Server:
 
 
 def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
-    """A server of a definitions file; each handler is the function with the tool's name."""
+    """A server from a definitions file; each handler is the function with the tool's name."""
     server = Server(_stem(path))
     server.load(path)
     missing = []
@@ -80,7 +80,7 @@ def _check_file(path: str) -> None:
 
 
 def _line_in(file: str, error: Exception) -> str:
-    """`:12`, the line of a file that led to an error, if one did."""
+    """`:12`, the line of the file that raised the error; empty if none did."""
     trace, line = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:

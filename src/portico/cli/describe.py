@@ -1,4 +1,4 @@
-"""`portico describe`: all there is to know of tools of the configured servers."""
+"""`portico describe`: the full definitions of tools of the configured servers."""
 
 import argparse
 import sys
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 _BATCH = 20
-"""That the gateway describes at once."""
+"""Tools that the gateway describes per request."""
 
 
 def main(argv: list[str]) -> int:
-    """Describe some tools; 1 if one of them is not there."""
+    """Describe some tools; return 1 if one of them does not exist."""
     options = _parser().parse_intermixed_args(argv)
     return run(_describe(address_of(options), options))
 
@@ -47,7 +47,7 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
             Screen(sys.stderr).print(
                 f"portico: there is no tool {name!r}; `portico search` finds some"
             )
-        sys.stdout.flush()  # the gateway may take its time to leave
+        sys.stdout.flush()  # the gateway may take a while to exit
     return 1 if missing else 0
 
 

@@ -1,4 +1,4 @@
-"""The options of every command that serves: where, who may come in, and how it ends."""
+"""The options of every command that serves: address, access and shutdown."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class DoorOptions:
-    """What the command line says; the defaults are here, so that the plain case needs no parser."""
+    """The values of the options; the defaults are here, so that no options need no parser."""
 
     def __init__(self) -> None:
         self.http: str | None = None
@@ -21,7 +21,7 @@ class DoorOptions:
 
     @property
     def at(self) -> "At":
-        """How to serve over HTTP."""
+        """The options for serving over HTTP."""
         return {
             "auth": self.auth,
             "hosts": self.allow_host,
@@ -32,7 +32,7 @@ class DoorOptions:
 
 
 def add_door(add: "Add", *, http: "Add | None" = None) -> None:
-    """Add them; `http` adds the address, where that excludes something else."""
+    """Add the options; `http` adds the address, for commands where it excludes another option."""
     from portico.cli.argument_types import repeatable, valued
 
     valued(http or add, "--http", _address, "[HOST:]PORT", "serve HTTP instead of stdio")
@@ -78,7 +78,7 @@ def _host(text: str) -> str:
 
 
 def _seconds_or_zero(text: str) -> float:
-    """A time that may be none."""
+    """A number of seconds that may be 0."""
     from argparse import ArgumentTypeError
 
     from portico.cli.argument_types import seconds

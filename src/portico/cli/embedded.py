@@ -8,21 +8,21 @@ from portico.server import Server
 
 
 def run(*argv: str, links: Sequence[Link] = ()) -> int:
-    """`portico run` with these words after it, behind these links; the exit code."""
+    """Run `portico run` with these arguments, behind these links; return the exit code."""
     return command("run", argv, links=tuple(links))
 
 
 def wrap(*argv: str, links: Sequence[Link] = ()) -> int:
-    """`portico wrap` with these words after it, behind these links; the exit code."""
+    """Run `portico wrap` with these arguments, behind these links; return the exit code."""
     return command("wrap", argv, links=tuple(links))
 
 
 def serve(
     *argv: str, links: Sequence[Link] = (), members: Mapping[str, Server] | None = None
 ) -> int:
-    """`portico serve` with these words after it; the exit code.
+    """Run `portico serve` with these arguments; return the exit code.
 
-    The links stand before every door. The members are servers of this program, served beside
-    those of the config. Either makes it a gateway of its own, which no other window shares.
+    The links apply to every endpoint. The members are servers in this program, served beside the
+    configured ones. With either, the gateway is separate: no other window shares it.
     """
     return command("serve", argv, links=tuple(links), members=dict(members or {}))

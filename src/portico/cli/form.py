@@ -1,4 +1,4 @@
-"""Questions of a server, put to the person at the terminal."""
+"""Shows a server's elicitations at the terminal and reads the answers."""
 
 import asyncio
 import math
@@ -17,11 +17,11 @@ _CANCELLED: dict[str, Any] = {"action": "cancel"}
 
 
 class _InputClosed(Exception):
-    """The person closed the input (Ctrl-D)."""
+    """The user closed standard input (Ctrl-D)."""
 
 
 class Form:
-    """Asks at the terminal; where there is none, every question is declined."""
+    """A form at the terminal; without a terminal, every elicitation is declined."""
 
     def __init__(self, screen: Screen, server: str, ticker: Ticker) -> None:
         self._screen = screen
@@ -31,7 +31,7 @@ class Form:
         self.answers = ClientAnswers(elicit=self.answer, elicit_modes=("form", "url"))
 
     async def answer(self, params: dict[str, Any]) -> dict[str, Any]:
-        """What the person says to one elicitation."""
+        """Return the user's answer to one elicitation."""
         async with self._turn:
             with self._ticker.paused():
                 return await self._ask(params)
@@ -54,7 +54,7 @@ class Form:
             return _CANCELLED
 
     async def _visit(self, url: str) -> dict[str, Any]:
-        # Shown in full, its host apart; never opened for the person (safe URL handling).
+        # Shown in full, with its host; never opened for the user (safe URL handling).
         self._screen.print(f"  to do so, visit {url}")
         self._screen.print(f"  which is on {_host(url) or 'no host at all'}", "bold")
         reply = await self._read("Will you visit it yourself, in a browser? [y/N] ")
@@ -98,7 +98,7 @@ class Form:
                 self._screen.print(f"  {problem}", "red")
 
     async def _read(self, prompt: str) -> str:
-        """One line, without holding up the event loop, so that Ctrl-C still works."""
+        """Read one line without blocking the event loop, so that Ctrl-C still works."""
         self._screen.stream.write(prompt)
         self._screen.stream.flush()
         loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ class Form:
 def _host(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
-    except ValueError:  # half an address in brackets, say
+    except ValueError:  # such as an unclosed bracket in an IPv6 address
         return None
 
 
@@ -137,7 +137,7 @@ def _hint(field: dict[str, Any], required: bool) -> str:
 
 
 def _choices(field: dict[str, Any]) -> list[tuple[str, str]]:
-    """Value and label of what may be chosen, in any of the forms the spec has for it."""
+    """The value and label of each choice, in any of the forms that the spec allows."""
     items = field.get("items")
     source = items if field.get("type") == "array" and isinstance(items, dict) else field
     titled = source.get("oneOf") or source.get("anyOf") or []
@@ -149,7 +149,7 @@ def _choices(field: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -> Any:
-    """The text as the field has it; ValueError says what is wrong."""
+    """Convert the text to the field's type; raise ValueError if it is invalid."""
     kind = field.get("type")
     if kind == "array":
         return [_choose(part.strip(), choices) for part in text.split(",") if part.strip()]
@@ -174,7 +174,7 @@ def _bounded(text: str, field: dict[str, Any]) -> str:
 
 
 def _choose(text: str, choices: list[tuple[str, str]]) -> str:
-    # A choice may look like the number of another.
+    # A choice's value may equal the number of another.
     for value, label in choices:
         if text in (value, label):
             return value

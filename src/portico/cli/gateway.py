@@ -1,4 +1,4 @@
-"""The configured gateway as a target: the one that runs, else one for as long as a command does."""
+"""The config's gateway as a target: the running one, or one started for a single command."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """The options that all commands share that ask only the gateway."""
+    """Add the options of the commands that only query the gateway."""
     parser.add_config()
     what = "how long the gateway may take to start and to answer (30 and 120)"
     valued(parser.add_argument, "--timeout", seconds, "SECONDS", what)
@@ -29,10 +29,9 @@ def add_options(parser: Parser) -> None:
 
 
 def address_of(options: argparse.Namespace) -> "Address":
-    """How to reach the gateway of the config; ConfigError if there is none, or it is wrong.
+    """The address of the config's gateway; ConfigError if the config is missing or invalid.
 
-    With a file that cannot be used, or without a value that it takes from elsewhere, the gateway
-    that runs is asked.
+    The running gateway is used if the file is invalid, or if a value that it refers to is missing.
     """
     from portico.cli.running import owners
     from portico.config.read import read
@@ -45,14 +44,14 @@ def address_of(options: argparse.Namespace) -> "Address":
         return _running(path, error)
     if config.unresolved and owners(config.path)[1]:
         return _running(path, ConfigError(*config.unresolved))
-    # -P: what lies in the working folder is not ours to import.
+    # -P: modules in the working directory must not be imported.
     command = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--no-refresh")
     return Command((*command, "--config", config.path), title="the gateway")
 
 
 def _running(path: str, error: ConfigError) -> "Address":
-    """The gateway of this config that runs, for which the file was good, or which has the values
-    that we lack; the error if there is none."""
+    """The address of the running gateway, which read a valid file or has the missing values;
+    raise the error if none runs."""
     from portico import __version__
     from portico.cli.running import owners
     from portico.config.read import read
@@ -77,12 +76,12 @@ def _running(path: str, error: ConfigError) -> "Address":
 
 
 def warn_broken(error: ConfigError, instead: str) -> None:
-    """Tell the user what is wrong with the config file, and what is used instead of it."""
+    """Print the problems of the config file, and what is used in its place."""
     Screen(sys.stderr).print(f"portico: {error}\nportico: {instead}", "yellow")
 
 
 def has_server(server: str | None) -> bool:
-    """True if the config at the default place has a server of this name."""
+    """True if the default config has a server of this name."""
     from portico.config.read import read
 
     try:
@@ -92,7 +91,7 @@ def has_server(server: str | None) -> bool:
 
 
 async def query(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
-    """What a tool of the gateway itself says; PorticoError in its words if it refuses."""
+    """Call a meta-tool and return its result; PorticoError with its message if it fails."""
     result = await _request(client, tool, arguments)
     if result.get("isError") is True:
         content = result.get("content")
@@ -104,7 +103,7 @@ async def query(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]
 
 
 async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The result of a tool of the gateway itself; the log does not take it for a call."""
+    """Call a meta-tool, marked so that the gateway does not log it as a client's call."""
     from portico.gateway.metatool_definitions import OWN_QUERY
 
     params = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
@@ -112,8 +111,8 @@ async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> di
 
 
 async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
-    """Have servers asked that never said what they offer: those that are wanted, else all but
-    those that the gateway could not ask before, since that may take long."""
+    """Have the gateway list servers that were never listed: the wanted ones, or else all but
+    those that failed before, which may take long to fail again."""
     err = Screen(sys.stderr)
     servers = _servers(await query(client, "gateway_status"))
     pending = [one for one in servers if one.get("pending")]
@@ -132,7 +131,7 @@ async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
 
 
 async def refresh_unknown(client: "Client", *tools: str) -> None:
-    """Have the servers of tools that are not known asked: what is known of them may be old."""
+    """Refresh the servers of tools that the gateway does not know: its lists may be stale."""
     await fetch_missing_lists(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
     requests = (_request(client, "describe_tool", {"name": tool}) for tool in tools)
     results = zip(tools, await asyncio.gather(*requests), strict=True)
@@ -149,5 +148,5 @@ def _servers(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def check_name(client: "Client", tool: str) -> None:
-    """PorticoError with the nearest names if the gateway has no such tool."""
+    """Raise PorticoError with similar names if the gateway has no such tool."""
     await query(client, "describe_tool", name=tool)

@@ -1,17 +1,17 @@
-"""Keeps other processes of the same user from looking into ours."""
+"""Keeps other processes of the same user from reading this process's memory and environment."""
 
 import os
 import sys
 
 DEBUGGABLE = "PORTICO_DEBUGGABLE"
-"""A variable; if it is set, debuggers and profilers may attach."""
+"""A variable that, if set, lets debuggers and profilers attach."""
 _PR_SET_DUMPABLE = 4
 
 
 def harden() -> None:
-    """Close our environment, memory and open files to everybody but root.
+    """Close this process's environment, memory and open files to all users but root.
 
-    A server runs as the same user, and our environment has the secrets of all servers.
+    A server runs as the same user, and the environment holds the secrets of all servers.
     """
     if sys.platform != "linux" or os.environ.get(DEBUGGABLE):
         return

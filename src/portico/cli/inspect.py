@@ -1,4 +1,4 @@
-"""`portico inspect`: show what any MCP server says of itself and offers."""
+"""`portico inspect`: show the version, instructions, tools, resources and prompts of a server."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ _BYTES_PER_TOKEN = 4
 
 
 def main(argv: list[str]) -> int:
-    """Look at one server."""
+    """Inspect one server."""
     parser = _parser()
     options = parser.parse_args(argv)
     return run(_inspect(address_of(parser, options), options))
@@ -106,7 +106,7 @@ _TABLES: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
     "templates": ("Resource templates", "uriTemplate", _mime),
     "prompts": ("Prompts", "name", _arguments),
 }
-"""By kind: what a table of it is called, its first column, and its second."""
+"""The title of each kind's table, the key of its first column, and its second column."""
 
 
 def _about(item: dict[str, Any]) -> str:

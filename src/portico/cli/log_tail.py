@@ -1,4 +1,4 @@
-"""The lines of a log that is written to, and moved away when it is full."""
+"""Reads the end of a log that is still written to, and rotated when full."""
 
 import os
 import time
@@ -10,7 +10,7 @@ _MAX_LINE = 1_000_000
 
 
 class LogTail:
-    """Follows a log from where it is now."""
+    """Follows a log from its current end."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -25,12 +25,12 @@ class LogTail:
             self._file.close()
 
     def start(self) -> int:
-        """Begin with what is written from now on; how much is there already."""
+        """Start at the end of the log; return its size."""
         self._file = _open(self._path)
         return 0 if self._file is None else self._file.seek(0, os.SEEK_END)
 
     def read_new(self) -> Iterator[bytes]:
-        """Whole lines that have come, after waiting a while if there are none."""
+        """Yield new complete lines; pause briefly if there are none."""
         if self._file is None:
             self._file = _open(self._path)
         data = b"" if self._file is None else self._file.read()
@@ -44,18 +44,18 @@ class LogTail:
         yield from complete
 
     def _reopen_if_rotated(self) -> bool:
-        """Go on with the file that is there now, if it is another, or was cut."""
+        """Reopen the log if it was replaced or truncated."""
         file = self._file
         if file is None:
             return False
         try:
             now = os.stat(self._path)
         except OSError:
-            return False  # the next one is about to be made
+            return False  # its replacement is about to be created
         ours = os.fstat(file.fileno())
         if os.path.samestat(now, ours) and now.st_size >= file.tell():
             return False
-        # What came between our last look and its moving away is read first.
+        # Lines written between the last read and the rotation are read first.
         if not os.path.samestat(now, ours) and ours.st_size > file.tell():
             return True
         file.close()
@@ -64,7 +64,7 @@ class LogTail:
 
 
 def last_lines(path: str, count: int, matches: Callable[[bytes], bool], upto: int) -> list[bytes]:
-    """The last lines that are wanted, oldest first, also of the file before this one."""
+    """The last matching lines, oldest first, including those of the rotated file."""
     found: list[bytes] = []
     for file, end in ((path, upto), (f"{path}.1", None)):
         if len(found) >= count:

@@ -1,4 +1,4 @@
-"""`portico logs`: what the gateway wrote down, for people."""
+"""`portico logs`: show the gateway's log."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _WIDTH = 12
 
 
 def main(argv: list[str]) -> int:
-    """Show the end of the log, and with -f all that comes until Ctrl-C."""
+    """Show the end of the log; with -f, also new lines until Ctrl-C."""
     options = _parser().parse_intermixed_args(argv)
     path = _log_path(options.config)
     if not os.path.exists(path) and not options.follow:
@@ -50,7 +50,7 @@ def _follow(lines: LogTail, view: "_View", path: str) -> None:
 
 
 class _View:
-    """What is shown, and how."""
+    """Filters and prints lines of the log."""
 
     def __init__(self, server: str | None, as_json: bool) -> None:
         self._server = server
@@ -58,12 +58,12 @@ class _View:
         self.screen = Screen(sys.stdout)
 
     def matches(self, line: bytes) -> bool:
-        """True for what can be read, of the server if there is one."""
+        """True for a valid line about the selected server, or about any if none is selected."""
         record = _read(line)
         return record is not None and (self._server is None or _is_about(record, self._server))
 
     def show(self, lines: Iterable[bytes]) -> int:
-        """Print them; how many there were."""
+        """Print the lines and return how many there were."""
         count = 0
         for line in lines:
             count += 1
@@ -77,19 +77,19 @@ class _View:
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None for half a line, or another program's."""
+    """The record in a line; None if the line is cut off or not ours."""
     return decoded(line, dict[str, Any]) if line else None
 
 
 def _is_about(record: dict[str, Any], server: str) -> bool:
-    """Its calls and its stderr; and of what happened, all that begins with its name."""
+    """True for the server's calls and stderr, and for events that begin with its name."""
     if record.get("kind") == "event":
         return str(record.get("text")).startswith(f"{server} ")
     return record.get("server") == server
 
 
 def _format(record: dict[str, Any]) -> tuple[str, str]:
-    """A line for a person, and its style."""
+    """The text of a record, and its style."""
     kind = record.get("kind")
     server = record.get("server") or _GATEWAY_LABEL
     style = ""
@@ -99,7 +99,7 @@ def _format(record: dict[str, Any]) -> tuple[str, str]:
         what, style = f"| {record.get('text')}", "dim"
     else:
         what = str(record.get("text"))
-    # What goes on over several lines stays under its beginning.
+    # Further lines are indented below the first.
     what = what.rstrip().replace("\n", "\n    ")
     return f"{_local(record.get('time'))}  {str(server).ljust(_WIDTH)}  {what}", style
 
@@ -120,7 +120,7 @@ def _local(time: Any) -> str:
 
 
 def _log_path(given: str | None) -> str:
-    """Where the log is; if the config cannot be read, where the gateway that runs has it."""
+    """The path of the log; if the config is invalid, that of the running gateway."""
     from portico.config.read import read
 
     file = given or config_file()

@@ -23,38 +23,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("portico.cli.completion", "print a script that completes words in your shell"),
     "version": ("portico.cli.version", "show the version of Portico"),
 }
-"""Each command's module, which has a `main(argv) -> int`, and what it is for."""
+"""Each command's module, which has a `main(argv) -> int`, and its purpose."""
 
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     _reopen_closed_streams()
     _escape_unencodable()
     if argv is None and arguments[:1] and arguments[0] in COMMANDS:
         from portico.cli.hardening import harden
 
-        harden()  # before anything is started that could look
+        harden()  # before a child process exists that could read /proc
     code = _flushed(lambda: _run(arguments))
     _discard_unwritten()
     return code
 
 
 def command(name: str, argv: Sequence[str], **more: Any) -> int:
-    """Run one command from a program of the user's, with more than words can say."""
+    """Run one command from a user's program, with arguments that a command line cannot carry."""
     _reopen_closed_streams()
     return _flushed(lambda: _run_module(COMMANDS[name][0], list(argv), **more))
 
 
 def _flushed(run: Callable[[], int]) -> int:
-    """Run a command, and write what it printed."""
+    """Run a command and flush its output."""
     try:
         code = run()
         sys.stdout.flush()
     except BrokenPipeError:
-        code = PIPE_CLOSED  # whoever read our output has seen enough
+        code = PIPE_CLOSED  # the reader of our output, such as `head`, has exited
     except OSError as error:  # such as a full disk behind `>`
         code = FAILED
         _print_error(error)
@@ -83,7 +83,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _run_module(module: str, argv: list[str], **more: Any) -> int:
-    """Run a command so that every failure it can explain is one line and an exit code."""
+    """Run a command; turn each failure that it can explain into one line and an exit code."""
     from importlib import import_module
 
     try:
@@ -95,7 +95,7 @@ def _run_module(module: str, argv: list[str], **more: Any) -> int:
         code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit as done:  # argparse: help, or wrong usage; or a file that we run
+    except SystemExit as done:  # from argparse (help, wrong usage), or from a user's file
         if done.code is None or isinstance(done.code, int):
             return done.code or 0
         print(done.code, file=sys.stderr)
@@ -104,8 +104,8 @@ def _run_module(module: str, argv: list[str], **more: Any) -> int:
 
 
 def _reopen_closed_streams() -> None:
-    """A stream that the shell has closed (`>&-`) is opened on nothing: what is opened next must
-    not take its place, and nobody else has to ask whether it is there."""
+    """Open streams that the shell closed (`>&-`) on /dev/null, so that no other file gets their
+    descriptors and no caller has to check for None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, os.O_RDWR)
@@ -114,7 +114,7 @@ def _reopen_closed_streams() -> None:
 
 
 def _escape_unencodable() -> None:
-    """What an encoding has no letter for is shown by its number, and is no reason to fail."""
+    """Escape characters that the stream's encoding lacks instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -129,7 +129,7 @@ def _print_error(error: OSError) -> None:
 
 
 def _discard_unwritten() -> None:
-    """What could not be written is dropped: Python must not fail again when it exits."""
+    """Drop unwritten output, so that Python does not fail again when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""Prints for people: colour on a terminal, plain text elsewhere, nothing a server can abuse."""
+"""Output for people: colour on a terminal, plain text elsewhere, no control codes of servers."""
 
 import os
 import re
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _HARMLESS = "\n\t\u200c\u200d"
-"""Of the invisible; scripts and emoji need the joiners."""
+"""Invisible characters that stay; scripts and emoji need the joiners."""
 
 
 def clean(text: str) -> str:
-    """Text as a terminal may have it: colours dropped, what else is invisible made visible."""
+    """Make text safe for a terminal: remove colours and escape other invisible characters."""
     text = _COLOUR.sub("", text.replace("\r\n", "\n"))
     if text.isascii() and text.isprintable():
         return text
@@ -36,23 +36,23 @@ def clean(text: str) -> str:
 def _escape(c: str) -> str:
     code = ord(c)
     if code > 0xFFFF:
-        # As JSON has it, so that escaped JSON stays JSON.
+        # As in JSON, so that escaped JSON stays valid.
         code -= 0x10000
         return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
     return f"\\u{code:04x}"
 
 
 class Screen:
-    """One output stream, on which what servers sent is safe to print."""
+    """An output stream to which text from servers is safe to print."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.is_terminal = stream.isatty()
         self.redraws = self.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown")
-        """It can take back what it shows."""
+        """The terminal can overwrite its lines."""
 
     def print(self, text: str, style: str = "") -> None:
-        """One or more lines; a style shows on a terminal only."""
+        """Print one or more lines; the style applies on a terminal only."""
         if not self.is_terminal:
             self.stream.write(text if text.endswith("\n") else f"{text}\n")
         elif style:
@@ -63,7 +63,7 @@ class Screen:
             self.stream.write(clean(text).removesuffix("\n") + "\n")
 
     def json(self, raw: bytes) -> None:
-        """JSON as it came: indented and coloured on a terminal."""
+        """Print JSON: unchanged, or indented and coloured on a terminal."""
         if not self.is_terminal:
             self.print(raw.decode())
             return
@@ -75,11 +75,11 @@ class Screen:
         self._console.print(text, soft_wrap=True)
 
     def data(self, value: Any) -> None:
-        """Structured data, indented everywhere."""
+        """Print data as indented JSON."""
         self.json(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
     def table(self, title: str, rows: Sequence[Sequence[str]]) -> None:
-        """Rows under a title, the first column standing out."""
+        """Print rows under a title, with the first column highlighted."""
         self.print("")
         self.print(title, "bold")
         if self.is_terminal:
@@ -97,13 +97,13 @@ class Screen:
             self.print("  " + "  ".join(cell for cell in row if cell))
 
     def print_waiting(self, what: str) -> None:
-        """Say on a terminal what takes its time; elsewhere nobody waits."""
+        """Print what the command waits for, on a terminal only."""
         if self.is_terminal:
             self.print(f"{what} ...", "dim")
             self.stream.flush()
 
     def check_reader(self) -> None:
-        """BrokenPipeError if whoever reads has left; a write would only tell once there is news."""
+        """Raise BrokenPipeError if the reader has closed the pipe, without waiting for a write."""
         poller = select.poll()
         poller.register(self.stream.fileno(), 0)
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in poller.poll(0)):
@@ -117,7 +117,7 @@ class Screen:
 
 
 class Ticker:
-    """Progress on stderr: one line that changes on a terminal, a line each elsewhere."""
+    """Shows progress on stderr: one changing line on a terminal, separate lines elsewhere."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -126,7 +126,7 @@ class Ticker:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep out of the way while a person is asked something, and maybe types."""
+        """Show nothing while the user answers a question."""
         self.clear()
         self._paused = True
         try:
@@ -147,21 +147,21 @@ class Ticker:
         if not self._screen.redraws:
             self._screen.print(text)
             return
-        width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be taken back
+        width = shutil.get_terminal_size().columns - 1  # a wrapped line cannot be overwritten
         line = _truncate(clean(text).replace("\n", " "), width)
         self._screen.stream.write(f"\r\x1b[2K{line}")
         self._screen.stream.flush()
         self._shown = True
 
     def clear(self) -> None:
-        """Make room for something else."""
+        """Erase the line, if one is shown."""
         if self._shown:
             self._screen.stream.write("\r\x1b[2K")
             self._shown = False
 
 
 def _truncate(text: str, width: int) -> str:
-    """As much of a text as fits; some letters are two wide."""
+    """Cut a text to the width; some characters take two columns."""
     taken = 0
     for at, letter in enumerate(text):
         taken += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -171,16 +171,16 @@ def _truncate(text: str, width: int) -> str:
 
 
 def server_error(server: str, why: str) -> str:
-    """Whose failure it is, and why; many errors of servers begin with their names."""
+    """An error with its server's name in front, unless it begins with that already."""
     return why if why.startswith(f"{server} ") else f"{server}: {why}"
 
 
 def first_line(text: Any) -> str:
-    """The first line of a description that has anything in it."""
+    """The first non-empty line of a description."""
     lines = text.strip().splitlines() if isinstance(text, str) else []
     return lines[0].strip() if lines else ""
 
 
 def size(count: int) -> str:
-    """A number of bytes for a person."""
+    """Format a number of bytes."""
     return f"{count:,} byte{'' if count == 1 else 's'}"

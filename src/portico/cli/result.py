@@ -1,4 +1,4 @@
-"""A tool's result for a person."""
+"""Prints a tool's result."""
 
 import mimetypes
 from base64 import b64decode
@@ -19,7 +19,7 @@ class CannotSave(PorticoError):
 
 
 def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None) -> None:
-    """Text as text, data indented, everything else as a line about it."""
+    """Print text as it is, data indented, and one line about anything else."""
     failed = result.get("isError") is True
     content = result.get("content")
     blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
@@ -29,7 +29,7 @@ def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None
         if text_data is not None and text_data == structured:
             blocks = [block for block in blocks if block.get("type") != "text"]
         elif text_data is not None and structured == {"result": text_data}:
-            structured = None  # only a wrapper that makes an object of the text
+            structured = None  # it only wraps the text in an object
     for number, block in enumerate(blocks, 1):
         _show(block, screen, partial(_save_file, save, number), "red" if failed else "")
     if structured is not None:
@@ -40,7 +40,7 @@ def show_result(result: dict[str, Any], screen: Screen, save: Path | None = None
 
 
 def _text_as_data(blocks: list[dict[str, Any]]) -> Any:
-    """What the one text says, as data: most servers say structured data again for old clients."""
+    """The only text block, decoded: most servers repeat structured data there for old clients."""
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     if len(texts) != 1 or not isinstance(texts[0], str):
         return None
@@ -51,14 +51,14 @@ def _text_as_data(blocks: list[dict[str, Any]]) -> Any:
 
 
 def _save_file(folder: Path | None, number: int, data: bytes, mime: str) -> str:
-    """Write the file of a block to the folder, if there is one; what to say of it."""
+    """Write a block's file to the folder, if one is given; return the note to print."""
     if folder is None:
         return ""
     suffix = mimetypes.guess_extension(mime) or ".bin"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path, copy = folder / f"result-{number}{suffix}", 1
-        while path.exists():  # nothing that is there is overwritten
+        while path.exists():  # existing files are not overwritten
             copy += 1
             path = folder / f"result-{number}-{copy}{suffix}"
         with path.open("xb") as file:

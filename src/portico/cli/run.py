@@ -23,9 +23,9 @@ class _Options(DoorOptions):
 
 
 def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
-    """Serve until the client leaves or a signal comes."""
+    """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
-    out = keep_stdout(options.http)  # before anything of the user's is imported
+    out = keep_stdout(options.http)  # before the user's code is imported
     try:
         server = _load(options.component, options.handlers, options.name)
     except PorticoError:
@@ -60,7 +60,7 @@ def _load(components: list[str], handlers: str | None, name: str | None) -> "Ser
 
 
 def _print_trace(error: Exception) -> None:
-    """Show where the user's own code went wrong; how we got there is nobody's business."""
+    """Print the traceback from the user's code on, without Portico's own frames."""
     import os
     import traceback
 
@@ -74,7 +74,7 @@ def _print_trace(error: Exception) -> None:
 def _options(argv: list[str]) -> _Options:
     options = _Options(argv)
     if argv and not any(word.startswith("-") for word in argv):
-        return options  # as clients start it; argparse is slow to import
+        return options  # clients start it like this, and argparse is slow to import
     parser = _parser()
     parser.parse_args(argv, namespace=options)
     if options.handlers and not any(word.endswith(".json") for word in options.component):

@@ -1,4 +1,4 @@
-"""Who runs, and what is behind them: each Portico of this user, and the config's if it does not."""
+"""This user's running Porticos, and the config's gateway even while it is not running."""
 
 import os
 from typing import Any
@@ -11,18 +11,18 @@ from portico.windows.control import send_command, socket_names
 
 _STATUS_S = 5.0
 _VOLATILE = ("age_s", "connections", "held", "lists")
-"""What changes although nothing happens, or too often to be told."""
+"""Fields that change without an event, or too often to report."""
 
 
 class RunningPortico(Struct):
-    """A gateway or a `wrap`, or a gateway that does not run."""
+    """A gateway or a `wrap`; or the config's gateway while it is not running."""
 
     is_running: bool
     status: dict[str, Any]
 
     @property
     def servers(self) -> list[dict[str, Any]]:
-        """How each server behind it fares, and then those that are switched off."""
+        """The status of each server, followed by the disabled ones."""
         status = self.status
         servers = status.get("servers")
         if isinstance(servers, list):
@@ -32,17 +32,17 @@ class RunningPortico(Struct):
 
     @property
     def error(self) -> str:
-        """Why it says nothing of itself."""
+        """Why its status is unavailable."""
         return str(self.status.get("error") or "")
 
     @property
     def rejected(self) -> str:
-        """The problems for which it keeps a previous config, each on its line."""
+        """The problems because of which it keeps its previous config, one per line."""
         return str(self.status.get("rejected") or "")
 
     @property
     def title(self) -> str:
-        """Who it is, in a line."""
+        """One line that identifies it."""
         if not self.is_running:
             return f"not running: {self.status.get('config')}, as far as is known"
         process = f"process {self.status.get('pid')}"
@@ -66,19 +66,19 @@ class RunningPortico(Struct):
 
     @property
     def as_data(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """The status as JSON data."""
         status = {key: value for key, value in self.status.items() if key != "ok"}
         return {"running": self.is_running, **status, "servers": self.servers}
 
     @property
     def significant_state(self) -> object:
-        """What must differ for it to be worth telling again."""
+        """The fields whose change `status --watch` reports."""
         kept = [{k: v for k, v in one.items() if k not in _VOLATILE} for one in self.servers]
         return (self.is_running, self.status.get("pid"), self.error, self.rejected, kept)
 
 
 def running_statuses() -> list[tuple[str, dict[str, Any]]]:
-    """What each that lives says of itself, always with `ok` and `pid`, beside its socket."""
+    """Each running Portico's socket and status, which always has `ok` and `pid`."""
     folder = control_folder()
     statuses = [
         (name, send_command(folder, name, "status", _STATUS_S)) for name in socket_names(folder)
@@ -91,8 +91,8 @@ def running_statuses() -> list[tuple[str, dict[str, Any]]]:
 
 
 def list_porticos(given: str | None) -> tuple[list[RunningPortico], str]:
-    """All that run, or those of the given config, and the config's own if none of them is that;
-    beside it why the config cannot be read, if so."""
+    """The running Porticos, or those of the given config; the config's gateway is added if it is
+    not running. Also return why the config cannot be read, if it cannot."""
     found = [RunningPortico(True, status) for _, status in running_statuses()]
     path = given or config_file()
     if given is None and not os.path.lexists(path):
@@ -108,12 +108,12 @@ def list_porticos(given: str | None) -> tuple[list[RunningPortico], str]:
 
 
 def serves(status: dict[str, Any], path: str) -> bool:
-    """Whether a Portico that told this of itself is a gateway of the config at this path."""
+    """True if this is the status of a gateway of the config at this path."""
     return os.path.realpath(str(status.get("config"))) == os.path.realpath(path)
 
 
 def owners(config: str) -> tuple[str, list[str]]:
-    """Where control sockets are, and which lead to a gateway of this config, of any account."""
+    """The folder of control sockets, and the sockets of this config's gateways, of any account."""
     from portico.gateway.serve_options import key_of
     from portico.windows.owner_lock import owners_of
 
@@ -128,7 +128,7 @@ def owners(config: str) -> tuple[str, list[str]]:
 
 
 def nothing_runs(path: str) -> str:
-    """What to say where there is neither a config nor anything that runs."""
+    """The message for a user without a config or a running gateway."""
     how = "create it with `portico servers add NAME COMMAND`"
     return f"no gateway runs, and there is no config at {path}; {how}"
 
@@ -147,7 +147,7 @@ def _cached_status(path: str) -> dict[str, Any]:
 
 
 def _wrapped_server(status: dict[str, Any]) -> dict[str, Any]:
-    """The one server of a `wrap`, as a gateway tells of each."""
+    """The server of a `wrap`, in the form in which a gateway reports each of its servers."""
     connections = status.get("connections") or []
     states = [str(connection.get("state")) for connection in connections]
     failing = status.get("breaker") == "open"

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 _VECTORS_S = 5.0
-"""How long a person may wait for vectors: loading takes one, embedding thousands takes minutes."""
+"""How long to wait for vectors: loading takes a second, embedding thousands of tools minutes."""
 _POLL_S = 0.05
 
 
 def main(argv: list[str]) -> int:
-    """Search once; 1 if nothing was found."""
+    """Search once; return 1 if nothing was found."""
     parser = _parser()
     options = parser.parse_intermixed_args(argv)
     if not " ".join(options.query).strip():
@@ -54,13 +54,13 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
         if coming := found.get("indexing"):
             there = f"{coming['indexed']} of {coming['tools']} tools"
             Screen(sys.stderr).print(f"portico: {there} are indexed so far; search again", "yellow")
-        sys.stdout.flush()  # the gateway may take its time to leave
+        sys.stdout.flush()  # the gateway may take a while to exit
     return 0 if tools else 1
 
 
 async def _wait_for_vectors(client: "Client") -> bool:
-    """True if vectors, which the config wants and the search above could not wait for, are there
-    now; a gateway that only we have started would never come to use them."""
+    """Wait for configured vectors that the first search did not use; True if they are ready now.
+    A gateway started only for this command would otherwise exit before it uses them."""
     err = Screen(sys.stderr)
     vectors = await _vectors(client)
     if vectors.get("ready", True):
@@ -78,7 +78,7 @@ async def _wait_for_vectors(client: "Client") -> bool:
 
 
 async def _vectors(client: "Client") -> dict[str, Any]:
-    """How they fare; empty without any."""
+    """The status of the vectors; empty if they are disabled."""
     status = (await query(client, "gateway_status")).get("structuredContent") or {}
     search = (status.get("gateway") or {}).get("search") or {}
     return search.get("vectors") or {}

@@ -23,9 +23,9 @@ def main(
     links: "tuple[Link, ...]" = (),
     members: "Mapping[str, Server] | None" = None,
 ) -> int:
-    """Serve until the client leaves or a signal comes."""
+    """Serve until the client disconnects or a signal arrives."""
     options = _parser().parse_args(argv)
-    # Another window would not have them, and must not open a way past them.
+    # Another window does not have these links and would bypass them.
     options.alone = options.alone or bool(links or members)
     out = keep_stdout(options.http)
     log_to_stderr()
@@ -73,7 +73,7 @@ def _with_members(
 
 
 def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:
-    """What to do about a gateway without servers; one that is added is served at once."""
+    """How to add or enable a server; it is then served without a restart."""
     import shlex
 
     which = f" --config {shlex.quote(options.config)}" if options.config else ""
@@ -94,7 +94,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     def load(path: str) -> "Config":
         if options.group is None:
             return read(path)
-        # Servers that nobody wants need not have their variables set.
+        # Servers outside the group do not need their variables.
         there = restricted_to(read(path, only=()), options.group).servers
         chosen = [name for name, entry in there.items() if entry.enabled]
         return restricted_to(read(path, only=chosen), options.group)

@@ -1,4 +1,4 @@
-"""`portico servers`: the servers of the config, and those that run behind Portico now."""
+"""`portico servers`: list, change and test the configured servers, and refresh running ones."""
 
 import argparse
 
@@ -28,7 +28,7 @@ _OPTION_ACTIONS = {
 
 
 def main(argv: list[str]) -> int:
-    """Do one thing with servers; the exit code."""
+    """Run one action and return the exit code."""
     options = _options(argv)
     if options.action in ("list", "refresh"):
         from portico.cli import servers_running
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _options(argv: list[str]) -> argparse.Namespace:
-    """What the command line says; `options.name` and `options.target` are parted already."""
+    """Parse the command line, with `options.name` and `options.target` split."""
     parser = _parser()
     if not argv:
         parser.error(f"give an action: {', '.join(_ACTIONS)}")

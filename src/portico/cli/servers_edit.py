@@ -1,4 +1,4 @@
-"""`portico servers add`, `remove`, `enable` and `disable`: one entry of the config changes."""
+"""`portico servers add`, `remove`, `enable` and `disable`: change one entry of the config."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ _SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECA
 
 
 def main(options: argparse.Namespace) -> int:
-    """Change the config and say so."""
+    """Change the config and report the change."""
     path: str = options.config or config_file()
     name: str = options.name
     changed = True
@@ -52,14 +52,14 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _relative_word(options: argparse.Namespace) -> str:
-    """The first word of a command that names what lies in the working folder, if it is relative."""
+    """The first word of a command that is a path relative to the working directory; else empty."""
     words = [] if options.cwd or len(options.words) > 1 else options.target
     near = (word for word in words if not word.startswith(("/", "~", "$", "-")))
     return next((word for word in near if os.path.exists(word) and not shutil.which(word)), "")
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
-    """What to write: only what was said."""
+    """The entry to write, with only the keys that were given."""
     if options.target[0].startswith(URLS) and len(options.words) > 1:
         entry: dict[str, Any] = {"url": options.target[0]}
     else:
@@ -70,7 +70,7 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     entry["headers"] = dict(options.header)
     cwd = options.cwd or ""
     if cwd and not cwd.startswith(("~", "$")):
-        cwd = os.path.abspath(cwd)  # in the file, relative paths would begin at its own folder
+        cwd = os.path.abspath(cwd)  # relative paths in the file start at its own folder
     entry["cwd"] = cwd
     entry["tags"] = options.tag
     found = {key: value for key, value in entry.items() if value}
@@ -78,13 +78,13 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _is_referenced(key: str, value: str) -> bool:
-    """Whether a variable is written as a reference, so that its secret stays out of the file."""
+    """True if a variable is written as a reference, to keep its secret out of the file."""
     is_name = key.isascii() and key.isidentifier()
     return bool(value) and is_name and looks_secret(key) and not is_reference(value)
 
 
 def _notes(options: argparse.Namespace) -> Iterator[str]:
-    """Tell the user which secrets are not in the file and must come from elsewhere, or are."""
+    """Notes on secrets that the file refers to or contains, and on relative paths."""
     for key, value in options.env:
         if _is_referenced(key, value):
             yield (
@@ -116,7 +116,7 @@ def _remedy(key: str, value: str) -> str:
 
 
 def _check(path: str, name: str, entry: dict[str, Any]) -> None:
-    """Refuse what could not be read again; variables need not be set yet."""
+    """Reject an entry that could not be read back; its variables may still be unset."""
     report = Report()
     sources = Sources({}, os.path.dirname(os.path.abspath(path)))
     read_server(report, ("servers", name), name, entry, sources, False, of_client=False)

@@ -1,4 +1,4 @@
-"""`portico servers list` and `refresh`: what is configured, and what runs behind Portico now."""
+"""`portico servers list` and `refresh`: the configured and the running servers."""
 
 import argparse
 import os
@@ -23,22 +23,22 @@ _REFRESH_S = 90.0
 
 
 class RunningServer(Struct):
-    """One server behind a Portico that runs, or a Portico that does not say what is behind it."""
+    """A server behind a running Portico, or a Portico that does not report its servers."""
 
     socket: str
     status: dict[str, Any]
-    """What its Portico said of it, always with `ok` and `pid`."""
+    """Its status as reported by its Portico, always with `ok` and `pid`."""
     of_gateway: bool = False
-    """It is one of several there."""
+    """It is a member of a gateway, not the server of a `wrap`."""
 
     @property
     def label(self) -> str:
-        """Its name, else that of the process."""
+        """Its name, or that of the process."""
         return str(self.status.get("server") or f"process {self.status.get('pid')}")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Ask every Portico of this user, or the one in front of the named server."""
+    """List or refresh the servers of all this user's Porticos, or the named server."""
     running = [one for name, status in running_statuses() for one in _split_servers(name, status)]
     if options.action == "refresh":
         running = _of_config(running, options.config)
@@ -70,14 +70,14 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _of_config(running: list[RunningServer], config: str | None) -> list[RunningServer]:
-    """Those of a config's gateways; all if none is named."""
+    """The servers of a config's gateways; all if no config is given."""
     if config is None:
         return running
     return [one for one in running if serves(one.status, config)]
 
 
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
-    """The config, without its variables; None if there is none at the default place."""
+    """The config with its variables unexpanded; None if there is no default config."""
     from portico.config.read import read
 
     path = given or config_file()
@@ -90,7 +90,7 @@ def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
 
 
 def _split_servers(socket: str, status: dict[str, Any]) -> list[RunningServer]:
-    """One for each server that a Portico has told of."""
+    """Split a Portico's status into one entry per server."""
     servers = status.get("servers")
     if not isinstance(servers, list):
         return [RunningServer(socket, status)]
@@ -100,7 +100,7 @@ def _split_servers(socket: str, status: dict[str, Any]) -> list[RunningServer]:
 
 
 def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningServer]:
-    """The configured servers, each with how it fares, and then all others that run."""
+    """The configured servers with their status, then all other running servers."""
     if config is None:
         return running
     rows, seen = [], set()
@@ -131,7 +131,7 @@ def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningS
 
 
 def _redacted_target(command: str, args: tuple[str, ...], url: str) -> str:
-    """A command or a URL without what could be secret in it."""
+    """A command or URL without the parts that may be secret."""
     if not url:
         from portico.cli.wrap import title
 
@@ -142,7 +142,7 @@ def _redacted_target(command: str, args: tuple[str, ...], url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "a URL"
-    # Some servers have their users' keys in the path.
+    # Some servers take an API key in the path.
     path = "/".join(
         "…" if len(part) > 20 and "$" not in part else part for part in parts.path.split("/")
     )
@@ -150,7 +150,7 @@ def _redacted_target(command: str, args: tuple[str, ...], url: str) -> str:
 
 
 def _select(rows: list[RunningServer], wanted: str | None) -> list[RunningServer]:
-    """Those of this name; if there are none, those that have it in theirs."""
+    """The servers with this name, or else those whose name contains it."""
     if wanted is None:
         return rows
     chosen = [one for one in rows if one.label == wanted]
@@ -163,7 +163,7 @@ def _select(rows: list[RunningServer], wanted: str | None) -> list[RunningServer
 
 
 def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> list[RunningServer]:
-    """What is said when the servers were asked; all of one Portico's at once, unless by name."""
+    """Refresh the servers: all of a Portico in one request, or one request per named server."""
     groups: dict[object, list[RunningServer]] = {}
     for number, one in enumerate(chosen):
         groups.setdefault(number if by_name else one.socket, []).append(one)
@@ -179,7 +179,7 @@ def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> 
 
 
 async def _refresh_once(options: argparse.Namespace) -> int:
-    """None runs: a gateway asks the configured servers, and ends; what they say is kept."""
+    """Refresh the configured servers through a temporary gateway, which caches their lists."""
     from portico.cli.gateway import address_of, query
 
     options.era, options.token = "auto", ""
@@ -195,7 +195,7 @@ async def _refresh_once(options: argparse.Namespace) -> int:
 
 
 def _updated(one: RunningServer, status: dict[str, Any]) -> RunningServer:
-    """The same server, asked anew; one that fails says less of itself."""
+    """The server with its new status; a failed one reports fewer fields."""
     if one.of_gateway and status.get("error"):
         status = {**status, "ok": False}
     known = {"pid": one.status["pid"], "server": one.status.get("server", "")}
@@ -207,7 +207,7 @@ def _report(rows: list[RunningServer], as_json: bool) -> int:
         Screen(sys.stdout).json(msgspec.json.encode([one.status for one in rows]))
     else:
         screen = Screen(sys.stdout)
-        # People look down a column; programs count words.
+        # People read columns; programs split at spaces.
         width = max((len(one.label) for one in rows), default=0) if screen.is_terminal else 0
         for one in rows:
             if one.status["ok"]:

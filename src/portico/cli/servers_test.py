@@ -1,4 +1,4 @@
-"""`portico servers test`: start configured servers for real, and say what they are."""
+"""`portico servers test`: start configured servers and show what they offer."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ _KINDS = ("tools", "resources", "templates", "prompts")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Try one server, or all that are enabled; 1 if any fails."""
+    """Test one server, or all enabled ones; return 1 if any fails."""
     path: str = options.config or config_file()
     config = read(path, only=())
     names = [name for name, server in config.servers.items() if server.enabled]
@@ -49,7 +49,7 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
             _print_outcome(outcome)
         return outcome
 
-    # Should one break in a way that we cannot explain, the others must not stay behind.
+    # An unexpected failure of one test must not leave the other servers running.
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(test(name)) for name in names]
     outcomes = [task.result() for task in tasks]
@@ -61,7 +61,7 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
 async def _test(path: str, name: str, within_s: float | None) -> dict[str, Any]:
     started = time.perf_counter()
     try:
-        # Each is read by itself: a variable that one lacks is no fault of the others.
+        # Each is read separately: a missing variable of one must not fail the others.
         outcome = await _connect_and_list(read(path, only={name}).servers[name], within_s)
     except PorticoError as error:
         outcome = {"ok": False, "error": str(error)}

@@ -1,4 +1,4 @@
-"""`portico status`: how the gateways that run fare, and each server behind them."""
+"""`portico status`: the state of the running gateways and of each of their servers."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ _MAX_NOTICES = 5
 
 
 def main(argv: list[str]) -> int:
-    """Show it once, or until Ctrl-C comes; 1 if something cannot be shown."""
+    """Show the status once, or until Ctrl-C; return 1 if a part is unavailable."""
     options = _parser().parse_args(argv)
     if not options.watch:
         porticos, problem = list_porticos(options.config)
@@ -111,7 +111,7 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:
-    """Warnings about servers, and the latest changes of definitions."""
+    """Warnings about servers, and the latest changes to their definitions."""
     from portico.catalog.history import change_line
 
     for server in servers:
@@ -136,7 +136,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def duration(seconds: Any) -> str:
-    """A time for a person: one unit will do."""
+    """Format a duration in its largest unit."""
     if not isinstance(seconds, int | float):
         return "-"
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

@@ -1,4 +1,4 @@
-"""What commands that serve tell on stderr: what is logged, and whom they wait for."""
+"""The stderr of commands that serve: log records, and a note for a user at a terminal."""
 
 import logging
 import sys
@@ -8,26 +8,26 @@ from portico.state.stderr import STDERR
 
 
 class StderrLog(logging.Handler):
-    """Has each line of a record written; one who does not read it stops nobody."""
+    """Writes log records to stderr without blocking, even if stderr is not read."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have a record written."""
+        """Write each line of a record."""
         for line in self.format(record).splitlines():
             STDERR.say(line)
 
     def flush(self) -> None:
-        """Wait a moment for what is not written yet."""
+        """Wait briefly for unwritten lines."""
         STDERR.flush()
 
 
 def log_to_stderr() -> None:
-    """Log there, unless whoever was imported has arranged for something else."""
+    """Log warnings to stderr, unless imported code has configured logging."""
     if not logging.getLogger().handlers:
         logging.getLogger().addHandler(StderrLog(logging.WARNING))
 
 
 def keep_stdout(http: str | None) -> int | None:
-    """Keep standard output for a client over stdio, whatever an import might print there."""
+    """Reserve standard output for a client over stdio, so that imports cannot print to it."""
     if http is not None:
         return None
     from portico.transport.pipes import take_stdout
@@ -36,8 +36,8 @@ def keep_stdout(http: str | None) -> int | None:
 
 
 def report_waiting(what: str, over_http: str, program: str = "") -> None:
-    """Say on stderr what is served and waited for, if standard input is a terminal; by which
-    command it would be served over HTTP; and that `program`, to be started later, is missing."""
+    """If standard input is a terminal, report that Portico waits for a client, how to serve over
+    HTTP, and whether `program`, which is started later, is missing."""
     if sys.stdin.isatty():
         import shutil  # slow to import, and clients wait
 

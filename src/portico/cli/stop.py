@@ -1,4 +1,4 @@
-"""`portico stop`: end the gateway of a config, once its calls are done."""
+"""`portico stop`: stop the gateway of a config, once its calls are done."""
 
 import os
 import time
@@ -14,7 +14,7 @@ _PAUSE_S = 0.05
 
 
 def main(argv: list[str]) -> int:
-    """Ask each owner to end, and wait until it has."""
+    """Stop each owner of the config and wait until it has exited."""
     options = _parser().parse_args(argv)
     path = os.path.abspath(options.config or config_file())
     folder, found = owners(path)

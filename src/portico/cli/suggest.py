@@ -1,7 +1,7 @@
-"""What could follow on a command line that is being typed, for the scripts of `completion`.
+"""Suggestions for the next word of a command line, for the scripts of `completion`.
 
-A line is a word, with a tab and what it is for if that is known. `:files`, `:folders` and
-`:commands` have the shell complete those itself.
+A line is a word, followed by a tab and its description if it has one. `:files`, `:folders` and
+`:commands` make the shell complete those itself.
 """
 
 import argparse
@@ -18,17 +18,17 @@ _SHELL_COMPLETED = (FILES, FOLDERS, PROGRAMS)
 _MAX_HELP = 70
 
 Source = Callable[[str], Iterable[str]]
-"""Suggestions, with the path of the config at hand."""
+"""Returns suggestions, given the path of the config."""
 
 
 def suggestions(words: Sequence[str]) -> Iterator[str]:
-    """The lines for what was typed after `portico`; the last word is the one under the cursor."""
+    """The lines for the words typed after `portico`; the last word is under the cursor."""
     *before, current = _joined(words) or [""]
     name, equals, value = current.partition("=")
     prefix = f"{name}=" if equals and name.startswith("--") else ""
     if prefix:
         before, current = [*before, name], value
-    # Where the shell parts words at `=`, what it replaces is only what stands after it.
+    # A shell that splits words at `=` replaces only the part after it.
     shown = prefix if words and words[-1].startswith(prefix) else ""
     for line in _candidates(before, current):
         if line in _SHELL_COMPLETED:
@@ -38,7 +38,7 @@ def suggestions(words: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """The words, with `--option`, `=` and `value` as the one word that they are."""
+    """The words, with `--option`, `=` and `value` joined into one word."""
     joined: list[str] = []
     for word in words:
         after_equals = len(joined) > 0 and joined[-1].startswith("--") and joined[-1].endswith("=")
@@ -72,7 +72,7 @@ def _candidates(before: Sequence[str], current: str) -> Iterator[str]:
 
 
 def _walk(parser: Parser, typed: Sequence[str]) -> tuple[list[str], argparse.Action | None]:
-    """The plain words, and the option whose value is being typed."""
+    """The positional words, and the option whose value is being typed."""
     plain: list[str] = []
     waiting: argparse.Action | None = None
     for word in typed:
@@ -87,7 +87,7 @@ def _walk(parser: Parser, typed: Sequence[str]) -> tuple[list[str], argparse.Act
 
 
 def _is_in_command(command: str, plain: Sequence[str], typed: Sequence[str]) -> bool:
-    """Whether the words belong to another program's command line by now."""
+    """True if the next word belongs to another program's command line."""
     if "--" in typed:
         return True
     before = {"wrap": 0, "servers": 2}.get(command)
@@ -128,7 +128,7 @@ def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> I
 
 
 def _config(typed: Sequence[str]) -> str:
-    """The config that is named, else the usual one."""
+    """The path after `--config`, or the default one."""
     from portico.config.paths import config_file
 
     for at, word in enumerate(typed):
@@ -150,7 +150,7 @@ def _named(kind: str, config: str) -> Iterable[str]:
 
 
 def _tools(config: str) -> Iterable[str]:
-    """The tools that the configured servers offered when they were last asked."""
+    """The configured servers' tools, from their cached catalogs."""
     from portico import __version__
     from portico.config.read import read
     from portico.gateway.cached_catalogs import cached_tools
@@ -169,4 +169,4 @@ _POSITIONALS: dict[str, tuple[bool, Source]] = {
     "inspect": (False, lambda _: (FILES,)),
     "logs": (False, lambda config: _named("servers", config)),
 }
-"""What each command's plain words are, and whether it takes more than one."""
+"""Whether each command takes several positional words, and the suggestions for them."""

@@ -1,4 +1,4 @@
-"""A TARGET on the command line: a URL, a component or a quoted command; and how to talk to it."""
+"""A TARGET on the command line (a URL, a component or a quoted command), and a client for it."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ _COMPONENTS = (".py", ".json")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that all commands with a target share."""
+    """Add the options of the commands with a target."""
     add = parser.add_argument
     repeatable(add, "--header", header, "'K: V'", "a header to send to a URL")
     add("--token", default="", help="a bearer token to send to a URL")
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Address":
-    """Where the target is; wrong usage ends the command."""
+    """The target's address; wrong usage ends the command."""
     target: str = options.target
     if target.startswith(URLS):
         if options.env:
@@ -72,7 +72,7 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 
 def limits_of(options: argparse.Namespace) -> "HandshakeLimits":
-    """How long things may take."""
+    """The timeouts of the handshake, lists and calls."""
     from portico.upstream.handshake import HandshakeLimits
 
     if options.timeout is None:
@@ -87,7 +87,7 @@ async def open_client(
     answers: "ClientAnswers | None" = None,
     log: "Log | None" = None,
 ) -> "Client":
-    """A conversation with the target."""
+    """Connect to the target."""
     from portico import __version__
     from portico.upstream.client_answers import NO_ANSWERS
     from portico.upstream.connect import connect
@@ -109,10 +109,10 @@ async def open_client(
 
 
 def _hint(status: object, options: argparse.Namespace) -> str:
-    """What to do about a refusal over HTTP; empty if there is nothing to be said."""
+    """How to fix an HTTP error; empty if unknown."""
     if status == 401:
         if not options.token and options.token_file is None:
-            _fallback_token(options.target)  # if ours cannot be read, that is the reason
+            _fallback_token(options.target)  # raises the reason if the token cannot be read
         return "give the right one with --token, --token-file or PORTICO_TOKEN"
     if status == 404 and not urlsplit(options.target or "").path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
@@ -120,7 +120,7 @@ def _hint(status: object, options: argparse.Namespace) -> str:
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command to its end; a signal ends it in order, so that no server stays behind."""
+    """Run a command; on a signal, shut it down cleanly, so that no server keeps running."""
     caught: list[int] = []
 
     async def guarded() -> int:
@@ -154,20 +154,20 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
         assert given is not None
         token = given.token
     elif not token:
-        with suppress(TokenError):  # told if the server turns out to want one
+        with suppress(TokenError):  # reported later, if the server requires a token
             spare = _fallback_token(url)
     return Url(url, headers=dict(options.header), token=token, spare_token=spare)
 
 
 def _fallback_token(url: str) -> str:
-    """A token to send only if the server wants one: PORTICO_TOKEN, else that of our own door, which
-    is for this machine alone; TokenError if it cannot be trusted."""
+    """A token to send only if the server requires one: PORTICO_TOKEN, or else Portico's own, which
+    is sent only to this machine; TokenError if it cannot be trusted."""
     from portico.auth.token import given_token, known_token
     from portico.config.paths import state_dir
     from portico.wires.http_requests import is_loopback
 
     if not is_loopback(url) and not url.startswith("https://"):
-        return ""  # anybody on the way could read it
+        return ""  # it would be sent unencrypted
     given = given_token(None)
     if given is not None:
         return given.token
@@ -175,7 +175,7 @@ def _fallback_token(url: str) -> str:
 
 
 def _component(target: str) -> list[str] | None:
-    """The command that serves a component; None if the target is none."""
+    """The command that serves a component; None if the target is not one."""
     file = target
     if ".py:" in target:  # server.py:NAME names one of several servers
         file = target[: target.rindex(".py:") + 3]
@@ -186,11 +186,11 @@ def _component(target: str) -> list[str] | None:
         if len(shlex.split(target, posix=False)) > 1:  # `python server.py` is a command
             return None
         raise TargetError(f"there is no file {file}", kind="start")
-    # -P: what lies in the working folder is not ours to import.
+    # -P: modules in the working directory must not be imported.
     return [sys.executable, "-P", "-m", "portico", "run", target]
 
 
 def _title(argv: list[str]) -> str:
-    """A command as people would say it: without the paths."""
+    """The command without the folders of its paths."""
     title = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
     return title if len(title) <= 60 else f"{title[:57]}..."

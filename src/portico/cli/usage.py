@@ -1,4 +1,4 @@
-"""The parser of every command: wrong usage is told with what would be right."""
+"""The argument parser of every command, which suggests corrections for wrong usage."""
 
 import argparse
 import os
@@ -14,34 +14,34 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads a command line. Of an option that there is not it names the nearest that there is,
-    and never its value, which may be a secret."""
+    """Parses a command line. For an unknown option it suggests a similar one, and never shows the
+    option's value, which may be a secret."""
 
     def __init__(self, **about: Any) -> None:
-        # A short form that works today would be another option's, or nobody's, tomorrow.
+        # An abbreviation that works today could become ambiguous with a new option.
         super().__init__(allow_abbrev=False, **about)
 
     @property
     def options(self) -> dict[str, argparse.Action]:
-        """Every spelling of an option, and what it does."""
+        """Each option by its name."""
         return self._option_string_actions
 
     @property
     def positionals(self) -> list[argparse.Action]:
-        """The words that are not options."""
+        """The positional arguments."""
         return self._get_positional_actions()
 
     def add_config(self) -> None:
-        """Which config is meant."""
+        """Add --config."""
         help = "portico.toml, or any client's JSON (default: yours)"
         self.add_argument("--config", metavar="FILE", help=help)
 
     def add_json(self, help: str = "print JSON, for programs") -> None:
-        """Whether programs read the output."""
+        """Add --json."""
         self.add_argument("--json", action="store_true", help=help)
 
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """What the words say; wrong usage ends the command."""
+        """Parse the words; wrong usage ends the command."""
         words = list(args or ())
         self.check_options(words)
         return super().parse_args(words, namespace)
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
     def parse_intermixed_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
-        """The same, with options anywhere among the other words."""
+        """Parse the words, with options anywhere among the positional ones."""
         words = list(args or ())
         self.check_options(words)
         return super().parse_intermixed_args(words, namespace)
@@ -66,10 +66,10 @@ class Parser(argparse.ArgumentParser):
     def split_command(
         self, argv: Sequence[str], after: int = 0
     ) -> tuple[Sequence[str], Sequence[str] | None]:
-        """Our own words, and those of a command, if there is one.
+        """Split Portico's own words from those of a command, if there is one.
 
-        A command begins after `--`, or with the first plain word that follows `after` others and
-        is not a URL. From there on every word is the command's own, options too.
+        A command begins after `--`, or with the first positional word that follows `after` others
+        and is not a URL. All further words, including options, belong to the command.
         """
         words = iter(enumerate(argv))
         for at, word in words:

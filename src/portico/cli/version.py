@@ -1,11 +1,11 @@
-"""`portico version`: which release this is."""
+"""`portico version`: print the version."""
 
 from portico import __version__
 from portico.cli.usage import Parser
 
 
 def main(argv: list[str]) -> int:
-    """Print it."""
+    """Print the version."""
     _parser().parse_args(argv)
     print(f"portico {__version__}")
     return 0

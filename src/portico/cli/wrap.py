@@ -1,4 +1,4 @@
-"""`portico wrap`: a doorway in front of one server, which is cached and looked after."""
+"""`portico wrap`: a caching, supervising endpoint in front of one server."""
 
 import os
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _URLS = ("http://", "https://")
 _LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
 _PROGRAM = re.compile(r"\.{0,2}/[^\s:]+|[^\s:/=-][^\s:/=]*")
-"""A command that cannot be anything mistyped."""
+"""A command that cannot be a mistyped URL or option."""
 _NOT_A_NAME = re.compile(r"^-|://|[\s=]")
 """Options, URLs, settings and code."""
 _FLAGS = {
@@ -56,7 +56,7 @@ class _Options(DoorOptions):
 
 
 def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
-    """Serve until the client leaves or a signal comes."""
+    """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
     log_to_stderr()
     out = keep_stdout(options.http)
@@ -81,7 +81,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
     address, key, history = _address(options)
     idle = options.idle_timeout
     if idle is None and options.http is not None:
-        idle = 300.0  # over stdio the client that started us wants its server while it is there
+        idle = 300.0  # over stdio, the server runs as long as the client that started us
     policy = UpstreamPolicy(
         limits=HandshakeLimits(
             init_s=options.init_timeout, list_s=options.list_timeout, call_s=options.call_timeout
@@ -110,7 +110,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
 
 
 def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
-    """Where the server is, and what its catalogs and its history are called on disk."""
+    """The server's address, and the keys of its catalogs and history on disk."""
     from portico.catalog.upstream_key import upstream_key, user_secret
     from portico.config.paths import state_folder
 
@@ -139,7 +139,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
     matters = {**meaningful(environment), **given}
     cwd = ""
-    with suppress(FileNotFoundError):  # it is gone, and the command may not need it
+    with suppress(FileNotFoundError):  # it was deleted, and the command may not need it
         cwd = os.getcwd()
 
     def key(view: str) -> str:
@@ -156,8 +156,8 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
 
 
 def title(argv: list[str]) -> str:
-    """A command as people would say it; of its arguments, which may be secrets, only the program
-    that a launcher starts."""
+    """A command's name for messages: the program, and what a launcher starts. Other arguments are
+    left out, since they may be secrets."""
     name = os.path.basename(argv[0])
     if name.rstrip("0123456789.") in _LAUNCHERS:
         plain = (word for word in argv[1:] if not _NOT_A_NAME.search(word))
@@ -178,7 +178,7 @@ def _options(argv: list[str]) -> _Options:
         elif not options.target and _PROGRAM.fullmatch(word):
             options.target = [word, *words]
         else:
-            break  # argparse knows the rest, but is slow to import
+            break  # only argparse, which is slow to import, knows the rest
     else:
         target = options.target[0] if options.target else ""
         if target.strip() and not (options.clean_env and target.startswith(_URLS)):
@@ -230,7 +230,7 @@ def _parser() -> "Parser":
 
 
 def _add_limits(add: "Add") -> None:
-    """How long things may take, and how many there may be."""
+    """Add the timeouts and limits."""
     from portico.cli.argument_types import seconds, valued
 
     valued(add, "--init-timeout", seconds, "S", "to get ready (default 30)")
@@ -254,7 +254,7 @@ def _add_limits(add: "Add") -> None:
 
 
 def _add_server(add: "Add") -> None:
-    """How the server is started, remembered and spoken to."""
+    """Add the options for starting the server, caching its lists and logging its calls."""
     from portico.cli.argument_types import header, integer, pair, repeatable, valued
 
     add("--warm", action="store_true", help="start the server as soon as a client connects")

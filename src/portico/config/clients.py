@@ -1,4 +1,4 @@
-"""Servers as other clients' files have them: their keys read, and turned into ours."""
+"""Reads server entries of other clients' files and converts their keys to ours."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,16 +20,16 @@ _IGNORED = """
     alwaysAllow autoApprove autoStart default_tools_approval_mode dev gallery icon id name note
     required settings source supports_parallel_tool_calls trust version watchPaths
 """
-"""What only the client itself has use for."""
+"""Keys that matter only to the client itself."""
 _MIN_MS = 1000
-"""Nobody gives a server less than a second: a smaller number is one of seconds."""
+"""No timeout is shorter than a second: a smaller number is in seconds."""
 
 Folded = tuple[dict[str, Any], dict[str, str]]
-"""An entry with our keys, and how those that the client calls otherwise are called there."""
+"""An entry with our keys, and the file's name of each key that the client names differently."""
 
 
 def read_entry(report: Report, at: Path, entry: Any) -> Folded:
-    """What a client's entry says, in our words; keys that we do not know are warnings."""
+    """Convert a client's entry to our keys; unknown keys are warnings."""
     found = read_table(report, at, entry, _KNOWN, lenient=True)
     names: dict[str, str] = {}
     for key in [key for key in found if key in _FOLDS]:
@@ -40,11 +40,11 @@ def read_entry(report: Report, at: Path, entry: Any) -> Folded:
     return found, names
 
 
-# Readers of what clients write more freely than we do.
+# Readers of values that clients write in more forms than we do.
 
 
 def _command(report: Report, at: Path, value: Any) -> Any:
-    """A program, a list that begins with one, or a table of all about it."""
+    """A program, a list that begins with one, or a table with path, args and env."""
     if isinstance(value, dict):
         found = read_table(report, at, value, _PROGRAM, lenient=True)
         if "path" not in value:
@@ -60,7 +60,7 @@ def _command(report: Report, at: Path, value: Any) -> Any:
 
 
 def _loose_pairs(report: Report, at: Path, value: Any) -> Any:
-    """A table of strings, where numbers and truth values stand for themselves."""
+    """A table of strings; numbers and booleans are converted."""
     if isinstance(value, dict):
         value = {key: _as_text(one) for key, one in value.items() if one is not None}
         for key, one in value.items():
@@ -85,7 +85,7 @@ def _type(report: Report, at: Path, value: Any) -> Any:
 
 
 def _auth(report: Report, at: Path, value: Any) -> Any:
-    """A table of ours; a word is another client's way to log in."""
+    """Our own table; a string selects a login method of another client."""
     if isinstance(value, str):
         report.warn(at, "OAuth login is not supported yet", "send a token in headers")
         return BAD
@@ -93,14 +93,14 @@ def _auth(report: Report, at: Path, value: Any) -> Any:
 
 
 def _tools(report: Report, at: Path, value: Any) -> Any:
-    """A filter of ours, or a list of what is allowed."""
+    """Our own filter, or a list of allowed tools."""
     if isinstance(value, list):
         return {"allow": texts(report, at, value)}
     return SERVER["tools"](report, at, value)
 
 
 def _or_null(reader: Reader) -> Reader:
-    """Some clients write null for what is not given."""
+    """Allow null, which some clients write for an absent value."""
 
     def read(report: Report, at: Path, value: Any) -> Any:
         return BAD if value is None else reader(report, at, value)
@@ -108,8 +108,8 @@ def _or_null(reader: Reader) -> Reader:
     return read
 
 
-# What becomes of the keys that we call otherwise: the name that we have for each, and its value
-# from what was found so far and what the file says.
+# Conversions of keys that we name differently: our name, and a function from the values read so far
+# and the file's value to ours.
 
 
 _Fold = tuple[str, Callable[[dict[str, Any], Any], Any]]
@@ -131,7 +131,7 @@ def _argv(found: dict[str, Any], value: Any) -> Any:
 
 
 def _more(key: str, made: Callable[[Any], dict[str, Any]] = dict) -> _Fold:
-    """More of a table, made of what the file says."""
+    """Extend a table with pairs made from the file's value."""
     return key, lambda found, value: {**found.get(key, {}), **made(value)}
 
 

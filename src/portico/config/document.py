@@ -1,4 +1,4 @@
-"""A config file as text and as data: TOML, or JSON as any client writes it."""
+"""Parses a config file: TOML, or JSON as any client writes it."""
 
 import os
 import re
@@ -12,15 +12,15 @@ from portico.config.trust import check_owner
 
 MAX_SIZE = 4 * 1024 * 1024
 _BOM = "\ufeff"
-# Compiled when there is something wrong, and not at every start.
+# Compiled only when there is an error, to keep startup fast.
 _TOML_AT = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 _DUPLICATE = r"Cannot (?:declare|overwrite|mutate)"
-# A pipe would make us wait for its writer.
+# Opening a pipe must not wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 
 
 class Document(Struct, frozen=True):
-    """What a file holds."""
+    """A file's text and data."""
 
     path: str
     kind: str
@@ -29,16 +29,16 @@ class Document(Struct, frozen=True):
     """Without a byte order mark."""
     data: dict[str, Any]
     duplicates: tuple[tuple[Path, int], ...] = ()
-    """Keys of JSON objects that were there before, each with its line."""
+    """Repeated keys of JSON objects, each with its line."""
 
 
 def open_document(path: str) -> Document:
-    """The file at this path, parsed; ConfigError says why it cannot be."""
+    """Parse the file at this path; raise ConfigError if that fails."""
     return parse(path, as_text(path, read_bytes(path)))
 
 
 def read_bytes(path: str) -> bytes:
-    """What is in the file, which must be one."""
+    """Read a regular file, if `check_owner` accepts it."""
     try:
         with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -63,7 +63,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def as_text(path: str, data: bytes) -> str:
-    """Bytes of a file as text."""
+    """Decode a file's bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -72,7 +72,7 @@ def as_text(path: str, data: bytes) -> str:
 
 
 def parse(path: str, text: str) -> Document:
-    """Text parsed as what it looks like."""
+    """Parse text as JSON or TOML, by the file's extension or first character."""
     text = text.removeprefix(_BOM)
     kind = _kind(path, text)
     try:
@@ -105,7 +105,7 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         line, column = (at[1], at[2]) if at and at[1] else (str(text.count("\n") + 1), "")
         why = re.sub(_TOML_AT, "", what)
         if re.match(_DUPLICATE, why):
-            # Where the parser does not name the key, its line does.
+            # The parser does not always name the key, but the line does.
             named = ".".join(re.findall(r"'([^']*)'", why))
             key = named or text.split("\n")[int(line) - 1].partition("=")[0].strip()[:60]
             raise ConfigError(
@@ -113,7 +113,7 @@ def _toml(path: str, text: str) -> dict[str, Any]:
             ) from None
         where = f"{line}:{column}" if column else line
         raise ConfigError(f"{path}:{where}: not valid TOML: {_lower(why)}") from None
-    except ValueError:  # what Python itself cannot hold, such as a number of thousands of digits
+    except ValueError:  # beyond Python's limits, such as a number with thousands of digits
         raise ConfigError(f"{path}: contains an invalid number or date") from None
 
 

@@ -1,4 +1,4 @@
-"""Changes one server's entry in a config file, and nothing else: order, comments and all stay."""
+"""Changes one server's entry in a config file; order, comments and other entries stay."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from portico.config.save import rewrite
 from portico.config.sections import names_in, section_for_new, sections
 
 _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
-"""The new text, and the data that it must hold."""
+"""Returns the new text, and the data that it must parse to."""
 
 
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
-    """Add a server at the end; the file is made if there is none. ConfigError if it is there."""
+    """Add a server at the end, creating the file if necessary; ConfigError if it exists."""
     if not is_valid_name(name):
         hint = f"try {valid_name(name)}"
         raise ConfigError(f"{path}: {quoted(name)} is not a valid server name; {hint}")
@@ -40,7 +40,7 @@ def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
 
 
 def remove_server(path: str, name: str) -> None:
-    """Remove a server with all that belongs to it."""
+    """Remove a server's entry."""
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
         at = _require(document, name)
@@ -53,7 +53,7 @@ def remove_server(path: str, name: str) -> None:
 
 
 def set_enabled(path: str, name: str, on: bool) -> bool:
-    """Switch a server on or off; False if it was so already."""
+    """Enable or disable a server; return False if nothing changed."""
     changed = False
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
@@ -77,7 +77,7 @@ def set_enabled(path: str, name: str, on: bool) -> bool:
 
 
 def _check_groups(document: Document, names: set[str]) -> None:
-    """Refuse to remove a server that a group would miss."""
+    """Raise ConfigError if a group contains the server."""
     groups = document.data.get("groups")
     for group, entry in groups.items() if isinstance(groups, dict) else ():
         members = entry.get("servers") if isinstance(entry, dict) else None
@@ -90,7 +90,7 @@ def _check_groups(document: Document, names: set[str]) -> None:
 
 
 def _flags(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> dict[str, bool]:
-    """The keys to set: those that are there, else the one that such a file's clients know."""
+    """The keys to set: those in the entry, or else the one that the file's clients know."""
     there = {
         key: on if key == "enabled" else not on for key in ("enabled", "disabled") if key in entry
     }
@@ -101,7 +101,7 @@ def _flags(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> 
 
 
 def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
-    """Let the file be edited, if the result holds what it should and nothing else."""
+    """Edit the file, if the result parses to exactly the expected data."""
 
     def change(old: bytes | None) -> bytes:
         if old is None and not make:
@@ -141,12 +141,12 @@ def _by_hand(document: Document) -> ConfigError:
 
 
 def _without_empty(document: Document) -> Any:
-    """The data; a table of TOML that had nothing but the removed server is gone with it."""
+    """The data without empty tables: TOML loses the table of its last removed server."""
     return _canonical({key: value for key, value in document.data.items() if value != {}})
 
 
 def _canonical(value: Any) -> Any:
-    """The same for the same data, whatever its order; and nan is like itself."""
+    """A form in which equal data compares equal, including nan."""
     if isinstance(value, dict):
         return {key: _canonical(value[key]) for key in value}
     if isinstance(value, list):
@@ -155,7 +155,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _order(document: Document) -> list[list[str]]:
-    """The servers' names, as they follow each other."""
+    """The servers' names in the order of the file."""
     tables = [section.table for section in sections(document)]
     return [list(table) for table in tables if isinstance(table, dict) and table]
 
@@ -169,14 +169,14 @@ def _require(document: Document, name: str) -> Path:
 
 
 def _find_server(document: Document, name: str) -> Path | None:
-    """Where a server is, by the name that it has here or in the file."""
+    """The path of a server, by its name here or its key in the file."""
     servers = _servers(document)
     by_key = (at for at in servers.values() if at[-1] == name)
     return servers.get(name) or next(by_key, None)
 
 
 def _servers(document: Document) -> dict[str, Path]:
-    """Where each server is, by its name."""
+    """The path of each server, by its name."""
     found: dict[str, Path] = {}
     for section in sections(document):
         names = names_in(section, found)

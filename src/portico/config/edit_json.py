@@ -1,4 +1,4 @@
-"""Edits of JSON text, with comments or without: members added, removed and set in place."""
+"""Edits JSON text in place, with or without comments: adds, removes and sets members."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _UNIT = "  "
 
 
 def added(text: str, section: Path, name: str, entry: Mapping[str, Any]) -> str:
-    """The text with one more server at the end of its section, which is made if need be."""
+    """The text with a server added at the end of its section, which is created if necessary."""
     value: Any = dict(entry)
     at = (*section, name)
     while at[:-1] and not _place(text, at[:-1]):
@@ -34,7 +34,7 @@ def removed(text: str, path: Path) -> str:
     if text[comma : comma + 1] == ",":
         end = comma + 1
     elif number:
-        # It was the last, so the one before becomes it.
+        # The member before becomes the last, so its comma goes.
         before = gap(text, members[number - 1].end)
         if text[before : before + 1] == ",":
             text = f"{text[:before]}{text[before + 1 :]}"
@@ -43,7 +43,7 @@ def removed(text: str, path: Path) -> str:
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
-    """The text with a member's value replaced, or with one member more."""
+    """The text with a member's value replaced, or with the member added."""
     place = _place(text, path)
     if place is None:
         return _with_member(text, path[:-1], str(path[-1]), value)
@@ -67,14 +67,14 @@ def _with_member(text: str, outer: Path, key: str, value: Any) -> str:
         return _after_last(text, members[-1], f"{newline}{inner}", written)
     head, tail = text[: around.value + 1], text[around.value + 1 :]
     closing = f"{newline}{_indent(text, around.start)}"
-    comment = tail[: around.end - around.value - 2].rstrip()  # it stays where it is
+    comment = tail[: around.end - around.value - 2].rstrip()
     return f"{head}{comment}{newline}{inner}{written}{closing}{text[around.end - 1 :]}"
 
 
 def _after_last(text: str, last: Place, between: str, written: str) -> str:
-    """Put a member behind the last one, and behind the comment on its line."""
+    """Insert a member after the last one and the comment on its line."""
     comma = gap(text, last.end)
-    if text[comma : comma + 1] == ",":  # the file's habit, so the new one gets one too
+    if text[comma : comma + 1] == ",":  # the file uses trailing commas, so the new one gets one
         end, comma_here, written = comma + 1, "", f"{written},"
     else:
         end, comma_here = last.end, ","
@@ -86,7 +86,7 @@ def _after_last(text: str, last: Place, between: str, written: str) -> str:
 
 
 def _without_line(text: str, start: int, end: int) -> str:
-    """Cut it out, with its whole line where nothing else is on it."""
+    """Remove a span, and its line if nothing else is on it."""
     line = text.rfind("\n", 0, start) + 1
     rest = _LINE_END.match(text, end)
     if not text[line:start].strip() and rest is not None:
@@ -111,6 +111,6 @@ def _indent(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """How the file indents its outermost members."""
+    """The indentation of the file's outermost members."""
     members = _members(text, ())
     return (_indent(text, members[0].start) if members else "") or _UNIT

@@ -1,4 +1,4 @@
-"""Edits of TOML text: tables added at the end, removed with what belongs to them, keys set."""
+"""Edits TOML text in place: adds tables at the end, removes tables and keys, sets keys."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F)} | {
 
 
 def added(text: str, section: Path, name: str, entry: Mapping[str, Any]) -> str:
-    """The text with one more table at its end."""
+    """The text with a table added at its end."""
     newline = _newline(text)
     lines = [f"[{'.'.join(map(_key, (*section, name)))}]"]
     lines += [f"{_key(key)} = {_value(value)}" for key, value in entry.items()]
@@ -38,7 +38,7 @@ def removed(text: str, path: Path) -> str:
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
-    """The text with a key's value replaced, or with one key more in its table."""
+    """The text with a key's value replaced, or with the key added to its table."""
     found = toml_places(text)
     same = next((place for place in found if place.path == path and not place.header), None)
     if same is not None:
@@ -54,7 +54,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
 
 
 def _with_key(text: str, found: list[Place], outer: Path, written: str) -> str:
-    """One line more behind the last of a table's own keys."""
+    """The text with a line added after the last of a table's own keys."""
     newline = _newline(text)
     last: Place | None = None
     header: Path = ()
@@ -97,7 +97,7 @@ def _blocks(text: str, path: Path) -> list[tuple[int, int]]:
 
 
 def _with_comments(lines: list[str], first: int) -> int:
-    """Where the comment right above begins; one at the top of the file is about the file."""
+    """The first line of the comment right above; one at the top describes the file and stays."""
     start = first
     while start and lines[start - 1].lstrip().startswith("#"):
         start -= 1
@@ -105,7 +105,7 @@ def _with_comments(lines: list[str], first: int) -> int:
 
 
 def _to_the_end(lines: list[str], last: int) -> int:
-    """Where the comment right below ends, unless something else follows it at once."""
+    """The last line of the comment right below, unless the next statement follows it directly."""
     end = last
     while end + 1 < len(lines) and lines[end + 1].lstrip().startswith("#"):
         end += 1
@@ -114,7 +114,7 @@ def _to_the_end(lines: list[str], last: int) -> int:
 
 
 def _tidy(lines: list[str], gone: list[bool]) -> list[str]:
-    """What is left, with one empty line where a block stood between two."""
+    """The remaining lines, with one empty line in place of a removed block."""
     kept: list[str] = []
     cut = False
     for line, away in zip(lines, gone, strict=True):

@@ -1,4 +1,4 @@
-"""One server's entry: its keys read, its variables expanded, its parts held against each other."""
+"""Reads one server's entry: checks its keys, expands variables, and rejects contradictions."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from portico.config.problems import ConfigProblem, Path, Report, quoted
 from portico.config.schema import SERVER, ServerEntry, Timeouts, ToolFilter
 from portico.config.values import check_url, read_table
 
-# Compiled when there is a header, and not at every start.
+# Compiled only when there is a header, to keep startup fast.
 _HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _IN_HEADER = r"[\t\x20-\x7e\x80-\xff]*"
 
@@ -26,9 +26,9 @@ def read_server(
     *,
     of_client: bool,
 ) -> ServerEntry:
-    """The server that an entry describes; what is wrong with it, the report has.
+    """Read a server's entry, adding its problems to the report.
 
-    `wanted` says whether to look up its variables; None does so if it is enabled.
+    `wanted` decides whether to expand its variables; None expands them if it is enabled.
     """
     before = len(report.problems)
     key_names: dict[str, str] = {}
@@ -55,13 +55,13 @@ class _Entry(Struct):
     at: Path
     found: dict[str, Any]
     key_names: dict[str, str]
-    """What the file calls our keys, where that is something else."""
+    """The file's name of each key that the client names differently."""
     sources: Sources
     referenced: set[Path] = field(default_factory=set)
     mistakes: set[Path] = field(default_factory=set)
 
     def check_kind(self) -> None:
-        """It is a command or a URL, and not both; its type says the same."""
+        """Require either a command or a URL, and a type that matches it."""
         wrong, at = self.report.wrong, self.at
         command, url = "command" in self.found, "url" in self.found
         kind = self.found.get("type", "")
@@ -77,7 +77,7 @@ class _Entry(Struct):
             wrong(self._key("type"), "stdio needs a command, not a url", "use http or sse")
 
     def expanded(self) -> str:
-        """Look up what its values refer to; what cannot be had through no fault of the file."""
+        """Expand the values; return the unresolved references, unless the file itself is wrong."""
         report, self.report = self.report, Report()
         self._expand()
         local, self.report = self.report, report
@@ -140,5 +140,5 @@ class _Entry(Struct):
                 self.report.wrong(at, what, "remove line breaks and control characters")
 
     def _key(self, key: str) -> Path:
-        """Where the file has what we call so."""
+        """The path of a key in the file."""
         return (*self.at, self.key_names.get(key, key))

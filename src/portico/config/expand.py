@@ -1,6 +1,6 @@
-"""Values from elsewhere: `${VAR}` in a value, and values that are `file:PATH` or `keyring:NAME`.
+"""Resolves references: `${VAR}` in a value, and values that are `file:PATH` or `keyring:NAME`.
 
-What is found is never looked at again, so a variable's value cannot name a file to read.
+Resolved text is not expanded again, so a variable's value cannot name a file to read.
 """
 
 import os
@@ -20,14 +20,14 @@ _EDITOR_VARIABLES = {"userHome": lambda: os.path.expanduser("~"), "pathSeparator
 _FILE, _KEYRING = "file:", "keyring:"
 _MAX_SECRET = 64 * 1024
 SERVICE = "portico"
-"""The name under which the keyring has our secrets."""
+"""The service name of our secrets in the keyring."""
 
 
 class Unresolved(Exception):
-    """A value cannot be had; says why and what to do, and no value."""
+    """A reference cannot be resolved; the message gives the reason and remedy, never a value."""
 
     def __init__(self, what: str, remedy: str, *, is_mistake: bool = False) -> None:
-        """`is_mistake` if the config itself is wrong."""
+        """`is_mistake` means that the config itself is wrong."""
         super().__init__(what)
         self.what = what
         self.remedy = remedy
@@ -40,16 +40,16 @@ def is_elsewhere(raw: str) -> bool:
 
 
 class Sources(Struct, frozen=True):
-    """Where values come from."""
+    """The environment and folder that references are resolved against."""
 
     environ: Mapping[str, str]
     folder: str
-    """What relative paths are relative to."""
+    """The base of relative paths."""
     looked_up: set[str] = field(default_factory=set)
-    """The names of variables, as they are met."""
+    """The names of all variables that were looked up."""
 
     def resolve(self, raw: str) -> str:
-        """A value that may also be the name of a file or of a secret in the keyring."""
+        """Resolve a value that may also refer to a file or to a secret in the keyring."""
         if raw.startswith(_FILE) and not raw.startswith("file://"):  # that is a URL
             return self._file(raw.removeprefix(_FILE))
         if raw.startswith(_KEYRING):
@@ -58,11 +58,11 @@ class Sources(Struct, frozen=True):
         return self.expand(raw)
 
     def expand(self, raw: str) -> str:
-        """A value with its references replaced."""
+        """Replace the `${...}` references in a value."""
         return _REFERENCE.sub(self._found, raw) if "${" in raw else raw
 
     def path(self, given: str) -> str:
-        """A path as the file means it: `~` is home, and relative is from the file's folder."""
+        """Resolve a path: `~` is the home folder, relative paths start at the file's folder."""
         return os.path.normpath(os.path.join(self.folder, os.path.expanduser(given)))
 
     def _found(self, reference: re.Match[str]) -> str:
@@ -98,7 +98,7 @@ class Sources(Struct, frozen=True):
 
     def _file(self, given: str) -> str:
         path = self.path(self.expand(given))
-        # A message may show the path that is written here, but not what a variable holds.
+        # A message may show the path as written, but not a variable's value.
         shown = _short(given if "${" in given else path)
         try:
             data, status = read(path, _MAX_SECRET, follow=True)

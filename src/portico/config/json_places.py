@@ -1,4 +1,4 @@
-"""Where each member of a JSON text stands; without recursion, since files may nest deep."""
+"""Finds the position of each member of a JSON text, without recursion: files may nest deep."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _PLAIN = re.compile(r"[^\s,\]}/]+")
 
 
 class _Open:
-    """An object or array that has not ended yet."""
+    """An object or array that is still open."""
 
     def __init__(self, path: Path, start: int, value: int, is_list: bool) -> None:
         self.path, self.start, self.value, self.is_list = path, start, value, is_list
@@ -20,7 +20,7 @@ class _Open:
 
 
 def json_places(text: str) -> list[Place]:
-    """Every value with its path, the containers before what they hold."""
+    """Every value with its path, containers before their contents."""
     found: list[Place | None] = []
     slots: list[int] = []
     around: list[_Open] = []
@@ -47,7 +47,7 @@ def json_places(text: str) -> list[Place]:
 
 
 def _named(text: str, at: int, around: list[_Open]) -> tuple[Path, int, int]:
-    """The path of the value that comes next, where it starts with its key, and where without."""
+    """The path of the next value, and the positions of its key and of the value itself."""
     if not around:
         return (), at, at
     outer = around[-1]

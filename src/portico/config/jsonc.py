@@ -1,10 +1,10 @@
-"""JSON as clients' files have it: with comments and commas before a closing bracket."""
+"""JSON with comments and trailing commas, as in clients' files."""
 
 import re
 
 _PARTS = re.compile(
-    # A string, in which nothing is a comment. What is not closed goes on to the end, so that broken
-    # text takes no longer than any other.
+    # A string, in which nothing is a comment. An unclosed string or comment extends to the end, so
+    # that broken text is matched in linear time.
     r'"(?:[^"\\\n]|\\.)*"?'
     r"|//[^\n]*"
     r"|/\*.*?(?:\*/|\Z)"
@@ -16,16 +16,16 @@ _NO_BREAK = re.compile(r"[^\r\n]")
 
 
 def plain(text: str) -> str:
-    """The same as strict JSON, each character in its place."""
+    """The text as strict JSON, with each character at its old position."""
     if "/" not in text and not re.search(r",\s*[\]}]", text):
         return text
     return _PARTS.sub(lambda part: _blank(part, text), text)
 
 
 def gap(text: str, start: int) -> int:
-    """Where white space and comments end that begin here."""
+    """The end of the white space and comments that begin here."""
     match = _GAP.match(text, start)
-    assert match is not None  # it matches nothing, too
+    assert match is not None  # it also matches the empty string
     return match.end()
 
 

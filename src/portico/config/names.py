@@ -1,4 +1,4 @@
-"""Servers' names: what fits, and how other names are made to fit, always the same way."""
+"""Checks servers' names, and derives a valid name from any other, always the same one."""
 
 import re
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ from portico.model.digest import blake2b
 _VALID = re.compile(r"(?!.*__)[A-Za-z0-9_-]*[A-Za-z0-9-]", re.ASCII)
 _INVALID = r"[^A-Za-z0-9_-]+"
 _HASH_BYTES = 3
-"""Bytes of the hash; in a name they are twice as many characters."""
+"""Bytes of the hash, written as twice as many characters."""
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a server may be called so."""
+    """True if a server may have this name."""
     return len(name) <= NAME_LIMIT and _VALID.fullmatch(name) is not None
 
 
 def valid_name(name: str) -> str:
-    """A name that fits: the same if it does, else as near as can be."""
+    """The name itself if it is valid, or else a similar valid one."""
     if is_valid_name(name):
         return name
     cleaned = re.sub("__+", "_", re.sub(_INVALID, "-", name)).strip("-").rstrip("_")
@@ -28,7 +28,7 @@ def valid_name(name: str) -> str:
 
 
 def valid_names(names: Iterable[str]) -> dict[str, str]:
-    """Each name, by the one that fits; of two that become the same, the later gets a suffix."""
+    """Each name by its valid form; the second of two equal forms gets a suffix."""
     found: dict[str, str] = {}
     for name in names:
         short, salt = valid_name(name), name

@@ -1,4 +1,4 @@
-"""Where Portico keeps what: config, state and cache, by XDG; `PORTICO_HOME` moves all three."""
+"""The folders of config, state and cache, by XDG; `PORTICO_HOME` moves all three."""
 
 import os
 from typing import TYPE_CHECKING
@@ -10,34 +10,34 @@ if TYPE_CHECKING:
 
 
 def state_dir() -> "Path":
-    """What must survive a restart: tokens, tasks, the control socket."""
+    """The folder of data that must survive a restart: tokens, tasks, the control socket."""
     from pathlib import Path  # slow to import
 
     return Path(state_folder())
 
 
 def config_file() -> str:
-    """The file that is read when no other is named."""
+    """The default config file."""
     return os.path.join(_folder("config", "XDG_CONFIG_HOME", ".config"), "portico.toml")
 
 
 def state_folder() -> str:
-    """`state_dir` for those who must start fast."""
+    """`state_dir` as a string, without importing pathlib."""
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
 def control_folder() -> str:
-    """Where each process of this user has its control socket."""
+    """The folder of the control sockets of this user's processes."""
     return os.path.join(state_folder(), "control")
 
 
 def log_file() -> str:
-    """Where the gateway keeps its log, unless its config says where."""
+    """The gateway's log, unless its config sets another."""
     return os.path.join(state_folder(), "logs", "serve.log")
 
 
 def cache_folder() -> str:
-    """What can be made again: catalogs, downloads."""
+    """The folder of data that can be rebuilt: catalogs, downloads."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
@@ -49,7 +49,7 @@ def _folder(kind: str, variable: str, default: str) -> str:
     # "All paths must be absolute. If [one is] relative ... ignore it" (XDG Base Directory).
     if not os.path.isabs(base):
         home = os.path.expanduser("~")
-        if not os.path.isabs(home):  # a user of whom the system knows nothing
+        if not os.path.isabs(home):  # a user without an entry in the system's database
             raise PorticoError("no home folder: set HOME, or PORTICO_HOME for Portico alone")
         base = os.path.join(home, default)
     return os.path.join(base, "portico")

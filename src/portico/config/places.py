@@ -1,4 +1,4 @@
-"""Where in a file things stand: for messages that name a line, and for edits."""
+"""Positions of keys and values in a file, for edits and for the line numbers of messages."""
 
 import re
 from bisect import bisect_left
@@ -13,22 +13,22 @@ class Place(Struct, frozen=True):
 
     path: Path
     start: int
-    """Where the key begins, or the header's bracket."""
+    """The offset of the key, or of the header's bracket."""
     value: int
-    """Where the value begins."""
+    """The offset of the value."""
     end: int
-    """Where the value ends, or the header."""
+    """The end of the value or header."""
     header: bool = False
     inline: bool = False
-    """It stands inside another value."""
+    """It is inside another value."""
 
 
 class Unreadable(Exception):
-    """The text is not what its parser took it for, so nothing is known of places in it."""
+    """The text differs from what its parser accepted, so its positions are unknown."""
 
 
 def places(text: str, kind: str) -> list[Place]:
-    """All that has a key, in order; the text must be one that parses."""
+    """Every key and header of a valid text, in order."""
     if kind == "json":
         from portico.config.json_places import json_places
 
@@ -39,7 +39,7 @@ def places(text: str, kind: str) -> list[Place]:
 
 
 class LineIndex:
-    """Finds the line of a key, or of the nearest thing around it."""
+    """Finds the line of a key, or of the closest table around it."""
 
     def __init__(self, text: str, kind: str) -> None:
         self._ends = [match.start() for match in re.finditer("\n", text)]
@@ -53,7 +53,7 @@ class LineIndex:
                 self._starts.setdefault(place.path[:length], place.start)
 
     def line(self, path: Path) -> int:
-        """Counted from 1."""
+        """The line of a path, counted from 1."""
         while path and path not in self._starts:
             path = path[:-1]
         start = self._starts.get(path, 0) if path else 0
@@ -61,7 +61,7 @@ class LineIndex:
 
 
 def last_duplicates(found: list[Place]) -> list[Place]:
-    """Those whose key was there before."""
+    """The places whose key occurred before."""
     seen: set[Path] = set()
     duplicates = []
     for place in found:

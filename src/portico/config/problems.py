@@ -1,4 +1,4 @@
-"""What is wrong with a file, all of it: where, what, and what to do."""
+"""The problems of a config file: where each is, what is wrong, and how to fix it."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,7 +9,7 @@ from portico.model.errors import PorticoError
 from portico.model.wording import close_matches, did_you_mean
 
 Path = tuple[str | int, ...]
-"""The keys that lead to something in a file, from the outside."""
+"""The keys that lead to a value in a file, outermost first."""
 
 MAX_LISTED = 20
 _MAX_HINTED = 200
@@ -19,7 +19,7 @@ _AS_LETTERS = str.maketrans("_-", "aa")
 
 
 class ConfigError(PorticoError):
-    """A config file cannot be used as it is; the message has every problem."""
+    """A config file cannot be used; the message lists every problem."""
 
     exit_code = 1
 
@@ -29,13 +29,13 @@ class ConfigError(PorticoError):
 
 
 class ConfigProblem(Struct, frozen=True):
-    """One thing that is wrong, or that its writer should know."""
+    """One error or warning about a config file."""
 
     at: Path
     what: str
     remedy: str = ""
     line: int = 0
-    """Where it is, if that is not simply the line of its key."""
+    """Its line, if that is not the line of its key."""
 
     def __str__(self) -> str:
         key = f"{dotted(self.at)}: " if self.at else ""
@@ -43,25 +43,25 @@ class ConfigProblem(Struct, frozen=True):
 
 
 class Report:
-    """Collects what is found while a file is read."""
+    """Collects the problems found while a file is read."""
 
     def __init__(self) -> None:
         self.problems: list[ConfigProblem] = []
         self.warnings: list[ConfigProblem] = []
         self.unresolved: list[ConfigProblem] = []
-        """Values that cannot be had from elsewhere: they stop only the server that needs them."""
+        """References that cannot be resolved: they stop only the servers that need them."""
 
     def wrong(self, at: Path, what: str, remedy: str = "") -> None:
-        """It cannot be used like this."""
+        """Add an error."""
         self.problems.append(ConfigProblem(at, what, remedy))
 
     def suggest(self, text: str, options: Iterable[str]) -> str:
-        """`nearest`, which is slow, and of no use once there is more to tell than is told."""
+        """Return a `suggestion`, unless the report is already long: finding one is slow."""
         found = len(self.problems) + len(self.warnings)
         return suggestion(text, options) if found < _MAX_HINTED else ""
 
     def warn(self, at: Path, what: str, remedy: str = "") -> None:
-        """It can, but not all of it does something."""
+        """Add a warning."""
         self.warnings.append(ConfigProblem(at, what, remedy))
 
 
@@ -77,13 +77,13 @@ def dotted(path: Path) -> str:
 
 
 def quoted(text: str) -> str:
-    """A key as it is, or in quotes if it is no plain word; never long."""
+    """A key, shortened if long, and in quotes unless it is a plain word."""
     cut = text if len(text) <= _MAX_KEY else f"{text[:_MAX_KEY]}…"
     return cut if text.isascii() and text.translate(_AS_LETTERS).isalnum() else ascii(cut)
 
 
 def suggestion(text: str, options: Iterable[str]) -> str:
-    """`did you mean command?`, or what there is to choose from."""
+    """`did you mean command?`, or the options to choose from."""
     known = list(islice(options, _MAX_OPTIONS))
     if meant := did_you_mean(map(quoted, close_matches(text[:_MAX_KEY], known))):
         return meant

@@ -1,4 +1,4 @@
-"""Reads a config file: all that it says, or all that is wrong with it."""
+"""Reads and checks a config file, and reports all its problems at once."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -33,16 +33,16 @@ def read(
     environ: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
 ) -> Config:
-    """What the file says; ConfigError with all that is wrong with it.
+    """Read a config file; raise ConfigError with all its problems.
 
-    Variables and secrets are looked up for the servers that are enabled, or `only` for those named.
+    Variables and secrets are resolved for the enabled servers, or for those named in `only`.
     """
     document = open_document(os.fspath(path))
     return _Reading(document, os.environ if environ is None else environ, only).config()
 
 
 class _Reading:
-    """One file on its way from data to a config."""
+    """Turns one file's data into a config."""
 
     def __init__(
         self, document: Document, environ: Mapping[str, str], only: Collection[str] | None
@@ -77,7 +77,7 @@ class _Reading:
         return config
 
     def _check_top(self, found: list[Section]) -> None:
-        """Complain of what stands beside the tables we know."""
+        """Report unknown and repeated top-level keys."""
         report = self._report
         mine = {section.path[0] for section in found} | {"gateway", "search", "groups"}
         again = {path for path, _ in self._document.duplicates}
@@ -91,7 +91,7 @@ class _Reading:
                 report.warn(("inputs",), why, "set environment variables instead")
             if not found and self._data:
                 self._check_misspelt()
-        elif not is_codex(self._document):  # else the rest is that client's own business
+        elif not is_codex(self._document):  # whose other keys are that client's settings
             for key in self._data:
                 if key not in TOP:
                     report.wrong((key,), "unknown key", report.suggest(key, TOP))
@@ -195,7 +195,7 @@ class _Reading:
         return later
 
     def _located(self, problems: list[ConfigProblem]) -> tuple[str, ...]:
-        """Each with its file and line; lines are looked for only here."""
+        """Format each problem with its file and line."""
         if not problems:
             return ()
         from portico.config.places import LineIndex

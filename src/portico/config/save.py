@@ -1,4 +1,4 @@
-"""Replaces a file whole or not at all, and never what somebody else has written meanwhile."""
+"""Replaces a file atomically, and never overwrites a concurrent change by another program."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ _PAUSE_S = 0.01
 
 
 def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
-    """Put what `change` makes of the file in its place; it gets None if there is no file.
+    """Replace the file's contents with the result of `change`, which gets None if there is no file.
 
-    A link stays one, and what it leads to is replaced. `change` may be called again.
+    A symbolic link stays, and its target is replaced. `change` may be called repeatedly.
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -41,7 +41,7 @@ def _current(target: str) -> bytes | None:
 
 
 def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
-    """False if the file is no longer what it was when the change was made."""
+    """Replace the file; return False if it has changed since it was read."""
     with draft(target, new, target if old is not None else None) as made:
         if _current(target) != old:
             return False
@@ -50,7 +50,7 @@ def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
                 os.link(made, target)
             except FileExistsError:
                 return False
-            except OSError:  # a file system without links; the lock has to do
+            except OSError:  # a file system without links; only the lock protects it
                 os.replace(made, target)
         else:
             os.replace(made, target)
@@ -60,10 +60,10 @@ def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
 
 @contextlib.contextmanager
 def _locked(path: str, folder: str) -> Iterator[None]:
-    """Keep other Porticos out; the folder is locked, since the file itself is replaced."""
+    """Lock out other Porticos; the lock is on the folder, since the file itself is replaced."""
     try:
         import fcntl
-    except ImportError:  # Windows: the comparison before the replacement has to do
+    except ImportError:  # Windows: only the comparison before the replacement protects it
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -79,7 +79,7 @@ def _locked(path: str, folder: str) -> Iterator[None]:
                     ) from None
                 time.sleep(_PAUSE_S)
             except OSError:
-                break  # not possible on this file system; see above
+                break  # not supported on this file system; see above
             else:
                 break
         yield

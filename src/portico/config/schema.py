@@ -1,4 +1,4 @@
-"""What a config file says: one frozen struct a table, and how each of its keys is read."""
+"""The config as data: one frozen struct per table, with the reader of each key."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from portico.config.values import (
 )
 
 NAME_LIMIT = 40
-"""A server's name is part of each of its tools' names, for which clients leave 64 characters."""
+"""A server's name is part of its tools' names, which clients limit to 64 characters."""
 
 # The names are those of `transport.limits.Limits`, which a test compares.
 _LIMITS = """
@@ -37,22 +37,22 @@ LIMITS: dict[str, Reader] = {
 }
 
 KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
-"""The providers of rerankers, and the variable that each one's key is in."""
+"""The providers of rerankers, and the variable with each one's API key."""
 
 LATER = ("components", "profiles", "agents_defaults", "agents", "routing")
-"""Tables that are known, but that nothing uses yet."""
+"""Known tables that are not used yet."""
 TOP = ("gateway", "search", "servers", "groups", "mcp_servers", *LATER)
 
 
 class ToolFilter(Struct, frozen=True, kw_only=True):
-    """Which tools of a server are offered, by shell patterns."""
+    """Shell patterns that select the tools of a server."""
 
     allow: Annotated[tuple[str, ...], texts] = ()
-    """None given allows all."""
+    """Empty allows all."""
     deny: Annotated[tuple[str, ...], texts] = ()
 
     def allows(self, name: str) -> bool:
-        """Whether this tool is offered; what is denied never is."""
+        """True if this tool is offered; deny wins over allow."""
         if not (self.allow or self.deny):
             return True
         from fnmatch import fnmatchcase
@@ -63,13 +63,13 @@ class ToolFilter(Struct, frozen=True, kw_only=True):
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """How long things may take, in seconds."""
+    """The timeouts of a server, in seconds."""
 
     init: Annotated[float, number()] = 30.0
     list: Annotated[float, number()] = 30.0
     call: Annotated[float, number()] = 120.0
     idle: Annotated[float, number(or_none=True)] = 300.0
-    """Stopped when it had nothing to do for so long; 0 never stops it."""
+    """The server is stopped after being idle for this long; 0 never stops it."""
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     url: Annotated[str, non_empty] = ""
     headers: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
     type: Annotated[str, choice("stdio", "http", "sse")] = ""
-    """`stdio`, `http` or `sse`; empty to find out."""
+    """`stdio`, `http` or `sse`; empty to detect it."""
     enabled: Annotated[bool, flag] = True
     title: Annotated[str, text] = ""
     description: Annotated[str, text] = ""
@@ -97,12 +97,12 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
     max_in_flight: Annotated[int, integer(1)] = 256
     max_connections: Annotated[int, integer(1)] = 128
-    """To a URL, with a request under way."""
+    """Connections to a URL with a request in progress."""
     max_tools: Annotated[int | None, integer(1, 100_000)] = None
-    """Entries of each of its lists; None for what the gateway allows."""
+    """The limit of entries in each of its lists; None for the gateway's limit."""
     auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
     problem: str = ""
-    """Why it cannot be started: a value that cannot be had. Empty if it can."""
+    """Why it cannot be started: a reference that cannot be resolved. Empty if it can."""
 
     def __repr__(self) -> str:
         # Arguments, variables, headers and URLs hold secrets.
@@ -117,73 +117,73 @@ class Gateway(Struct, frozen=True, kw_only=True):
 
     expose: Annotated[str, choice("auto", "search", "all")] = "auto"
     pinned: Annotated[tuple[str, ...], texts] = ()
-    """Tools that are always listed, as `server__tool`."""
+    """Tools that are always listed, named `server__tool`."""
     name_limit: Annotated[int, integer(32, 1024)] = 64
     max_tools: Annotated[int, integer(1, 100_000)] = 10_000
-    """Entries of each list of a server; the rest is reported and left out."""
+    """The limit of entries in each list of a server; further ones are reported and left out."""
     http: Annotated[str, address] = ""
     """`[HOST:]PORT`; empty for stdio."""
     auth: Annotated[str, choice("token", "none")] = "token"
     log: Annotated[str | None, non_empty] = None
-    """A file for one line a call, or `off`."""
+    """The log's path, or `off`."""
     cache_mb: Annotated[int, integer(1, 1_000_000)] = 256
-    """What stored catalogs and indexes may take together."""
+    """The size limit of stored catalogs and indexes together."""
     drain: Annotated[float, number(or_none=True)] = 30.0
     drain_notice_s: Annotated[float, number(or_none=True)] = 8.0
-    """How long to serve on as not ready before a drain, if something probes `/readyz`."""
+    """How long to keep serving as not ready before a drain, if `/readyz` is probed."""
     watchdog_ms: Annotated[int, integer(0, 3_600_000)] = 250
-    """Report whose message kept all clients waiting for so long; 0 never does."""
+    """Report messages that block all clients for longer than this; 0 disables it."""
     limits: Annotated[Mapping[str, float], table(LIMITS)] = field(default_factory=dict)
-    """Those of the HTTP edge that are set, by their names there."""
+    """The limits of the HTTP transport that are set, by their names there."""
 
 
 class Rerank(Struct, frozen=True, kw_only=True):
-    """A model elsewhere that puts the first hits in order."""
+    """A remote model that sorts the first results."""
 
     provider: Annotated[str, choice(*KEYS_OF)]
     model: Annotated[str, non_empty]
     url: Annotated[str, non_empty] = ""
     key_env: Annotated[str, non_empty]
-    """The variable that has the key."""
+    """The variable with the API key."""
     timeout_ms: Annotated[int, integer(1)] = 800
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """How tools are found."""
+    """The settings of search."""
 
     default_limit: Annotated[int, integer(1, 50)] = 5
     vectors: Annotated[bool, flag] = False
     model: Annotated[str, non_empty] = ""
-    """The folder of the model that makes vectors."""
+    """The folder of the embedding model."""
     rerank: Annotated[Rerank | None, table(readers(Rerank))] = None
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Some of the servers, served together."""
+    """A subset of the servers, served together."""
 
     servers: Annotated[tuple[str, ...], texts] = ()
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """All that one file says."""
+    """The contents of one config file."""
 
     path: str
     gateway: Gateway = Gateway()
     search: Search = Search()
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
-    """By name, in the file's order."""
+    """The servers by name, in the order of the file."""
     groups: Mapping[str, Group] = field(default_factory=dict)
     later: Mapping[str, Any] = field(default_factory=dict)
-    """Tables that are known but not used yet, as they are."""
+    """Known tables that are not used yet, unchecked."""
     warnings: tuple[str, ...] = ()
     variables: frozenset[str] = frozenset()
-    """The names of those that were looked up in the environment."""
+    """The names of the environment variables that were looked up."""
     unresolved: tuple[str, ...] = ()
-    """The values that cannot be had: only the servers that need them are not started."""
+    """References that cannot be resolved: only the servers that need them are not started."""
 
     @property
     def disabled(self) -> list[str]:
-        """The servers that are switched off."""
+        """The names of the disabled servers."""
         return [name for name, server in self.servers.items() if not server.enabled]
 
     def __repr__(self) -> str:

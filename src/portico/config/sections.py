@@ -1,4 +1,4 @@
-"""Where in a file the servers are: our own table, or that of the client that wrote it."""
+"""Finds the tables of servers in a file: our own, or those of the client that wrote it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,16 +15,16 @@ _CODEX: Path = ("mcp_servers",)
 
 
 class Section(Struct, frozen=True):
-    """A table of servers, as it is in the file."""
+    """A table of servers in a file."""
 
     path: Path
     table: Any
     of_client: bool
-    """It keeps to a client's rules: its keys are read leniently, its names made to fit."""
+    """It follows a client's rules: unknown keys are warnings, and names are made valid."""
 
 
 def sections(document: Document) -> list[Section]:
-    """The tables of servers that a file has."""
+    """The tables of servers in a file."""
     if document.kind == "toml":
         own = _present(document, (("servers",),), of_client=False)
         return own + _present(document, (_CODEX,), of_client=True)
@@ -33,7 +33,7 @@ def sections(document: Document) -> list[Section]:
 
 
 def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
-    """Each key of a section, by the name that its server has; `taken` are those of others."""
+    """Each key of a section by its server's name; `taken` are the names already in use."""
     if not isinstance(section.table, dict):
         return {}
     if not section.of_client:
@@ -44,7 +44,7 @@ def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
 
 
 def section_for_new(document: Document) -> Section:
-    """The table that a new server goes to; empty if it has to be made."""
+    """The table for a new server; empty if it has to be created."""
     found = sections(document)
     if found:
         return found[0]
@@ -54,7 +54,7 @@ def section_for_new(document: Document) -> Section:
 
 
 def is_codex(document: Document) -> bool:
-    """Whether it is the settings file of a client that writes TOML."""
+    """True for the settings file of a client that writes TOML."""
     return document.kind == "toml" and _CODEX[0] in document.data and "servers" not in document.data
 
 
@@ -64,7 +64,7 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
         table: Any = document.data
         for key in path:
             table = table.get(key) if isinstance(table, dict) else None
-        # Some clients have settings of their own under `mcp`, and no servers.
+        # Some clients keep settings under `mcp`, and no servers.
         has_servers = path != ("mcp",) or (
             isinstance(table, dict) and all(isinstance(one, dict) for one in table.values())
         )
@@ -74,7 +74,7 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
 
 
 def excluded_servers(document: Document, section: Section) -> set[str]:
-    """Servers that a client is told, outside of their entries, not to use."""
+    """The servers that a client's settings exclude outside of their entries."""
     about = document.data.get("mcp") if section.path == _JSON[0] else None
     if not isinstance(about, dict) or not isinstance(section.table, dict):
         return set()

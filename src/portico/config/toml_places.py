@@ -1,4 +1,4 @@
-"""Where each key and each table of a TOML text stands; the text is known to parse."""
+"""Finds the position of each key and table of a valid TOML text."""
 
 import re
 
@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[^,\]}#\r\n]+")
 
 
 def toml_places(text: str) -> list[Place]:
-    """Every header and every key, those in inline tables too."""
+    """Every header and key, including those in inline tables."""
     return _Scan(text).run()
 
 
@@ -29,7 +29,7 @@ class _Scan:
         self._at = 0
         self._found: list[Place] = []
         self._counts: dict[Path, int] = {}
-        """How many there are so far of each array of tables."""
+        """The number of tables so far in each array of tables."""
 
     def run(self) -> list[Place]:
         table: Path = ()
@@ -54,7 +54,7 @@ class _Scan:
         return path
 
     def _inside(self, key: Path, several: bool) -> Path:
-        """The key of a header with the places in arrays of tables that it stands in."""
+        """The path of a header, with its indexes in arrays of tables."""
         path: Path = ()
         for number, part in enumerate(key):
             path = (*path, part)
@@ -117,7 +117,7 @@ class _Scan:
             self._skip(_GAP)
 
     def _key(self) -> Path:
-        """A key with its dots, as parts."""
+        """The parts of a dotted key."""
         parts: list[str] = []
         while True:
             if self._text[self._at] in "\"'":
@@ -132,7 +132,7 @@ class _Scan:
 
     def _skip(self, what: re.Pattern[str]) -> None:
         match = what.match(self._text, self._at)
-        assert match is not None  # it matches nothing, too
+        assert match is not None  # it also matches the empty string
         self._at = match.end()
 
     def _match(self, what: re.Pattern[str]) -> str:

@@ -1,4 +1,4 @@
-"""Who could have written a config: it says which commands are run as you."""
+"""Checks who can write a config file, since its commands run as the user."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ _ELSEWHERE = (
 
 
 def check_owner(path: str, status: os.stat_result) -> None:
-    """ConfigError if another user, or every user, could have written this file."""
+    """Raise ConfigError if another user, or every user, can write this file."""
     if os.name != "posix":
         return
     me = os.geteuid()
@@ -45,7 +45,7 @@ def _check_folder(path: str, folder: str) -> None:
 
 
 def group_warning(path: str) -> list[str]:
-    """What to say of a config that a group can write to."""
+    """A warning if a group can write to the config."""
     with suppress(OSError):
         status = os.stat(path)
         if os.name == "posix" and status.st_mode & stat.S_IWGRP:

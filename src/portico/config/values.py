@@ -1,4 +1,4 @@
-"""How each sort of value is read: the value, or `BAD` and a problem that never shows it."""
+"""Readers of config values: each returns the value, or `BAD` with a problem that hides it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,10 +10,10 @@ from msgspec import Struct
 from portico.config.problems import Path, Report, quoted, suggestion
 
 BAD: Final = object()
-"""A value that cannot be used."""
+"""An invalid value."""
 
 Reader = Callable[[Report, Path, Any], Any]
-"""Checks one value; what it is, or BAD when the report has been told why not."""
+"""Checks one value and returns it; if it is invalid, adds a problem and returns BAD."""
 
 _MAX_NUMBER = 1e9
 _KINDS = (
@@ -24,13 +24,13 @@ _KINDS = (
     (list, "a list"),
     (dict, "a table"),
 )
-# Compiled when they are needed, and not at every start.
+# Compiled only when needed, to keep startup fast.
 _ADDRESS = r"(?a:(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(\d{1,5}))"
 _URL = r"(?i:https?://[^\s/])"
 
 
 def text(report: Report, at: Path, value: Any) -> Any:
-    """A string that a process or a header could hold."""
+    """A string without NUL or unpaired surrogates."""
     if not isinstance(value, str):
         return _wrong_type(report, at, "a string", value)
     if "\0" in value:
@@ -48,7 +48,7 @@ def text(report: Report, at: Path, value: Any) -> Any:
 
 
 def non_empty(report: Report, at: Path, value: Any) -> Any:
-    """A string that says something."""
+    """A string that is not blank."""
     found = text(report, at, value)
     if found is not BAD and not found.strip():
         report.wrong(at, "is empty", "set a value or remove the key")
@@ -61,7 +61,7 @@ def texts(report: Report, at: Path, value: Any) -> Any:
     if not isinstance(value, list):
         return _wrong_type(report, at, "a list of strings", value)
     found = [text(report, (*at, number), one) for number, one in enumerate(value)]
-    # What is bad is known by now; the others are still worth a look.
+    # Bad items are reported; the others are still used for further checks.
     return tuple("" if one is BAD else one for one in found)
 
 
@@ -74,7 +74,7 @@ def pairs(report: Report, at: Path, value: Any) -> Any:
 
 
 def any_table(report: Report, at: Path, value: Any) -> Any:
-    """A table whose keys are not ours to judge."""
+    """A table with any keys."""
     return value if isinstance(value, dict) else _wrong_type(report, at, "a table", value)
 
 
@@ -114,7 +114,7 @@ def number(*, or_none: bool = False) -> Reader:
 
 
 def choice(*options: str) -> Reader:
-    """One of a few words."""
+    """One of the given options."""
 
     def reader(report: Report, at: Path, value: Any) -> Any:
         if not isinstance(value, str):
@@ -143,7 +143,7 @@ def address(report: Report, at: Path, value: Any) -> Any:
 
 
 def check_url(report: Report, at: Path, value: str) -> bool:
-    """Whether it is a URL that we can speak to."""
+    """True if this is an HTTP or HTTPS URL; otherwise add a problem."""
     if re.match(_URL, value):
         return True
     if "://" in value:
@@ -154,7 +154,7 @@ def check_url(report: Report, at: Path, value: str) -> bool:
 
 
 def table(known: Mapping[str, Reader]) -> Reader:
-    """A table in which every key is known."""
+    """A table in which unknown keys are errors."""
 
     def reader(report: Report, at: Path, value: Any) -> Any:
         return read_table(report, at, value, known)
@@ -163,7 +163,7 @@ def table(known: Mapping[str, Reader]) -> Reader:
 
 
 def readers(kind: type[Struct]) -> dict[str, Reader]:
-    """How each key of a table is read: the struct that it becomes says so with the key's type."""
+    """The reader of each key of a table, from the annotations of its struct."""
     hints = kind.__annotations__
     return {key: hints[key].__metadata__[0] for key in hints if hasattr(hints[key], "__metadata__")}
 
@@ -171,7 +171,7 @@ def readers(kind: type[Struct]) -> dict[str, Reader]:
 def read_table(
     report: Report, at: Path, value: Any, known: Mapping[str, Reader], *, lenient: bool = False
 ) -> dict[str, Any]:
-    """The good values of a table, by key; an unknown key is a problem, or else a warning."""
+    """The valid values of a table; an unknown key is an error, or a warning if lenient."""
     if not isinstance(value, dict):
         _wrong_type(report, at, "a table", value)
         return {}
