@@ -14,7 +14,6 @@ ALLOWED = {
     "auth": 4,
     "definitions": 4,
     "gateway": 12,
-    "providers": 2,
     "search": 3,
     "wires": 13,
 }

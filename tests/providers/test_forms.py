@@ -146,8 +146,8 @@ class Several:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        (Nested, "the form Nested: point: is not a text, a number"),
-        (Several, "the form Several: names: is not a text, a number"),
+        (Nested, "the form Nested: point: is not a string, a number"),
+        (Several, "the form Several: names: is not a string, a number"),
         (int, "the form int: is not a class with fields"),
         (object, "the form object: "),
     ],

@@ -66,5 +66,5 @@ def test_other_mistakes_say_what_is_wrong(tmp_path: Path) -> None:
         Image(b"x", path="a.png")
     with pytest.raises(TypeError, match="Audio: give data or path"):
         Audio()
-    with pytest.raises(TypeError, match="data must be bytes, not str; a file is path="):
+    with pytest.raises(TypeError, match="data must be bytes, not str; for a file, give path="):
         Image("a.png")  # type: ignore[arg-type]

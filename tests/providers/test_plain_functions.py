@@ -44,7 +44,7 @@ async def test_too_many_plain_functions_are_told_and_not_logged(
     over.set()
     assert text_of(await first) == "done"
     assert told["isError"]
-    assert "1 plain functions are running already" in text_of(told)
+    assert "the limit of 1 running plain functions is reached" in text_of(told)
     assert caplog.records == []
 
 
@@ -67,7 +67,7 @@ async def test_a_plain_function_that_found_no_thread_is_not_run_later(
     with monkeypatch.context() as short:
         short.setattr(threading.Thread, "start", no_more)
         told = await call(server, "note", {"number": 1})
-    assert text_of(told) == "can't start new thread: try again when some are done"
+    assert text_of(told) == "can't start new thread; try again later"
     for number in (2, 3):
         await call(server, "note", {"number": number})
     assert runs == [2, 3]

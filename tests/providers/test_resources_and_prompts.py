@@ -194,14 +194,17 @@ async def test_a_prompt_has_no_roles_but_those_of_the_protocol() -> None:
     system: Any = "system"
     server.prompt(lambda: Message("Be brief.", role=system), name="brief")
     answer = await error(server, request("prompts/get", {"name": "brief"}))
-    assert "a message of the role 'system'; write user or assistant" in answer["message"]
+    assert "a message with the role 'system'; use user or assistant" in answer["message"]
 
 
 async def test_what_only_a_tool_may_return_is_not_taken_for_the_data_of_a_resource() -> None:
     server = Server("t")
     server.resource("note://picture")(lambda: Image(data=b"1234"))
     answer = await error(server, request("resources/read", {"uri": "note://picture"}))
-    assert "it returned a Image; return text, bytes, Contents" in answer["message"]
+    assert (
+        "the handler returned a value of type Image; return text, bytes, Contents"
+        in answer["message"]
+    )
 
 
 async def test_a_list_with_contents_in_it_is_several_and_any_other_is_data() -> None:
@@ -279,7 +282,7 @@ async def test_a_completion_comes_once_and_goes_again(server: Server) -> None:
         return found
 
     assert await values() == ["kind", "keen"]
-    with pytest.raises(RegistrationError, match="registered already"):
+    with pytest.raises(RegistrationError, match="already registered"):
         server.completion("review", "style")(lambda value: [])
     server.remove_completion("review", "style")
     assert await values() == []

@@ -83,7 +83,7 @@ async def test_a_handler_that_raises_no_exception_is_answered_for(
     for name in ("on_the_loop", "in_a_thread"):
         answer = await call(server, name, {}, version)
         assert answer["isError"]
-        assert answer["content"][0]["text"] == f"{name} failed: it raised {kind.__name__}"
+        assert answer["content"][0]["text"] == f"{name} failed: the handler raised {kind.__name__}"
 
 
 async def test_a_handler_that_waits_for_what_was_cancelled_elsewhere_is_answered_for() -> None:
@@ -201,7 +201,7 @@ async def test_a_result_that_has_no_json_form_is_the_tools_failure(made: Callabl
     server.add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: made())
     answer = await call(server, "x")
     assert answer["isError"]
-    assert "x: the answer has no JSON form" in answer["content"][0]["text"]
+    assert "x: the result has no JSON form" in answer["content"][0]["text"]
 
 
 @pytest.mark.parametrize("message", [{"id": object()}, "\ud800", b"\xff", ["ping"]])

@@ -1,1 +1,1 @@
-"""What answers: something that owns tools, resources, prompts or completions."""
+"""Providers: they own tools, resources, prompts or completions, and answer requests for them."""

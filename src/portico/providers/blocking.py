@@ -1,4 +1,4 @@
-"""The context as a plain function has it: the same calls, without `await`."""
+"""The context of a plain function: the same methods, without `await`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,10 +15,10 @@ _CALLS = frozenset(
 
 
 class BlockingContext:
-    """Stands for a context in a thread; its calls wait for the event loop to do them.
+    """A context for use in a thread; its methods wait for the event loop to run them.
 
-    A plain function may be no more than the way to an `async` one, which runs on the loop and
-    awaits: there the calls are as they are, since who waits on the loop for the loop never ends.
+    A plain function may only return the coroutine of an `async` one. That coroutine runs on the
+    loop, so there the methods stay async: blocking the loop on itself would never return.
     """
 
     __slots__ = ("_context", "_loop")
@@ -28,7 +28,7 @@ class BlockingContext:
         object.__setattr__(self, "_loop", loop)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # `context.state = ...` is the call's own, and travels with its rounds.
+        # `context.state = ...` must reach the real context, which keeps it between rounds.
         setattr(self._context, name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,7 @@ _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Completer:
-    """One function that completes one argument: `(value)`, `(value, known)` or with a context."""
+    """A function that completes one argument: `(value)`, `(value, known)`, or with a context."""
 
     def __init__(self, function: Any) -> None:
         parameters = parameters_of(function)
@@ -27,14 +27,14 @@ class Completer:
         self._invoke = Invocation(function, bind)
 
     async def __call__(self, value: str, known: dict[str, str], context: Context) -> Any:
-        """The values that fit what was typed so far, knowing the other arguments."""
+        """Return the values that complete a typed prefix, given the other arguments."""
         return await self._invoke({"value": value, "known": known}, context)
 
 
 def completion_result(values: Any) -> dict[str, Any]:
-    """A `completion/complete` result; what is over the protocol's 100 values is only counted."""
+    """Return a `completion/complete` result; values beyond the protocol's 100 are only counted."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise WrongReturn("a completer returns a list of strings")
+        raise WrongReturn("a completer must return a list of strings")
     found = [str(value) for value in values]
     completion: dict[str, Any] = {"values": found[:MAX_VALUES], "total": len(found)}
     completion["hasMore"] = len(found) > MAX_VALUES

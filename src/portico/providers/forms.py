@@ -1,4 +1,4 @@
-"""A form for a person, made of a class: its schema, and an instance of what was filled in."""
+"""Forms described by a class: their schema, and the submitted content as an instance."""
 
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ _NULL = {"type": "null"}
 
 
 class ClassForm(Generic[T]):
-    """What a dataclass, TypedDict or Struct asks of a person."""
+    """The form that a dataclass, TypedDict or Struct describes."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
@@ -25,7 +25,7 @@ class ClassForm(Generic[T]):
         except (TypeError, NameError, ValueError) as error:
             why = f"has no JSON form: {str(error).strip().rpartition(chr(10))[2][:200]}"
             raise DefinitionError(why, source=f"the form {label}") from None
-        whole = _followed(shape, definitions)
+        whole = _resolved(shape, definitions)
         if whole.get("type") != "object" or "properties" not in whole:
             why = "is not a class with fields; give a dataclass, a TypedDict or a Struct"
             raise DefinitionError(why, source=f"the form {label}")
@@ -34,43 +34,43 @@ class ClassForm(Generic[T]):
         for name, field in whole["properties"].items():
             fields[name] = _field(field, definitions)
             if not _is_plain(fields[name]):
-                why = "is not a text, a number, a yes or no, or a choice: a form is flat"
+                why = "is not a string, a number, a boolean or a choice; forms are flat"
                 raise DefinitionError(why, source=f"the form {label}", field=name)
         self.schema: dict[str, Any] = {"type": "object", "properties": fields}
         if required:
             self.schema["required"] = required
 
     def read(self, content: dict[str, Any]) -> T:
-        """An instance of the class; raises AskError for what its own checks refuse."""
+        """Return an instance of the class; raise AskError for content that its checks reject."""
         try:
             return msgspec.convert(content, self._kind, dec_hook=revive)
         except (msgspec.ValidationError, ValueError) as error:
             try:
                 return msgspec.convert(whole_numbers(content), self._kind, dec_hook=revive)
             except (msgspec.ValidationError, ValueError):
-                raise AskError(f"the client's answer does not fit the form: {error}") from None
+                raise AskError(f"the client's answer does not match the form: {error}") from None
 
 
-def _followed(shape: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema behind a reference."""
+def _resolved(shape: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema that a reference names."""
     name = str(shape.get("$ref", "")).removeprefix("#/$defs/")
     if name not in definitions:
         return shape
-    return {**definitions[name], **{key: of for key, of in shape.items() if key != "$ref"}}
+    return {**definitions[name], **{key: value for key, value in shape.items() if key != "$ref"}}
 
 
 def _field(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """One field as forms have it: without null, since it may be left out, and with its type."""
-    field = _followed(field, definitions)
+    """Return the schema of a form field: with a type, and optional instead of nullable."""
+    field = _resolved(field, definitions)
     options = field.get("anyOf")
     if isinstance(options, list):
-        named = [one for one in options if one != _NULL]
-        if len(named) == 1:
+        types = [option for option in options if option != _NULL]
+        if len(types) == 1:
             rest = {key: value for key, value in field.items() if key != "anyOf"}
-            field = {**_followed(named[0], definitions), **rest}
+            field = {**_resolved(types[0], definitions), **rest}
     if field.get("default", 0) is None:
         del field["default"]
-    if "type" not in field and all(isinstance(one, str) for one in field.get("enum", [0])):
+    if "type" not in field and all(isinstance(value, str) for value in field.get("enum", [0])):
         field = {"type": "string", **field}
     if field.get("type") == "array" and isinstance(field.get("items"), dict):
         field = {**field, "items": _field(field["items"], definitions)}

@@ -1,4 +1,4 @@
-"""The provider behind a `Server`: definitions, and the functions that answer for them."""
+"""The provider behind a `Server`: definitions and their functions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ from portico.providers.results import (
 from portico.providers.rounds import DirectAsker, ReplayAsker, Rounds, Suspended
 
 _Found = tuple[Resource | Template, str, dict[str, str]]
-"""A resource or template, the URI that was asked for, and the template's variables in it."""
+"""A resource or template, the requested URI, and the template's variables in it."""
 
 
 class _NamedParams(Struct):
@@ -66,7 +66,7 @@ class _CompleteParams(Struct):
 
 
 class FunctionProvider:
-    """Owns what was registered with it and answers with the registered functions."""
+    """Answers requests with the functions that were registered."""
 
     def __init__(self, name: str, *, rounds: Rounds, report: Report) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class FunctionProvider:
         self.prompts: dict[str, Prompt] = {}
         self.completers: dict[tuple[str, str], Completer] = {}
         self.cache: tuple[int, str] = (0, "private")
-        """`ttlMs` and `cacheScope` of what `resources/read` answers."""
+        """`ttlMs` and `cacheScope` of the results of `resources/read`."""
         self.capabilities: frozenset[str] = frozenset()
         self.call_timeout_s: float | None = None
         self._rounds = rounds
@@ -85,12 +85,12 @@ class FunctionProvider:
         self._changes = 0
         self._offer: tuple[int, Offer] | None = None
 
-    # What it offers.
+    # The offer.
 
     def offer(self) -> Offer:
-        """All that is registered now."""
-        made, number = self._offer, self._changes
-        if made is None or made[0] != number:
+        """Return all that is registered now."""
+        cached, number = self._offer, self._changes
+        if cached is None or cached[0] != number:
             offer = Offer(
                 lists={
                     "tools": listed_entries(self.tools),
@@ -102,25 +102,25 @@ class FunctionProvider:
                 subscriptions=True,
                 declared=self.capabilities,
             )
-            # Under the number it began with: another thread may have changed something since.
-            made = self._offer = (number, offer)
-        return made[1]
+            # With the number from the start: another thread may have changed something since.
+            cached = self._offer = (number, offer)
+        return cached[1]
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have every change told to this function."""
+        """Call a function on every change."""
         self._watchers.append(changed)
 
     def changed(self, kind: str, uri: str = "") -> None:
-        """Forget the old snapshot and tell who watches."""
+        """Discard the cached offer and notify the watchers."""
         if not uri:
             self._changes += 1
         for watcher in self._watchers:
             watcher(Change(kind, uri))
 
-    # What it answers.
+    # The answers.
 
     def provide(self, request: Request, context: Context) -> Answer | None:
-        """Answer for what is registered; None for everything else."""
+        """Answer a request for a registered item; return None for all others."""
         if request.method == "tools/call":
             tool = self.tools.get(request.name)
             return None if tool is None else self._call(tool, request, context)
@@ -128,20 +128,20 @@ class FunctionProvider:
         return None if answer is None else answer(self, request, context)
 
     async def _call(self, tool: Tool, request: Request, context: Context) -> Response:
-        """Run a tool, its arguments checked before and its structured answer after."""
+        """Run a tool; validate its arguments before and its structured result after."""
         invoke = tool.invoke
         if invoke is None:
             raise McpError(f"no handler for tool: {tool.name}", INTERNAL_ERROR)
         if request.arguments is not None:
-            arguments = request.arguments  # a gateway has checked them
+            arguments = request.arguments  # a gateway has validated them
         else:
             arguments = request.decode_as(_NamedParams).arguments or {}
             problems = tool.input.problems(arguments, len(request.params))
             if problems:
-                words = f"{tool.name}: {tool.input.describe(problems)}"
+                message = f"{tool.name}: {tool.input.describe(problems)}"
                 if request.version < Version.V2025_11_25:
-                    raise InvalidParams(words)
-                return self._result(request, context, error_result(words))
+                    raise InvalidParams(message)
+                return self._result(request, context, error_result(message))
 
         async def run(bound: Context) -> dict[str, Any]:
             value = await invoke(arguments, bound)
@@ -168,16 +168,16 @@ class FunctionProvider:
             result = error_result(f"{tool.name}: {error}")
         except Exception as error:  # noqa: BLE001  (a handler may raise anything)
             self._report(request, error)
-            result = error_result(f"{tool.name} failed: {_words(error)}")
+            result = error_result(f"{tool.name} failed: {_describe(error)}")
         try:
             return self._result(request, context, result)
-        except McpError as error:  # what the tool returned is the tool's failure
+        except McpError as error:  # an invalid result is a failure of the tool
             return self._result(request, context, error_result(f"{tool.name}: {error}"))
 
     def read_resource(self, request: Request, context: Context) -> Answer | None:
-        """Read a resource by its URI, or what a template makes of it."""
+        """Read the resource or template that matches a URI."""
         if not request.uri and not request.name:
-            raise InvalidParams("resources/read needs a uri (or a name)")
+            raise InvalidParams("resources/read requires a uri or a name")
         found = self._find_resource(request.uri)
         return None if found is None else self._read(found, request, context)
 
@@ -251,7 +251,7 @@ class FunctionProvider:
         return self._result(request, context, result)
 
     def subscribe(self, request: Request, context: Context) -> Answer | None:
-        """Agree to tell of changes to a resource of ours."""
+        """Accept a subscription to a resource of this provider."""
         if self._find_resource(request.uri) is None:
             return None
         return Response(id=request.id, result=EMPTY_RESULT)
@@ -273,20 +273,20 @@ class FunctionProvider:
         run: Callable[[Context], Awaitable[dict[str, Any]]],
         what: str,
     ) -> dict[str, Any]:
-        """Run what is no tool: its failure is an error answer that says what failed."""
+        """Run a function that is not a tool: its failure becomes an error response."""
         try:
             return await self._rounded(request, context, run)
         except MissingCapability as missing:
             if request.version.modern:
                 raise
-            raise McpError(f"{what}: {missing}") from None  # its code is of the modern era only
+            raise McpError(f"{what}: {missing}") from None  # its code is modern-only
         except McpError:
             raise
         except (PorticoError, WrongReturn) as error:
             raise McpError(f"{what}: {error}") from error
         except Exception as error:
             self._report(request, error)
-            raise McpError(f"{what} failed: {_words(error)}") from error
+            raise McpError(f"{what} failed: {_describe(error)}") from error
 
     async def _rounded(
         self,
@@ -294,7 +294,7 @@ class FunctionProvider:
         context: Context,
         run: Callable[[Context], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
-        """One round: run to the end, or to the first question the client has not answered."""
+        """Run one round: to the end, or to the first question without an answer."""
         asker: ReplayAsker | DirectAsker
         if request.version.modern:
             bound, asker = self._rounds.begin(request, context)
@@ -304,17 +304,17 @@ class FunctionProvider:
         try:
             if context.deadline is None and self.call_timeout_s is None:
                 return await run(bound)
-            return await self._in_time(run(bound), context)
+            return await self._with_timeout(run(bound), context)
         except Suspended as suspended:
             assert isinstance(asker, ReplayAsker)
             return self._rounds.suspend(request, bound, asker, suspended)
         finally:
             bound.release()
 
-    async def _in_time(
+    async def _with_timeout(
         self, running: Awaitable[dict[str, Any]], context: Context
     ) -> dict[str, Any]:
-        """Let it run until the request's deadline or our own limit, whichever comes first."""
+        """Await a handler until the request's deadline or our own timeout, whichever is first."""
         deadline = context.deadline
         if self.call_timeout_s is not None:
             own = asyncio.get_running_loop().time() + self.call_timeout_s
@@ -324,8 +324,8 @@ class FunctionProvider:
                 return await running
         except TimeoutError:
             if not limit.expired():
-                raise  # the handler's own
-            raise ToolError("it took too long and was stopped") from None
+                raise  # the handler's own timeout
+            raise ToolError("the call timed out and was cancelled") from None
 
     def _result(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
         if request.version.modern:
@@ -333,32 +333,32 @@ class FunctionProvider:
         try:
             return Response(id=request.id, result=encode(result))
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise McpError(f"the answer has no JSON form: {error}") from None
+            raise McpError(f"the result has no JSON form: {error}") from None
 
 
 def _check_output(schema: Schema, value: Any, wrapped: bool) -> None:
-    """Raise WrongReturn for what breaks the output schema, before the version's shape may leave
-    some of it out."""
+    """Raise WrongReturn for a result that does not match the output schema, before fields that the
+    version lacks are removed."""
     full = tool_result(value, structured=True, wrapped=wrapped, version=Version.V2026_07_28)
     problems = schema.problems(full.get("structuredContent"))
     if problems and not full.get("isError"):
-        words = schema.describe(problems)
-        raise WrongReturn(f"its answer does not match its output schema: {words}")
+        why = schema.describe(problems)
+        raise WrongReturn(f"the result does not match the output schema: {why}")
 
 
-def _words(error: BaseException) -> str:
-    """The type and message of an exception, such as `KeyError: 'city'`; of one that Portico or the
-    author raised to be read, its message alone."""
+def _describe(error: BaseException) -> str:
+    """Return the type and message of an exception, such as `KeyError: 'city'`; only the message
+    of a PorticoError."""
     if isinstance(error, ExceptionGroup):
-        return "; ".join(map(_words, leaves(error)))
+        return "; ".join(map(_describe, leaves(error)))
     kind = type(error).__name__
     try:
-        words = str(error).encode(errors="backslashreplace").decode()
-    except Exception:  # noqa: BLE001  (its author may be careless too)
+        message = str(error).encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001  (a foreign `__str__` may raise anything)
         return kind
     if isinstance(error, PorticoError | NotAnException):
-        return words or kind
-    return f"{kind}: {words}" if words else kind
+        return message or kind
+    return f"{kind}: {message}" if message else kind
 
 
 def listed_entries(entries: Mapping[str, Registered]) -> Listed:

@@ -1,5 +1,4 @@
-"""Tells the end of a call from an exception that only looks like one, and what a group of them
-means."""
+"""Classifies exceptions from handlers: the end of a call, a failure, or a group of them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,17 +7,17 @@ from portico.model.errors import PorticoError
 
 
 class NotAnException(RuntimeError):
-    """A handler raised a BaseException that is not its own end; the message names the type."""
+    """A handler raised a BaseException that does not end its call; the message has the type."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"it raised {type(error).__name__}")
+        super().__init__(f"the handler raised {type(error).__name__}")
 
 
 def ends_call(error: BaseException) -> bool:
-    """True if whoever runs the call ends it: by cancelling its task, or by closing it unfinished.
+    """True if the call itself ends: its task is cancelled, or its coroutine closed.
 
-    Code that waits for something cancelled elsewhere gets the same CancelledError, though nobody
-    has cancelled its own call, and extensions panic with what is no Exception.
+    A handler that awaits something cancelled elsewhere gets the same CancelledError without being
+    cancelled, and extension modules raise panics that do not derive from Exception.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -27,7 +26,7 @@ def ends_call(error: BaseException) -> bool:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions in a group, as they follow each other; one that is no group is its own."""
+    """Yield the exceptions in a group and its subgroups; an ungrouped exception yields itself."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
@@ -36,6 +35,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def intended_error(group: BaseExceptionGroup) -> PorticoError | None:
-    """What a handler said through a task group: the first, if all in it is meant for the asker."""
-    said = [error for error in leaves(group) if isinstance(error, PorticoError)]
-    return said[0] if len(said) == sum(1 for _ in leaves(group)) else None
+    """Return the first error of a group if all its errors are for the client, otherwise None."""
+    errors = list(leaves(group))
+    intended = [error for error in errors if isinstance(error, PorticoError)]
+    return intended[0] if len(intended) == len(errors) else None

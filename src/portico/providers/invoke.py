@@ -1,4 +1,4 @@
-"""Calls what users register: async and plain functions, and objects with a `call` method."""
+"""Calls registered handlers: async and plain functions, and objects with a `call` method."""
 
 import asyncio
 import inspect
@@ -16,11 +16,11 @@ from portico.providers.threads import Threads
 threads = Threads()
 
 Binder = Callable[[dict[str, Any], Any], tuple[list[Any], dict[str, Any]]]
-"""From arguments and context to what the function takes."""
+"""Maps arguments and context to the parameters of a function."""
 
 
 class Invocation:
-    """One registered function and how to call it.
+    """A registered function and its binder.
 
     Without a binder it is the handler of a definition, which may be an object with a `call` method.
     """
@@ -31,7 +31,7 @@ class Invocation:
         self._bind = bind or _plain_binder(self.function)
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        """Call it: on the loop if it is async, in a thread if it is not."""
+        """Call the function: on the event loop if it is async, otherwise in a thread."""
         try:
             if not self.is_async:
                 return await self._in_thread(arguments, context)
@@ -43,11 +43,11 @@ class Invocation:
             raise
         except BaseException as error:
             if ends_call(error):
-                context.cancelled = True  # a thread cannot be stopped, but it can look
+                context.cancelled = True  # a thread cannot be stopped, but it can check this
                 raise
             if isinstance(error, BaseExceptionGroup) and (round := suspended_in(error)) is not None:
                 raise round from None
-            # It would end the event loop, or leave its asker without an answer.
+            # It would end the event loop, or leave the client without a response.
             raise NotAnException(error) from error
 
     async def _in_thread(self, arguments: dict[str, Any], context: Context) -> Any:
@@ -59,13 +59,15 @@ class Invocation:
 
 def _handler_of(target: Any) -> Callable[..., Any]:
     if isinstance(target, type):
-        raise RegistrationError(f"{target.__name__} is a class: give an object of it as handler")
+        raise RegistrationError(
+            f"{target.__name__} is a class; give an instance of it as the handler"
+        )
     call = getattr(target, "call", None)
     if call is not None and callable(call):
-        return call  # type: ignore[no-any-return]  # getattr says nothing of its result
+        return call  # type: ignore[no-any-return]  # getattr is untyped
     if not callable(target):
         raise RegistrationError(
-            f"{target!r} is no handler: give a function or an object with a `call` method"
+            f"{target!r} is not a handler; give a function or an object with a `call` method"
         )
     return _function_of(target)
 
@@ -77,7 +79,7 @@ def _function_of(target: Any) -> Callable[..., Any]:
 
 
 def _plain_binder(function: Callable[..., Any]) -> Binder:
-    """For a handler of a defined tool: `(arguments, context)`, or just `(arguments)`."""
+    """Return the binder for a handler of a definition: `(arguments, context)` or `(arguments)`."""
     parameters = list(parameters_of(function).values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     keyword = any(p.kind is p.KEYWORD_ONLY and p.name == "context" for p in parameters)
@@ -95,8 +97,8 @@ def _plain_binder(function: Callable[..., Any]) -> Binder:
 
 
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """What a function takes, or RegistrationError: some of Python's own do not say."""
+    """Return a function's parameters; raise RegistrationError for builtins without a signature."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise RegistrationError(f"{function!r} cannot be called from here: {error}") from None
+        raise RegistrationError(f"{function!r} cannot be a handler: {error}") from None

@@ -1,4 +1,4 @@
-"""Pictures and sounds as handlers return them: bytes, or a file that is read at once."""
+"""Images and audio that handlers return: bytes, or a file that is read immediately."""
 
 from base64 import b64encode
 from os import PathLike, fspath
@@ -36,7 +36,7 @@ _SOUNDS = {
 
 
 class _Media(Content):
-    """Bytes (encoded on the way out) and what they are."""
+    """Bytes and their media type."""
 
     suffixes: ClassVar[dict[str, str]] = {}
     usual: ClassVar[str] = ""
@@ -44,7 +44,7 @@ class _Media(Content):
     data: bytes | None = None
     mime_type: str = ""
     path: str | PathLike[str] | None = None
-    """The file to read instead; its suffix says what it is, unless `mime_type` does."""
+    """The file to read instead; its suffix determines the type unless `mime_type` is given."""
 
     def __post_init__(self) -> None:
         if self.path is None:
@@ -52,13 +52,15 @@ class _Media(Content):
                 raise TypeError(f"{self._label}: give data or path")
             given = type(self.data).__name__
             if given not in ("bytes", "bytearray", "memoryview"):
-                raise TypeError(f"{self._label}: data must be bytes, not {given}; a file is path=")
+                raise TypeError(
+                    f"{self._label}: data must be bytes, not {given}; for a file, give path="
+                )
             self.mime_type = self.mime_type or f"{self.kind}/{self.usual}"
             return
         if self.data is not None:
             raise TypeError(f"{self._label}: give data or path, not both")
         self.mime_type = self.mime_type or self._type_of(fspath(self.path))
-        # Here and not later: the file may be gone when the handler has returned.
+        # Read now: the file may be deleted by the time the handler has returned.
         with open(self.path, "rb") as file:
             self.data = file.read()
 
@@ -80,7 +82,7 @@ class _Media(Content):
 
 
 class Image(_Media):
-    """A picture: `Image(data, "image/png")`, or `Image(path="chart.png")`."""
+    """An image: `Image(data, "image/png")`, or `Image(path="chart.png")`."""
 
     kind: ClassVar[str] = "image"
     suffixes: ClassVar[dict[str, str]] = _IMAGES
@@ -88,7 +90,7 @@ class Image(_Media):
 
 
 class Audio(_Media):
-    """A sound: `Audio(data, "audio/wav")`, or `Audio(path="speech.mp3")`."""
+    """A recording: `Audio(data, "audio/wav")`, or `Audio(path="speech.mp3")`."""
 
     kind: ClassVar[str] = "audio"
     suffixes: ClassVar[dict[str, str]] = _SOUNDS

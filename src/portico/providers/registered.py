@@ -1,4 +1,4 @@
-"""The things a server's author registers, each with its definition, its bytes and its function."""
+"""Registered tools, resources, templates and prompts: definition, encoded bytes, function."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Registered:
-    """A definition, and the function that answers for it once there is one."""
+    """A definition, and its function once it is registered."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         self.name: str = definition["name"]
@@ -23,7 +23,7 @@ class Registered:
 
 
 class Tool(Registered):
-    """One tool: its definition compiled as far as calls need it."""
+    """A tool, with its schemas compiled for calls."""
 
     def __init__(self, definition: dict[str, Any], derived: "Derived | None" = None) -> None:
         super().__init__(definition)
@@ -36,7 +36,7 @@ class Tool(Registered):
 
 
 class Resource(Registered):
-    """One resource with a URI of its own."""
+    """A resource with a fixed URI."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         super().__init__(definition)
@@ -45,7 +45,7 @@ class Resource(Registered):
 
 
 class Template(Registered):
-    """A family of resources whose URIs follow a pattern."""
+    """Resources whose URIs match a pattern."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         super().__init__(definition)
@@ -55,7 +55,7 @@ class Template(Registered):
 
 
 class Prompt(Registered):
-    """One prompt and the arguments it takes."""
+    """A prompt and its arguments."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         super().__init__(definition)

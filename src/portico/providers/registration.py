@@ -1,4 +1,4 @@
-"""The decorators and methods by which a server's author registers things."""
+"""The decorators and methods that register tools, resources, prompts and completions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -20,7 +20,7 @@ _KINDS = ("tool", "resource", "template", "prompt")
 
 
 class Registration:
-    """What a `Server` can be given: definitions, functions, and both at once."""
+    """Registers definitions, functions, or both with a `Server`."""
 
     def __init__(self, functions: FunctionProvider) -> None:
         self._functions = functions
@@ -47,7 +47,7 @@ class Registration:
         self._add("prompts", map(Prompt, load.load_prompts(source)))
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Define all that one file holds: tools, resources, resourceTemplates and prompts."""
+        """Define everything in one file: tools, resources, resourceTemplates and prompts."""
         found = load.load_file(path)
         self._add("tools", map(Tool, found.tools))
         self._add("resources", map(Resource, found.resources))
@@ -61,7 +61,7 @@ class Registration:
     def handler(self, name: str, target: Any = None, *, kind: str = "tool") -> Any:
         """Give a defined tool (or resource, template, prompt) its function: `(arguments, context)`.
 
-        A decorator, or called with the function or an object that has a `call` method.
+        Use it as a decorator, or pass the function or an object that has a `call` method.
         """
         entry = self._defined(kind, name)
         if target is not None:
@@ -75,7 +75,7 @@ class Registration:
         return decorate
 
     def unanswered(self) -> list[tuple[str, str, str]]:
-        """Kind, key and name of all that is defined but has no function yet."""
+        """Return the kind, key and name of every definition that has no function yet."""
         return [
             (kind, key, entry.name)
             for kind in _KINDS
@@ -92,8 +92,8 @@ class Registration:
     def tool(self, function: Any = None, **definition: Any) -> Any:
         """Register a function as a tool; its definition comes from its signature and docstring.
 
-        Takes `name`, `title`, `description`, `annotations`, `icons`, `meta` and `output_schema`
-        to say something else.
+        Override parts with `name`, `title`, `description`, `annotations`, `icons`, `meta` and
+        `output_schema`.
         """
         if function is None:
             return lambda decorated: self.tool(decorated, **definition)
@@ -117,13 +117,13 @@ class Registration:
         meta: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Callable[[F], F]:
-        """Register a function that reads a resource, or with `{variables}` a template of them.
+        """Register a function that reads a resource, or a template if the URI has `{variables}`.
 
         `more` are further fields of the definition: `annotations`, `icons`, `size`.
         """
 
         if not isinstance(uri, str):
-            raise RegistrationError("resource: it needs a URI: @server.resource('notes://all')")
+            raise RegistrationError("resource: a URI is required: @server.resource('notes://all')")
 
         def decorate(function: F) -> F:
             from portico.definitions.derive import derive_template
@@ -166,40 +166,41 @@ class Registration:
                 known = self._functions.completers
                 if (reference, argument) in known:
                     what = f"a completion of {argument!r} of {reference!r}"
-                    raise RegistrationError(f"{what} is registered already; remove it first")
+                    raise RegistrationError(f"{what} is already registered; remove it first")
                 self._functions.completers = {**known, (reference, argument): completer}
             self._functions.changed("prompts")
             return function
 
         return decorate
 
-    # Both at once, and the way back, also while running.
+    # Adding both at once, and removing; also while the server runs.
 
     def add_tool(self, definition: Mapping[str, Any], target: Any) -> None:
-        """Define a tool and give it its function."""
+        """Define a tool together with its function."""
         (loaded,) = load.load_tools([definition])
         tool = Tool(loaded)
         tool.invoke = Invocation(target)
         self._add("tools", [tool])
 
     def remove_tool(self, name: str) -> None:
-        """Offer a tool no more; clients are told."""
+        """Remove a tool and notify clients."""
         self._remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Offer a resource or a template no more; clients are told."""
+        """Remove a resource or a template and notify clients."""
         self._remove("templates" if uri in self._functions.templates else "resources", uri)
 
     def remove_prompt(self, name: str) -> None:
-        """Offer a prompt no more; clients are told."""
+        """Remove a prompt and notify clients."""
         self._remove("prompts", name)
 
     def remove_completion(self, reference: str, argument: str) -> None:
-        """Complete an argument no more."""
+        """Remove the completion of an argument."""
         with self._lock:
             left = dict(self._functions.completers)
             if left.pop((reference, argument), None) is None:
-                raise RegistrationError(f"no completion of {argument!r} of {reference!r} is there")
+                what = f"no completion of {argument!r} of {reference!r}"
+                raise RegistrationError(f"{what} is registered")
             self._functions.completers = left
         self._functions.changed("prompts")
 
@@ -220,8 +221,8 @@ class Registration:
             entries = self._entries(where)
             for key in new:
                 if key in entries:
-                    raise RegistrationError(f"{key!r} is registered already; remove it first")
-            # A new dict, so that whoever walks the old one, in any thread, is not disturbed.
+                    raise RegistrationError(f"{key!r} is already registered; remove it first")
+            # A new dict, so that other threads can keep iterating over the old one.
             setattr(self._functions, where, {**entries, **new})
         if new:
             self._list_changed(where)
@@ -259,4 +260,4 @@ def _check_callable(function: Any, what: str) -> None:
         return
     hint = f"; to name it, write @server.{what}(name={function!r})"
     named = hint if isinstance(function, str) else ""
-    raise RegistrationError(f"{what}: {function!r} is no function{named}")
+    raise RegistrationError(f"{what}: {function!r} is not a function{named}")

@@ -1,4 +1,4 @@
-"""From what a handler returned to what travels, in the shape of the version at hand."""
+"""Converts the return value of a handler to a result of the request's version."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -15,12 +15,12 @@ _ROLES = ("user", "assistant")
 
 
 class WrongReturn(TypeError):
-    """A handler returned what no result can be made of."""
+    """A handler returned a value that cannot become a result."""
 
 
 def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version) -> dict[str, Any]:
-    """A `tools/call` result. `structured` says that the tool has an output schema, `wrapped` that
-    its value stands under the key `result` there."""
+    """Return a `tools/call` result. `structured`: the tool has an output schema. `wrapped`: that
+    schema has the value under the key `result`."""
     whole = value if isinstance(value, ToolResult) else ToolResult(content=value)
     data = _plain(whole.structured)
     content = whole.content
@@ -44,7 +44,7 @@ def tool_result(value: Any, *, structured: bool, wrapped: bool, version: Version
 
 
 def prompt_result(value: Any, description: str | None, version: Version) -> dict[str, Any]:
-    """A `prompts/get` result."""
+    """Return a `prompts/get` result."""
     if isinstance(value, dict) and "messages" in value:
         return value
     items = value if isinstance(value, list | tuple) else [value]
@@ -55,7 +55,7 @@ def prompt_result(value: Any, description: str | None, version: Version) -> dict
 
 
 def resource_result(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
-    """A `resources/read` result."""
+    """Return a `resources/read` result."""
     if isinstance(value, dict) and _are_contents(value.get("contents")):
         return value
     several = isinstance(value, list | tuple) and any(isinstance(v, Contents) for v in value)
@@ -64,7 +64,7 @@ def resource_result(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
 
 
 def block_for(block: Content, version: Version) -> dict[str, Any]:
-    """A content block, or its text where the version does not know its kind."""
+    """Return a content block as JSON, or as text if the version lacks its kind."""
     wire = block.block()
     if block.kind == "audio" and version < Version.V2025_03_26:
         return {"type": "text", "text": f"[audio, {wire['mimeType']}, not shown]"}
@@ -74,9 +74,9 @@ def block_for(block: Content, version: Version) -> dict[str, Any]:
 
 
 def _is_data(value: Any, wrapped: bool) -> bool:
-    """True for a value that is not content already and has a JSON form of its own.
+    """True for a value that is not content and has a JSON form.
 
-    Text is content, unless the tool promised it as data: an enumeration of words, say.
+    Text is content, unless the output schema makes it data, such as an enumeration.
     """
     if value is None or isinstance(value, bytes | bytearray):
         return False
@@ -93,11 +93,11 @@ def _plain(value: Any) -> Any:
     try:
         return msgspec.to_builtins(_spelled_out(value), str_keys=True, enc_hook=_dumped)
     except (TypeError, ValueError) as error:
-        raise WrongReturn(f"it returned a {type(value).__name__}: {error}") from None
+        raise WrongReturn(f"{_returned(value)}: {error}") from None
 
 
 def _dumped(value: Any) -> Any:
-    """A pydantic model, if its owner uses them, as data."""
+    """Convert a pydantic model to data."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -105,8 +105,8 @@ def _dumped(value: Any) -> Any:
 
 
 def _spelled_out(value: Any) -> Any:
-    """The same with dataclasses as dicts: of one that msgspec has made, it does not see the fields
-    that have their default."""
+    """Convert dataclasses inside a value to dicts: msgspec omits the default fields of dataclasses
+    that it created."""
     if isinstance(value, list | tuple):
         return [_spelled_out(item) for item in value] if value else value
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ def _spelled_out(value: Any) -> Any:
 
 
 def _with_spelled_out(value: Struct) -> Struct:
-    """A struct as it is, for only its class knows how it is written, but for what it holds."""
+    """Convert the fields of a struct, but keep the struct: its class defines its encoding."""
     spelled = copy(value)
     for name in value.__struct_fields__:
         inner = getattr(value, name)
@@ -140,10 +140,14 @@ def _blocks(content: Any) -> Iterable[Content]:
         return [block for item in content for block in _blocks(item)]
     if isinstance(content, bytes | bytearray) or _is_content(content):
         raise WrongReturn(
-            f"it returned a {type(content).__name__}; return text, a content block, a list of "
-            "those, or data with a JSON form"
+            f"{_returned(content)}; return text, a content block, a list of those, or data with a "
+            "JSON form"
         )
     return [Text(msgspec.json.encode(_plain(content)).decode())]
+
+
+def _returned(value: Any) -> str:
+    return f"the handler returned a value of type {type(value).__name__}"
 
 
 def _is_content(value: Any) -> bool:
@@ -168,17 +172,16 @@ def _message(item: Any, version: Version) -> dict[str, Any]:
     content = Text(message.content) if isinstance(message.content, str) else message.content
     if not isinstance(content, Content):
         raise WrongReturn(
-            f"it returned a {type(item).__name__}; return text, a Message, a content block, "
-            "or a list of those"
+            f"{_returned(item)}; return text, a Message, a content block, or a list of those"
         )
     if message.role not in _ROLES:
-        said = f"it returned a message of the role {message.role!r}"
-        raise WrongReturn(f"{said}; write {' or '.join(_ROLES)}")
+        why = f"the handler returned a message with the role {message.role!r}"
+        raise WrongReturn(f"{why}; use {' or '.join(_ROLES)}")
     return {"role": message.role, "content": block_for(content, version)}
 
 
 def _are_contents(entries: Any) -> bool:
-    """True for what a result has under `contents`, and not for data of which that is a field."""
+    """True for the `contents` of a result, as opposed to data with a field of that name."""
     return isinstance(entries, list) and all(isinstance(e, dict) and "uri" in e for e in entries)
 
 
@@ -191,8 +194,8 @@ def _contents(item: Any, uri: str, mime_type: str) -> dict[str, Any]:
         return Contents(bytes(item)).entry(uri, mime_type or "application/octet-stream")
     if _is_content(item):
         raise WrongReturn(
-            f"it returned a {type(item).__name__}; return text, bytes, Contents, a list of those, "
-            "or data with a JSON form"
+            f"{_returned(item)}; return text, bytes, Contents, a list of those, or data with a "
+            "JSON form"
         )
     text = msgspec.json.encode(_plain(item)).decode()
     return Contents(text).entry(uri, mime_type or "application/json")

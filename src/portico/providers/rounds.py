@@ -1,8 +1,8 @@
-"""Questions to the client, in either era, behind the same calls.
+"""Questions to the client, with the same interface in both eras.
 
-Legacy: each question is a request to the client, and the handler waits. Modern: a question that
-is not answered yet ends the round with `input_required`; the handler runs again with the answers
-once the client retries (multi round-trip requests).
+Legacy: each question is a request to the client, and the handler waits. Modern: a question without
+an answer ends the round with `input_required`; the handler runs again with the answers when the
+client retries (multi round-trip requests).
 """
 
 import asyncio
@@ -56,24 +56,24 @@ _SHAPES: dict[str, type[Struct]] = {
 
 
 class _Retry(Struct):
-    """What a retry brings along; a first request has neither."""
+    """The params of a retry; a first request has neither."""
 
     inputResponses: dict[str, Any] = {}  # noqa: N815  (fields of the wire)
     requestState: str | None = None  # noqa: N815
 
 
 class Suspended(BaseException):
-    """Ends a round: the client has to answer these first. Not an Exception, so that a handler's
-    own `except Exception` cannot swallow it."""
+    """Ends a round: the client must answer these questions first. Not an Exception, so that a
+    handler's own `except Exception` cannot swallow it."""
 
     def __init__(self, asks: Mapping[str, Ask]) -> None:
-        super().__init__("the client has to answer first")
+        super().__init__("the client must answer first")
         self.asks = asks
 
 
 def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
-    """The end of a round out of a task group that it passed through, all questions as one; None
-    if something failed in there, too."""
+    """Return the end of a round that passed through a task group, with all its questions; None if
+    another task of the group failed."""
     rounds, failures = group.split(Suspended)
     if rounds is None or failures is not None:
         return None
@@ -83,24 +83,24 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     return Suspended(asks)
 
 
-class _Asking(Struct):
-    """The part of asking that is the same in both eras."""
+class _FormAsker(Struct):
+    """The part of an asker that both eras share."""
 
     def form(self, kind: type[T]) -> "ClassForm[T]":
-        """The form that a class describes."""
+        """Return the form that a class describes."""
         from portico.providers.forms import ClassForm  # slow to load, and seldom needed
 
         return ClassForm(kind)
 
 
-class DirectAsker(_Asking):
-    """Asks a legacy client by requests of our own."""
+class DirectAsker(_FormAsker):
+    """Sends questions to a legacy client as requests."""
 
     _context: Context
     _version: Version
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
-        """All answers, asked for at the same time."""
+        """Send all questions at the same time and return the answers."""
         if not asks:
             return {}
         peer = self._context.peer
@@ -109,37 +109,37 @@ class DirectAsker(_Asking):
             if peer is None:
                 raise MissingCapability(ask.capability)
         assert peer is not None
-        asking = [
+        questions = [
             asyncio.ensure_future(peer.ask(ask.method, encode(_legacy_params(ask))))
             for ask in asks.values()
         ]
         try:
-            answers = await asyncio.gather(*asking)
+            answers = await asyncio.gather(*questions)
         finally:
-            for question in asking:
+            for question in questions:
                 question.cancel()
-            await asyncio.wait(asking)  # those that are still open are taken back
+            await asyncio.wait(questions)  # pending ones send their cancellation
         return {
             key: _checked(ask, msgspec.json.decode(answer))
             for (key, ask), answer in zip(asks.items(), answers, strict=True)
         }
 
 
-class ReplayAsker(_Asking):
-    """Answers a modern handler from what the client has sent so far."""
+class ReplayAsker(_FormAsker):
+    """Answers a modern handler with the answers that the client has sent so far."""
 
     _context: Context
     answers: dict[str, Any]
-    """Those used so far; they travel on to the next round."""
+    """The answers used so far; the next round gets them too."""
     _given: dict[str, Any]
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
-        """All answers, or Suspended with the questions that are still open."""
+        """Return all answers, or raise Suspended with the questions that have none."""
         missing: dict[str, Ask] = {}
         for key, ask in asks.items():
             if key in self.answers:
                 continue
-            if key in self._given and _answers(ask, key, self._given[key]):
+            if key in self._given and _is_complete(ask, key, self._given[key]):
                 self.answers[key] = self._given[key]
                 continue
             _check(ask, self._context.client_capabilities, Version.V2026_07_28)
@@ -150,26 +150,26 @@ class ReplayAsker(_Asking):
 
 
 class Rounds:
-    """Opens and closes the rounds of modern requests, sealed with one key."""
+    """Begins and suspends the rounds of modern requests; their states are sealed with one key."""
 
     def __init__(
         self, key: bytes, clock: Callable[[], float] = time.time, ttl_s: float = ROUND_TTL_S
     ) -> None:
         if len(key) < KEY_SIZE:
-            raise RegistrationError(f"a state key needs at least {KEY_SIZE} bytes")
+            raise RegistrationError(f"the state key must have at least {KEY_SIZE} bytes")
         self._key = key
         self._clock = clock
         self._ttl_s = ttl_s
 
     @cached_property
     def _seal(self) -> "Seal":
-        # Made when first needed: most servers never ask, and hashing is slow to import.
+        # Created on demand: most servers ask nothing, and hashing is slow to import.
         from portico.protocol.seal import Seal
 
         return Seal(self._key)
 
     def begin(self, request: Request, context: Context) -> tuple[Context, ReplayAsker]:
-        """The context for this run of a modern handler, with what earlier rounds brought."""
+        """Return the context for one run of a modern handler, with the answers and state so far."""
         if request.meaning is None or not request.meaning.rounds:
             return context.bound(request, None, {}), ReplayAsker(context, {}, {})
         given, kept = self._opened(request, context)
@@ -181,7 +181,7 @@ class Rounds:
     def suspend(
         self, request: Request, context: Context, replay: ReplayAsker, suspended: Suspended
     ) -> dict[str, Any]:
-        """The `input_required` result that asks what is open and seals what is known."""
+        """Return the `input_required` result: the open questions and the sealed state."""
         from portico.protocol.seal import NONCE_SIZE, binding
 
         kept = {"answers": replay.answers, "state": context.state}
@@ -194,11 +194,11 @@ class Rounds:
             )
         except (TypeError, ValueError) as error:
             raise RuntimeError(f"context.state has no JSON form: {error}") from None
-        asks = {
+        questions = {
             key: {"method": ask.method, "params": _modern_params(ask)}
             for key, ask in suspended.asks.items()
         }
-        return {"resultType": "input_required", "inputRequests": asks, "requestState": state}
+        return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
     def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
         retry = request.decode_as(_Retry)
@@ -217,18 +217,18 @@ class Rounds:
 
 
 def _checked(ask: Ask, answer: Any) -> Any:
-    """A legacy client's answer, if it is one to what was asked."""
+    """Return a legacy client's answer; raise AskError if it does not match the question."""
     try:
-        filled_in = _answers(ask, ask.method, answer)
+        is_complete = _is_complete(ask, ask.method, answer)
     except InvalidParams as error:
         raise AskError(f"the client's answer is malformed: {error.message}") from None
-    if not filled_in:
-        raise AskError("the client's answer does not fill in the form")
+    if not is_complete:
+        raise AskError("the client's answer does not match the form")
     return answer
 
 
-def _answers(ask: Ask, key: str, answer: Any) -> bool:
-    """True for a full answer; one that lacks something is asked again, a malformed one refused."""
+def _is_complete(ask: Ask, key: str, answer: Any) -> bool:
+    """True if an answer matches the form, if there is one; raise InvalidParams if malformed."""
     try:
         shaped = msgspec.convert(answer, _SHAPES[ask.method])
     except msgspec.ValidationError as error:
@@ -239,7 +239,7 @@ def _answers(ask: Ask, key: str, answer: Any) -> bool:
 
 
 def _check(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
-    """Raise if it cannot be asked: the client cannot be, or the form is none."""
+    """Raise if the client lacks the capability for a question, or its form is not valid."""
     if ask.capability == "elicitation" and version < Version.V2025_06_18:
         raise MissingCapability(ask.capability)
     if ask.mode in ("url", "tools") and version < Version.V2025_11_25:

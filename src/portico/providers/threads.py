@@ -1,7 +1,7 @@
-"""Daemon threads for plain functions, so that one that never returns holds up nobody.
+"""Daemon threads for plain functions, so that a hung function blocks no other.
 
 The standard pool is small and is joined at exit: a few hung handlers would starve all others
-and keep the process from ending.
+and keep the process from exiting.
 """
 
 import asyncio
@@ -22,44 +22,44 @@ _Job = tuple["asyncio.Future[Any]", Variables, Callable[[], Any]]
 
 
 class ThreadsExhausted(ToolError):
-    """As many plain functions run as there may be threads."""
+    """All threads for plain functions are in use."""
 
 
 class Threads:
-    """Runs plain functions, each in a thread of its own, reusing those that are idle."""
+    """Runs each plain function in its own thread, reusing idle threads."""
 
-    def __init__(self, most: int = MAX_THREADS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_THREADS) -> None:
+        self._limit = limit
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._idle = 0
         self._count = 0
         self._lock = threading.Lock()
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """Call a function off the event loop and wait for what it returns."""
+        """Call a function off the event loop and return its value."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
             start = not self._idle
             if start:
-                if self._count >= self._most:
-                    words = f"{self._most} plain functions are running already"
-                    raise ThreadsExhausted(f"{words}: try again when some are done")
+                if self._count >= self._limit:
+                    why = f"the limit of {self._limit} running plain functions is reached"
+                    raise ThreadsExhausted(f"{why}; try again later")
                 self._count += 1
             else:
                 self._idle -= 1
         if start:
             self._start()
-        # Not before: what is refused must not be done by another thread later.
+        # Only now: a refused function must not run in another thread later.
         self._jobs.put((future, copy_context(), function))
         return await future
 
     def _start(self) -> None:
         try:
             threading.Thread(target=self._work, name="portico-handler", daemon=True).start()
-        except RuntimeError as error:  # the system has no more of them
+        except RuntimeError as error:  # the system has no more threads
             with self._lock:
                 self._count -= 1
-            raise ThreadsExhausted(f"{error}: try again when some are done") from None
+            raise ThreadsExhausted(f"{error}; try again later") from None
 
     def _work(self) -> None:
         while True:
@@ -67,7 +67,7 @@ class Threads:
                 job = self._jobs.get(timeout=IDLE_S)
             except Empty:
                 with self._lock:
-                    # A job may have been promised to this thread just now.
+                    # A job may have been assigned to this thread just now.
                     if self._idle and self._jobs.empty():
                         self._idle -= 1
                         self._count -= 1
@@ -82,19 +82,19 @@ def _do(job: _Job) -> None:
     future, variables, function = job
     try:
         value, error = variables.run(function), None
-    except BaseException as raised:  # noqa: BLE001  (it is handed to the one who waits)
+    except BaseException as raised:  # noqa: BLE001  (the awaiting task gets it)
         value, error = None, raised
     loop = future.get_loop()
     try:
         loop.call_soon_threadsafe(_settle, future, value, error)
     except RuntimeError:
-        return  # the loop has closed: nobody waits any more
+        return  # the loop has closed
 
 
 def _settle(future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
     if future.done():
-        return  # cancelled meanwhile
-    if isinstance(error, StopIteration | GeneratorExit):  # which mean something to who awaits
+        return  # it was cancelled
+    if isinstance(error, StopIteration | GeneratorExit):  # they would end the awaiting coroutine
         error = NotAnException(error)
     if error is not None:
         future.set_exception(error)
