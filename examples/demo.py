@@ -1,4 +1,4 @@
-"""`make run`: a gateway over several real servers; search it, call a tool, add it to a client."""
+"""`make run`: start a gateway for several real servers, search it, and call a tool."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ from portico.windows.control import send_command
 
 EXAMPLE = Path("examples/quickstart.py")
 FOLDER = Path(".run")
-"""The demo's own config; delete it to begin anew."""
+"""Holds the demo's config; delete it to start over."""
 NODE = Path(".tools/bin/node")
 NPM_SERVERS = Path(".tools/node_modules/@modelcontextprotocol")
 PORT = 8000
@@ -28,9 +28,12 @@ _TOOL, _ARGUMENTS = "time__get_current_time", '{"timezone": "Asia/Tokyo"}'
 
 
 def main() -> int:
-    """Show it working; ends with Ctrl-C or SIGTERM."""
+    """Run the demo until Ctrl-C or SIGTERM."""
     if not EXAMPLE.is_file():
-        print(f"portico: run this beside {EXAMPLE}", file=sys.stderr)
+        print(
+            f"portico: {EXAMPLE} not found; run the demo from the root of the repository",
+            file=sys.stderr,
+        )
         return 1
     config = _config()
     url = f"http://127.0.0.1:{_free_port(PORT)}/mcp"
@@ -38,21 +41,21 @@ def main() -> int:
     gateway = _start("serve", "--config", str(config), "--http", address)
     signal.signal(signal.SIGTERM, lambda *_: gateway.terminate())
     try:
-        if not _filled(gateway):
+        if not _wait_until_ready(gateway):
             gateway.terminate()
             return gateway.wait() or 1
-        for words in (("search", _QUERY, "--limit", "2"), ("call", _TOOL, _ARGUMENTS)):
-            if _start(*words, "--config", str(config)).wait() != 0:
+        for command in (("search", _QUERY, "--limit", "2"), ("call", _TOOL, _ARGUMENTS)):
+            if _start(*command, "--config", str(config)).wait() != 0:
                 gateway.terminate()
                 return gateway.wait() or 1
-        print(_how_to_add(config, url), flush=True)
+        print(_next_steps(config, url), flush=True)
         return gateway.wait()
     except KeyboardInterrupt:
         return gateway.wait()
 
 
 def _config() -> Path:
-    """A config with the real servers that `make setup` installed, written once."""
+    """Return a config with the servers that `make setup` installed; write it on the first run."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / "portico.toml"
     if not path.exists():
@@ -91,27 +94,27 @@ def _start(*arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-m", "portico", *arguments])
 
 
-def _filled(gateway: "subprocess.Popen[bytes]") -> bool:
-    """Show each server as soon as it says what it offers; False if the gateway ended."""
+def _wait_until_ready(gateway: "subprocess.Popen[bytes]") -> bool:
+    """Print each server once its tools are known; return False if the gateway has exited."""
     deadline = time.monotonic() + _READY_S
     shown: set[str] = set()
     while time.monotonic() < deadline and gateway.poll() is None:
         status = send_command(control_folder(), f"{gateway.pid}.sock", "status", _ASK_S) or {}
         servers: list[dict[str, Any]] = status.get("servers") or []
         for server in servers:
-            done = not server["pending"] or server["error"]
-            if done and server["server"] not in shown:
+            is_ready = not server["pending"] or server["error"]
+            if is_ready and server["server"] not in shown:
                 shown.add(server["server"])
-                what = server["error"].partition("\n")[0] or counted(server["tools"], "tool")
-                print(f"  {server['server']:<22} {what}", flush=True)
+                state = server["error"].partition("\n")[0] or counted(server["tools"], "tool")
+                print(f"  {server['server']:<22} {state}", flush=True)
         if servers and len(shown) == len(servers):
             return True
         time.sleep(0.1)
     return gateway.poll() is None
 
 
-def _free_port(wished: int) -> int:
-    for port in (wished, 0):
+def _free_port(preferred: int) -> int:
+    for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -119,17 +122,17 @@ def _free_port(wished: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    return wished
+    return preferred
 
 
 def _portico() -> str:
-    """The command as it is typed here: it need not be on PATH."""
+    """Return the command to type here, which may not be on PATH."""
     own = Path(sys.executable).parent / "portico"
     here = Path.cwd()
     return str(own.relative_to(here) if own.is_relative_to(here) else own)
 
 
-def _how_to_add(config: Path, url: str) -> str:
+def _next_steps(config: Path, url: str) -> str:
     import json
 
     from portico.auth.token import FILE_NAME
@@ -139,26 +142,26 @@ def _how_to_add(config: Path, url: str) -> str:
     entry = {"mcpServers": {"portico": {"command": argv[0], "args": argv[1:]}}}
     portico = shlex.quote(_portico())
     return f"""
-Add it to a client, as a command it starts by itself:
+Add the gateway to a client, as a command that the client starts:
 
   claude mcp add portico -- {shlex.join(argv)}
 
-or, for most others, in the client's JSON:
+or, for most other clients, in their JSON config:
 
   {json.dumps(entry)}
 
-or as this running gateway:
+or connect to this running gateway:
 
   claude mcp add --transport http portico {url} \\
     --header "Authorization: Bearer $(cat {token})"
 
-In another terminal, while it runs:
+In another terminal, while the gateway runs:
 
   {portico} status --watch
   {portico} search 'add two numbers' --config {config}
   {portico} servers add NAME --config {config} COMMAND
 
-It serves until you press Ctrl-C."""
+Press Ctrl-C to stop."""
 
 
 if __name__ == "__main__":

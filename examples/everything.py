@@ -1,6 +1,6 @@
-"""A server with one of everything, written with the public API.
+"""A server with every feature of the protocol, written with the public API.
 
-It offers what the official conformance suite asks of a server under test:
+It has the tools, resources and prompts that the official conformance suite requires:
 
     portico run examples/everything.py --http 127.0.0.1:8123 --auth none
 """
@@ -35,7 +35,7 @@ server = Server(
     "portico-everything",
     "1.0.0",
     title="Portico's everything server",
-    instructions="Every feature of the protocol, each in its smallest form.",
+    instructions="Every feature of the protocol, each as a minimal example.",
 )
 
 
@@ -50,19 +50,19 @@ def test_simple_text() -> str:
 
 @server.tool
 def test_image_content() -> Image:
-    """Return a picture."""
+    """Return an image."""
     return Image(PNG, "image/png")
 
 
 @server.tool
 def test_audio_content() -> Audio:
-    """Return a sound."""
+    """Return audio."""
     return Audio(WAV, "audio/wav")
 
 
 @server.tool
 def test_embedded_resource() -> Embedded:
-    """Return a resource inside the result."""
+    """Return a resource embedded in the result."""
     return Embedded("test://embedded-resource", "This is an embedded resource.", "text/plain")
 
 
@@ -79,16 +79,16 @@ def test_multiple_content_types() -> list[Text | Image | Embedded]:
 
 @server.tool
 def test_error_handling() -> str:
-    """Fail, so that the model is told why."""
+    """Fail with an error that the model can read."""
     raise RuntimeError("This tool intentionally returns an error for testing")
 
 
-# Tools that talk while they work.
+# Tools that send messages while they run.
 
 
 @server.tool
 async def test_tool_with_logging(context: Context) -> str:
-    """Send log messages on the way."""
+    """Send log messages while running."""
     for step in ("started", "processing", "completed"):
         await context.log("info", f"Tool execution {step}")
         await asyncio.sleep(0.05)
@@ -97,7 +97,7 @@ async def test_tool_with_logging(context: Context) -> str:
 
 @server.tool
 async def test_logging_tool(context: Context) -> str:
-    """Send a log message of every level; a client gets those it asked for."""
+    """Send log messages of several levels; the client gets the levels it requested."""
     for level in ("debug", "info", "warning", "error"):
         await context.log(level, f"A message of level {level}", "everything")
     return "Logged four messages."
@@ -105,7 +105,7 @@ async def test_logging_tool(context: Context) -> str:
 
 @server.tool
 async def test_tool_with_progress(context: Context) -> str:
-    """Report progress on the way."""
+    """Report progress while running."""
     for done in (0, 50, 100):
         await context.progress(done, 100, f"Completed step {done} of 100")
         await asyncio.sleep(0.05)
@@ -114,7 +114,7 @@ async def test_tool_with_progress(context: Context) -> str:
 
 @server.tool
 async def test_reconnection(context: Context) -> str:
-    """Hang up in the middle; a client that comes back gets the rest."""
+    """Close the stream during the call; a client that reconnects gets the rest."""
     await context.log("info", "Before disconnect")
     await context.close_stream()
     await asyncio.sleep(0.2)
@@ -122,19 +122,19 @@ async def test_reconnection(context: Context) -> str:
     return "Reconnection test completed"
 
 
-# Tools that ask the client: the same calls in both eras.
+# Tools that ask the client questions, with the same code for both eras.
 
 
 @server.tool
 async def test_sampling(prompt: str, context: Context) -> str:
-    """Have the client's model answer a prompt."""
+    """Request a completion from the client's model."""
     answer = await context.sample(prompt, max_tokens=100)
     return f"LLM response: {answer['content'].get('text', '')}"
 
 
 @server.tool
 async def test_elicitation(message: str, context: Context) -> str:
-    """Ask the person in front of the client."""
+    """Ask the user a question."""
     schema = _form(response={"type": "string", "description": "User's response"})
     answer = await context.elicit(message, schema)
     return f"User response: action={answer.action}, content={json.dumps(answer.content)}"
@@ -142,7 +142,7 @@ async def test_elicitation(message: str, context: Context) -> str:
 
 @server.tool
 async def test_streaming_elicitation(context: Context) -> str:
-    """Report progress, then ask: in the modern era never by a request on the stream."""
+    """Report progress, then ask: a modern client gets the question in the result."""
     await context.progress(1, 2, "About to ask")
     answer = await context.elicit("What is your name?", NAME, key="user_name")
     return f"Hello, {answer.content.get('name', 'stranger')}!"
@@ -192,7 +192,7 @@ async def test_elicitation_sep1330_enums(context: Context) -> str:
 
 @server.tool
 def test_missing_capability(context: Context) -> str:
-    """Refuse a client whose model cannot be used."""
+    """Reject clients that do not support sampling."""
     if "sampling" not in context.client_capabilities:
         raise MissingCapability("sampling")
     return "The client declared sampling."
@@ -220,7 +220,7 @@ async def test_input_required_result_list_roots(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_request_state(context: Context) -> str:
-    """Keep something over a round."""
+    """Keep state between rounds."""
     context.state["nonce"] = "kept"
     await context.elicit("Please confirm", CONFIRM, key="confirm")
     return f"state-ok: {context.state['nonce']}"
@@ -228,7 +228,7 @@ async def test_input_required_result_request_state(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_multiple_inputs(context: Context) -> str:
-    """Ask three things in one round."""
+    """Ask three questions in one round."""
     await context.ask(
         {
             "user_name": elicitation("What is your name?", NAME),
@@ -241,7 +241,7 @@ async def test_input_required_result_multiple_inputs(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_multi_round(context: Context) -> str:
-    """Ask twice, the second question after the first answer."""
+    """Ask two questions, one after the other."""
     name = await context.elicit("Step 1: What is your name?", NAME, key="step1")
     color = await context.elicit(
         "Step 2: What is your favorite color?", _form(color={"type": "string"}), key="step2"
@@ -251,21 +251,22 @@ async def test_input_required_result_multi_round(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_tampered_state(context: Context) -> str:
-    """Ask once; a state that was changed on its way is refused before this runs again."""
+    """Ask once; a modified state is rejected before this function runs again."""
     await context.elicit("Please confirm", CONFIRM, key="confirm")
     return "state-ok"
 
 
 @server.tool
 async def test_input_required_result_capabilities(context: Context) -> str:
-    """Ask only what the client can answer."""
+    """Ask only the questions that the client supports."""
     asks = {"sample": sampling("Say hello", 50), "ask": elicitation("What is your name?", NAME)}
-    able = {key: ask for key, ask in asks.items() if ask.capability in context.client_capabilities}
-    await context.ask(able)
-    return f"Asked: {', '.join(able) or 'nothing'}"
+    declared = context.client_capabilities
+    supported = {key: ask for key, ask in asks.items() if ask.capability in declared}
+    await context.ask(supported)
+    return f"Asked: {', '.join(supported) or 'nothing'}"
 
 
-# Tools whose definitions matter.
+# Tools with special definitions.
 
 
 @server.tool
@@ -277,7 +278,7 @@ def test_x_mcp_header(
 
 
 def json_schema_2020_12_tool(arguments: dict[str, Any]) -> str:
-    """Echo what passed a schema with every kind of keyword."""
+    """Return the arguments, which have been validated against the schema."""
     return json.dumps(arguments)
 
 
@@ -313,12 +314,12 @@ server.add_tool(
 )
 
 
-# Changes while running.
+# Changes while the server runs.
 
 
 @server.tool
 def test_trigger_tool_change() -> str:
-    """Add a tool and take it away again; listeners are told."""
+    """Add and remove a tool; subscribed clients are notified."""
     server.add_tool({"name": "passing", "inputSchema": {"type": "object"}}, lambda arguments: "")
     server.remove_tool("passing")
     return "tool list changed"
@@ -326,7 +327,7 @@ def test_trigger_tool_change() -> str:
 
 @server.tool
 def test_trigger_prompt_change() -> str:
-    """Add a prompt and take it away again; listeners are told."""
+    """Add and remove a prompt; subscribed clients are notified."""
     server.prompt(lambda: "hello", name="passing")
     server.remove_prompt("passing")
     return "prompt list changed"
@@ -343,7 +344,7 @@ def static_text() -> str:
 
 @server.resource("test://static-binary", name="static-binary", mime_type="image/png")
 def static_binary() -> bytes:
-    """A picture that never changes."""
+    """An image that never changes."""
     return PNG
 
 
@@ -355,7 +356,7 @@ def watched() -> str:
 
 @server.resource("test://template/{id}/data", name="template", mime_type="application/json")
 def template(id: str) -> str:
-    """One of a family of resources."""
+    """A resource with a variable in its URI."""
     return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
 
 
@@ -376,7 +377,7 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 @server.prompt
 def test_prompt_with_embedded_resource(resourceUri: str) -> list[Message]:  # noqa: N803  (the suite's name)
-    """A prompt that carries a resource."""
+    """A prompt with an embedded resource."""
     return [
         Message(Embedded(resourceUri, "Embedded resource content for testing.", "text/plain")),
         Message("Please process the embedded resource above."),
@@ -385,13 +386,13 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> list[Message]:  # no
 
 @server.prompt
 def test_prompt_with_image() -> list[Message]:
-    """A prompt that carries a picture."""
+    """A prompt with an image."""
     return [Message(Image(PNG, "image/png")), Message("Please analyze the image above.")]
 
 
 @server.prompt
 async def test_input_required_result_prompt(context: Context) -> str:
-    """A prompt that asks before it answers."""
+    """A prompt that first asks the user a question."""
     answer = await context.elicit(
         "What context should the prompt use?",
         _form(context={"type": "string"}),
@@ -402,7 +403,7 @@ async def test_input_required_result_prompt(context: Context) -> str:
 
 @server.completion("test_prompt_with_arguments", "arg1")
 def complete_arg1(value: str) -> list[str]:
-    """Values that begin like what was typed."""
+    """Return the values that start with the typed text."""
     return [word for word in ("paris", "park", "party") if word.startswith(value)]
 
 

@@ -1,6 +1,8 @@
-"""A small server with one of each: a tool, a resource, a prompt.
+"""A small server with a tool, a resource and a prompt.
 
-portico run examples/quickstart.py
+Run it with:
+
+    portico run examples/quickstart.py
 """
 
 from portico import Context, Server
@@ -12,11 +14,11 @@ FORECASTS = {"paris": (18, "light rain"), "oslo": (9, "clear"), "lagos": (31, "s
 
 @server.tool
 async def forecast(city: str, days: int = 1, *, context: Context) -> dict[str, object]:
-    """Forecast the weather of a city.
+    """Forecast the weather in a city.
 
     Args:
-        city: The city's name, in English.
-        days: How many days ahead.
+        city: Name of the city, in English.
+        days: Number of days to forecast.
     """
     await context.progress(1, 2, f"looking up {city}")
     degrees, sky = FORECASTS.get(city.lower(), (20, "changeable"))
@@ -25,11 +27,11 @@ async def forecast(city: str, days: int = 1, *, context: Context) -> dict[str, o
 
 @server.resource("cities://all", mime_type="application/json")
 def cities() -> list[str]:
-    """The cities with a forecast of their own."""
+    """The cities that have a forecast."""
     return sorted(FORECASTS)
 
 
 @server.prompt
 def packing_list(city: str) -> str:
-    """What to pack for a trip."""
-    return f"Ask for the forecast of {city} and tell me what to pack."
+    """A packing list for a trip."""
+    return f"Get the forecast for {city} and tell me what to pack."
