@@ -357,7 +357,7 @@ async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:
         await asyncio.sleep(0)
 
     assert len(session.notices) <= 10
-    session.unlisten(stuck)  # type: ignore[arg-type]
+    session.stop_listening(stuck)  # type: ignore[arg-type]
     blocked.set()
 
 

@@ -1,4 +1,4 @@
-"""The few words of ASGI that the HTTP edge speaks: read a body, send a reply."""
+"""ASGI for the HTTP transport: types, replies, and the client's disconnect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,7 +22,7 @@ JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 RETRY_AFTER = (b"retry-after", b"1")
 ON_DISCONNECT = "portico.on_disconnect"
-"""In the scope of our own server: the functions to call when the connection is lost."""
+"""The scope key of our own server for the callbacks to run when the connection is lost."""
 _LINGER_S = 5.0
 
 
@@ -33,33 +33,33 @@ class Reply(Struct, frozen=True):
     body: bytes = b""
     headers: Headers = ()
     lingers: bool = False
-    """True if the client may still be sending: it is heard out a while, else it would lose this."""
+    """True to read on for a moment, so that a client still sending does not lose this reply."""
 
 
 def refusal(status: int, why: str, *headers: tuple[bytes, bytes], lingers: bool = False) -> Reply:
-    """A refusal with the JSON-RPC error without id that the spec allows as its body."""
+    """Return a refusal whose body is a JSON-RPC error without an id, as the spec allows."""
     code = INVALID_REQUEST if status < 500 else INTERNAL_ERROR
     body = error_response(b"", code, why).encode()
     return Reply(status, body, (JSON_TYPE, *headers), lingers)
 
 
 def overloaded(why: str, id: bytes = b"") -> Reply:
-    """503 for what may be tried again in a moment."""
+    """Return 503 for a request that may be retried in a moment."""
     return Reply(503, busy(id, why).encode(), (JSON_TYPE, RETRY_AFTER))
 
 
 def busy(id: bytes, why: str = "too many calls are running") -> Response:
-    """The answer to a call that there is no room for."""
+    """Return the error for a call over the limit."""
     return error_response(id, INTERNAL_ERROR, f"{why}: try again in a moment")
 
 
 def shutting_down(id: bytes = b"") -> Reply:
-    """503 for new work while we drain; this connection takes no more."""
+    """Return 503 for new work during a drain, and close the connection."""
     return Reply(503, shutdown_error(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
 
 
 async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -> None:
-    """Send a reply; `receive` is needed where it lingers."""
+    """Send a reply; `receive` is required if it lingers."""
     headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     if reply.lingers and receive is not None:
@@ -71,7 +71,7 @@ async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -
 
 
 async def send_response(send: Send, response: Response, status: int, headers: Headers = ()) -> None:
-    """Send an answer as JSON, joined once; 202 where there is nothing to say."""
+    """Send a response as JSON, joined once; 202 if it is empty."""
     if response.is_nothing:
         await send_reply(send, Reply(202, headers=headers))
         return
@@ -96,12 +96,12 @@ class ClientPresence:
         self._callback: Callable[[], None] | None = None
 
     async def wait_disconnected(self) -> None:
-        """Wait until the client has left."""
+        """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call this if the client leaves before `stay`."""
+        """Call this if the client disconnects before `unwatch`."""
         self._callback = callback
         if self._callbacks is not None:
             self._callbacks.add(callback)
@@ -109,7 +109,7 @@ class ClientPresence:
             self._watch = asyncio.create_task(self._listen(callback))
 
     def unwatch(self) -> None:
-        """From now on it may leave when it likes."""
+        """Stop watching for a disconnect."""
         if self._watch is not None:
             self._watch.cancel()
         elif self._callbacks is not None and self._callback is not None:
@@ -121,19 +121,19 @@ class ClientPresence:
 
 
 def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
-    """A refusal by what Content-Length says, before anything is read."""
+    """Return a refusal if Content-Length is invalid or over the limit."""
     if not length.isdigit():
         return refusal(400, "Content-Length must be a number", CLOSE)
     return too_large(limits) if int(length) > limits.body_bytes else None
 
 
 def too_large(limits: HttpLimits) -> Reply:
-    """413 for a body over the limit."""
+    """Return 413 for a body over the limit."""
     return refusal(413, f"the body is larger than {limits.body_bytes} bytes", CLOSE, lingers=True)
 
 
 async def _discard_rest(receive: Receive) -> None:
-    """Read on for a moment: closing on unread data would reset the connection (RFC 9112, 9.6)."""
+    """Read for a moment: closing on unread data would reset the connection (RFC 9112, 9.6)."""
     try:
         async with asyncio.timeout(_LINGER_S):
             while (message := await receive())["type"] == "http.request":

@@ -1,4 +1,4 @@
-"""A batch's answers, collected until all are there (2025-03-26 only)."""
+"""JSON-RPC batches (2025-03-26 only): collects all responses before it delivers them."""
 
 from collections.abc import Callable
 
@@ -9,14 +9,14 @@ from portico.transport.client_connection import ClientConnection, Endpoint
 
 
 class Batch:
-    """Delivers one array of all answers, or nothing if nobody waits for any."""
+    """Delivers one array of all responses, or nothing if no member expects one."""
 
     def __init__(self, deliver: Callable[[bytes], None], *, now: bool = False) -> None:
         """`now` runs each member up to its first wait before the next one is started."""
         self._deliver = deliver
         self._now = now
         self._answers: list[bytes] = []
-        self._open = 1  # the batch itself, until all of its members were looked at
+        self._open = 1  # the batch itself, until all members have been started
 
     def serve(
         self,
@@ -25,7 +25,7 @@ class Batch:
         connection: ClientConnection,
         context: Context,
     ) -> None:
-        """Start every member; each is answered in its own time."""
+        """Start every member; they finish in any order."""
         for member in members:
             if isinstance(member, ClientAnswer):
                 connection.settle(member)
@@ -48,7 +48,7 @@ class Batch:
             response = await connection.await_answer(endpoint.handle(request, context))
 
         self._open += 1
-        # A cancelled member has no answer, but is over.
+        # A cancelled member has no response, but is done.
         refused = connection.start(request, work, over=lambda: self._done(response), now=self._now)
         if refused is not None:
             self._done(refused)

@@ -1,4 +1,4 @@
-"""Bodies of requests, each read within its time and size, and all within one memory."""
+"""Reads request bodies within limits of time and size and a shared memory budget."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from portico.transport.http_limits import HttpLimits
 from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
 
 _ALLOTMENT = "portico.body"
-"""In the scope: what its body holds of the memory for all."""
+"""The scope key for the body's allotment of the memory budget."""
 _OUT_OF_MEMORY = Reply(
     503,
     busy(b"", "the memory for request bodies is full").encode(),
@@ -31,10 +31,9 @@ _TOO_SLOW = refusal(408, "the body arrived too slowly: other requests needed its
 
 
 class BodyReader:
-    """Reads bodies.
+    """Reads bodies, with one timer for all of them.
 
-    One timer looks after all of them: a timeout of its own would be the dearest part of a request
-    whose body is there already.
+    A timer per request would be the most expensive part of a request whose body is already there.
     """
 
     def __init__(self, limits: HttpLimits, budget: MemoryBudget) -> None:
@@ -45,11 +44,13 @@ class BodyReader:
         self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
-        """The body, or why not; None if the client left meanwhile. `release` gives back what it
-        takes of the memory for all."""
+        """Return the body or a refusal; None if the client disconnected.
+
+        `release` returns the memory that the body takes of the budget.
+        """
         task = asyncio.current_task()
         assert task is not None
-        if ON_DISCONNECT not in scope:  # our own server bounds the time itself
+        if ON_DISCONNECT not in scope:  # our own server has timeouts of its own
             loop = asyncio.get_running_loop()
             self._since[task] = loop.time()
             if self._timer is None:
@@ -66,7 +67,7 @@ class BodyReader:
             self._stopped.pop(task, None)
 
     def release(self, scope: Scope) -> None:
-        """The request is over."""
+        """Return the memory of a request's body to the budget."""
         allotment: Allotment | None = scope.pop(_ALLOTMENT, None)
         if allotment is not None:
             self._budget.close(allotment)
@@ -102,7 +103,7 @@ class BodyReader:
             task.cancel()
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stop those that have waited too long, and look again when the next one is due."""
+        """Stop the bodies that have timed out, and set the timer for the next one."""
         self._timer = None
         now = loop.time()
         for task, since in self._since.items():

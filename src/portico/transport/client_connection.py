@@ -1,4 +1,4 @@
-"""What is under way, each way, on one stdio connection or in one legacy session."""
+"""The calls and questions pending on one stdio connection or in one legacy session."""
 
 import asyncio
 import contextvars
@@ -31,32 +31,32 @@ T = TypeVar("T")
 
 
 class Endpoint(Protocol):
-    """What a transport serves."""
+    """The handler of requests that a transport serves."""
 
     def handle(self, request: Request, context: Context) -> Answer:
-        """The answer; neither this nor awaiting it raises anything but CancelledError."""
+        """Return the answer; this and awaiting it raise nothing but CancelledError."""
         ...
 
 
 class Question(Struct, frozen=True):
-    """A request of ours to the client, on its way."""
+    """A request from us to the client, and its pending answer."""
 
     message: bytes
     cancellation: bytes
-    """The notification that nobody waits for its answer any more."""
+    """The notification that cancels the question."""
     answer: "asyncio.Future[bytes]"
 
 
 class ClientConnection:
-    """One legacy session or stdio connection: calls in flight, and questions not yet answered."""
+    """One legacy session or stdio connection: calls in flight, and unanswered questions."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.question_prefix = "portico"
-        """What our questions are numbered under: whoever serves a client after another takes
-        another name, since answers to the other's questions may still come."""
+        """The prefix of our questions' ids. The next owner to serve this client uses another one,
+        because answers to earlier questions may still arrive."""
         self.running: dict[bytes, CancellableWork] = {}
-        """The calls in flight, by their ids."""
+        """The calls in flight, by id."""
         self._idle: asyncio.Future[None] | None = None
         self._cancelled: set[asyncio.Task[None]] = set()
         self.questions: dict[bytes, asyncio.Future[bytes]] = {}
@@ -73,8 +73,8 @@ class ClientConnection:
     ) -> Response | None:
         """Run the work for a request as a task that can be cancelled by its id.
 
-        The refusal comes back instead if its id is in flight already. `over` is called when the
-        task is done, also if it was cancelled before its first step. `now` runs it up to its first
+        Returns a refusal instead if the id is already in flight. `over` is called when the task is
+        done, even if it was cancelled before its first step. `now` runs the task up to its first
         wait before this returns.
         """
         key = request.id or self._notification_key()
@@ -96,11 +96,11 @@ class ClientConnection:
         return None
 
     def register(self, id: bytes, running: CancellableWork) -> None:
-        """Let a call be cancelled by its id, until that is freed."""
+        """Let a call be cancelled by its id, until `release_id`."""
         self.running[id_key(id) if _BACKSLASH in id else id] = running
 
     def reply_later(self, request: Request, pending: Pending, reply: Reply) -> None:
-        """Reply with an answer that needs no task; until then it can be cancelled by its id."""
+        """Reply when a pending answer arrives; until then it can be cancelled by its id."""
         key = request.id
         if _BACKSLASH in key:
             key = id_key(key)
@@ -113,13 +113,13 @@ class ClientConnection:
         pending.then(answered)
 
     def check_duplicate(self, request: Request) -> Response | None:
-        """The refusal of an id already in flight: the two answers could not be told apart."""
+        """Return a refusal if the id is already in flight: its responses would be ambiguous."""
         if not self.running or id_key(request.id) not in self.running:
             return None
         return duplicate_id_error(request.id)
 
     def cancel(self, notice: Request) -> None:
-        """Stop the call that a `notifications/cancelled` names, if it still runs."""
+        """Cancel the call that a `notifications/cancelled` names, if it is still running."""
         key = id_key(cancelled_id(notice.params))
         running = self.running.get(key) if key else None
         if running is not None:
@@ -129,20 +129,22 @@ class ClientConnection:
             running.cancel()
 
     async def await_answer(self, answer: Answer) -> Response:
-        """The answer to a request that `start` runs; none to one that was cancelled meanwhile,
-        even if its handler took no notice."""
+        """Return the response to a request that `start` runs.
+
+        Raises CancelledError if the call was cancelled, even if its handler ignored that.
+        """
         response = await answer
         if asyncio.current_task() in self._cancelled:
             raise asyncio.CancelledError
         return response
 
     def release_id(self, id: bytes) -> None:
-        """Let an id be used again: its answer is about to be written."""
+        """Allow an id to be reused: its response is about to be written."""
         if id:
             self._remove(id_key(id) if _BACKSLASH in id else id)
 
     def question(self, method: str, params: bytes) -> Question:
-        """A request to the client with an id of ours."""
+        """Create a request to the client, with an id of ours."""
         self._question_count += 1
         id = f'"{self.question_prefix}-{self._question_count}"'.encode()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -152,7 +154,7 @@ class ClientConnection:
         return Question(request_message(method, params, id), cancellation, answer)
 
     def settle(self, answer: ClientAnswer) -> None:
-        """Bring a client's answer to the handler that asked; one to nothing is ignored."""
+        """Pass a client's answer to the handler that awaits it; ignore one that matches nothing."""
         future = self.questions.get(id_key(answer.id))
         if future is None or future.done():
             return
@@ -171,7 +173,7 @@ class ClientConnection:
             await asyncio.shield(self._idle)
 
     def abandon(self) -> list[bytes]:
-        """Cancel all calls, none of which is answered any more; the ids of those."""
+        """Cancel all calls and return their ids; none of them gets a response."""
         ids = [key for key in self.running if is_id(key)]
         self._cancelled.update(
             running for running in self.running.values() if isinstance(running, asyncio.Task)
@@ -180,7 +182,7 @@ class ClientConnection:
         return ids
 
     def close(self) -> None:
-        """Cancel all calls and give up on all questions."""
+        """Cancel all calls and fail all questions."""
         for key, running in tuple(self.running.items()):
             running.cancel()
             if not isinstance(running, asyncio.Task):
@@ -188,14 +190,14 @@ class ClientConnection:
         self.fail_questions()
 
     def fail_questions(self) -> None:
-        """No question will be answered any more."""
+        """Fail all questions: the client can no longer answer."""
         for future in tuple(self.questions.values()):
             if not future.done():
                 future.set_exception(AskError("the client disconnected"))
-                future.exception()  # looked at: its handler may be cancelled already
+                future.exception()  # mark it retrieved: its handler may already be cancelled
 
     def _notification_key(self) -> bytes:
-        """A key that is no id, for a notification that takes its time."""
+        """Return a key for a running notification; it cannot equal an id."""
         self._notification_count += 1
         return b"notice %d" % self._notification_count
 
@@ -213,14 +215,14 @@ class ClientConnection:
 
     def _report_failure(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # `Endpoint.handle` raises nothing, so this is the way out that failed: the client left.
+            # `Endpoint.handle` does not raise, so the write failed: the client disconnected.
             loop = asyncio.get_running_loop()
             if not isinstance(error, ConnectionError):
                 loop.call_exception_handler({"message": "a call failed", "exception": error})
 
 
 def reply_with(answer: Awaitable[Response], reply: Reply) -> CancellableWork:
-    """Have the answer sent when it arrives; what can be cancelled until then."""
+    """Send the answer when it arrives, and return the work that can be cancelled until then."""
     if isinstance(answer, Pending):
         answer.then(reply)
         return answer
@@ -232,11 +234,11 @@ async def _await_and_reply(answer: Awaitable[Response], reply: Reply) -> None:
 
 
 def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start a task and run it up to its first wait: it may be done already when this returns."""
+    """Start a task and run it up to its first wait: it may be done when this returns."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)
-    # Tasks of Python 3.11 only know `call_soon`: what a new one hands to that is its first step.
+    # A task of Python 3.11 schedules its first step with `call_soon`: capture it there.
     steps: list[tuple[Callable[[], object], contextvars.Context]] = []
 
     def call_soon(step: Callable[[], object], *_: object, context: contextvars.Context) -> None:
@@ -260,7 +262,7 @@ def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 
 
 def id_key(raw: bytes) -> bytes:
-    """An id in the one spelling that equal ids share."""
+    """Return an id in the one spelling that equal ids share."""
     if _BACKSLASH not in raw:
         return raw
     try:
@@ -270,11 +272,11 @@ def id_key(raw: bytes) -> bytes:
 
 
 def shutdown_error(id: bytes) -> Response:
-    """The answer to a call that comes while we drain, or that a drain did not wait for."""
+    """Return the error for a call that arrives during a drain, or outlasts it."""
     return error_response(id, INTERNAL_ERROR, "the server is shutting down", {"kind": "closed"})
 
 
 def duplicate_id_error(id: bytes) -> Response:
-    """The refusal of a request by an id that another still has."""
+    """Return the refusal of a request whose id is already in flight."""
     shown = id.decode()[:80]
     return error_response(id, INVALID_REQUEST, f"id {shown} is already in flight")

@@ -1,4 +1,4 @@
-"""How many connections there may be: those that say nothing make room for those that do."""
+"""Limits the number of connections: idle ones make room for new ones."""
 
 import contextlib
 from collections.abc import Callable
@@ -8,16 +8,16 @@ from typing import Protocol
 from portico.transport.http_limits import HttpLimits
 
 GRACE_S = 1.0
-"""A client that has just connected may have sent its request already, unread by us."""
+"""A client that has just connected may already have sent a request that we have not read."""
 _BURST = 4
-"""So many times the limit may connect within that time."""
+"""A burst within that time may exceed the limit of half-open connections by this factor."""
 
 
 class CappedConnection(Protocol):
-    """A connection, as one of many."""
+    """A connection, as the cap sees it."""
 
     requests: int
-    """How many have come."""
+    """The number of requests received."""
 
     @property
     def is_idle(self) -> bool:
@@ -25,7 +25,7 @@ class CappedConnection(Protocol):
         ...
 
     def evict(self) -> None:
-        """Close it."""
+        """Close the connection."""
         ...
 
 
@@ -33,7 +33,7 @@ class ConnectionCap:
     """The connections of one server."""
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float] = monotonic) -> None:
-        available = _max_descriptors() * 3 // 4  # the rest is for servers behind, files and sockets
+        available = _max_descriptors() * 3 // 4  # the rest is for upstreams and files
         self._limit = min(limits.connections, available)
         self._half_open_limit = min(limits.half_open, max(1, self._limit // 2))
         self._now = clock
@@ -44,14 +44,14 @@ class ConnectionCap:
         return len(self._connections)
 
     def add(self, connection: CappedConnection) -> None:
-        """A client has connected; if there are too many, another connection is closed."""
+        """Count a new connection, and evict one if there are too many."""
         self._connections[connection] = None
         self.begin_head(connection)
         if len(self._connections) > self._limit:
             self._eviction_candidate(connection).evict()
 
     def begin_head(self, connection: CappedConnection) -> None:
-        """A client owes the rest of its headers."""
+        """Record that a connection has yet to send the rest of its headers."""
         if connection in self._half_open:
             return
         self._half_open[connection] = self._now()
@@ -63,17 +63,17 @@ class ConnectionCap:
                 oldest.evict()
 
     def end_head(self, connection: CappedConnection) -> None:
-        """All headers have come."""
+        """Record that all headers have arrived."""
         self._half_open.pop(connection, None)
 
     def remove(self, connection: CappedConnection) -> None:
-        """The connection is closed."""
+        """Forget a connection that was closed."""
         self._half_open.pop(connection, None)
         self._connections.pop(connection, None)
 
     def _eviction_candidate(self, newest: CappedConnection) -> CappedConnection:
-        """The connection that nobody misses: at rest with the fewest requests, else one that owes
-        its headers, else the newest."""
+        """Return the idle connection with the fewest requests, else the oldest half-open one, else
+        the newest."""
         idle = [connection for connection in self._connections if connection.is_idle]
         if idle:
             return min(idle, key=lambda connection: connection.requests)
@@ -81,7 +81,7 @@ class ConnectionCap:
 
 
 def _max_descriptors() -> int:
-    """How many files and sockets this process may have open."""
+    """Return how many files and sockets this process may have open."""
     with contextlib.suppress(ImportError):  # Windows
         import resource
 

@@ -1,4 +1,4 @@
-"""One HTTP response that is JSON if nothing was said before the answer, else a stream of events."""
+"""SSE events, their keepalive, and a response that becomes a stream when it needs one."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _SLOTS = 16
 
 
 def event(message: bytes, id: str = "", name: bytes = b"message") -> bytes:
-    """A message as an SSE event."""
+    """Encode a message as an SSE event."""
     message = one_line(message)
     if id:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), name, message)
@@ -28,34 +28,34 @@ def event(message: bytes, id: str = "", name: bytes = b"message") -> bytes:
 
 
 def priming_event(id: str, retry_ms: int) -> bytes:
-    """What lets a client come back to a stream before it has carried anything (SEP-1699)."""
+    """Encode the event that lets a client resume a stream before its first message (SEP-1699)."""
     return b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), retry_ms)
 
 
 class KeptAlive(Protocol):
-    """A response that may be quiet for long."""
+    """A response that may be quiet for a long time."""
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say nothing, audibly, if nothing was said since the last beat."""
+        """Send a comment if nothing was sent since the last tick."""
         ...
 
 
 class Keepalive:
     """Keeps the quiet streams of one app alive, with one timer for all of them.
 
-    It looks at each twice in `quiet_s`, and at a part of them at a time, so that ten thousand
-    quiet streams do not all want the loop at once.
+    It checks each stream twice in `quiet_s`, one slot at a time, so that ten thousand quiet
+    streams do not all need the event loop at once.
     """
 
     def __init__(self, quiet_s: float) -> None:
         self._step_s = quiet_s / 2 / _SLOTS
         self._slots: tuple[set[KeptAlive], ...] = tuple(set() for _ in range(_SLOTS))
         self.slots = cycle(self._slots)
-        """Whoever is in the next of these is looked after; then the timer must be running."""
+        """The next of these is the slot for a new response; then the timer must be running."""
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, response: KeptAlive) -> set[KeptAlive]:
-        """Look after an exchange until it is taken out of the set that comes back."""
+        """Keep a response alive until it is removed from the set that this returns."""
         slot = next(self.slots)
         slot.add(response)
         if self.timer is None:
@@ -69,7 +69,7 @@ class Keepalive:
 
     def _tick(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self.timer = None
-        if any(self._slots):  # set first: one that fails must not end the pulse of all others
+        if any(self._slots):  # set first: a failure below must not stop the timer
             next_slot = (number + 1) % _SLOTS
             self.timer = loop.call_later(self._step_s, self._tick, loop, next_slot)
         for response in tuple(self._slots[number]):
@@ -77,10 +77,10 @@ class Keepalive:
 
 
 class EventResponse:
-    """The response to one HTTP request, written by whoever has something to say.
+    """The response to one HTTP request: JSON, or a stream of events once it has sent one.
 
-    Every write waits for the reader (ASGI's `send`), one at a time. A stream that stays quiet gets
-    comments, and so does a call that is quiet before its answer: it becomes a stream.
+    Writes wait for the reader (ASGI's `send`), one at a time. A quiet stream gets comments, and so
+    does a call that is quiet before its answer: it becomes a stream.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class EventResponse:
         self._writing: asyncio.Timeout | None = None
         self._over: asyncio.Future[None] | None = None
         self.opened = False
-        """True once it is a stream of events."""
+        """True once this is a stream of events."""
         self.ended = False
         self.closed = False
-        """True when nothing more will be said here."""
+        """True when nothing more will be sent."""
         self.abandoned = False
 
     @property
@@ -117,18 +117,18 @@ class EventResponse:
         return self._over
 
     async def open(self) -> None:
-        """Become a stream of events now."""
+        """Become a stream of events."""
         async with self._lock:
             if not self.closed:
                 await self._open()
 
     async def event(self, frame: bytes) -> bool:
-        """Write one event; False if it did not get out."""
+        """Write one event; return False if that failed."""
         async with self._lock:
             return not self.closed and await self._open() and await self._write(frame)
 
     async def answer(self, body: bytes, status: int = 200, id: str = "") -> None:
-        """Write the answer and end: as JSON, or as an event if this is a stream by now."""
+        """Write the answer and end: as an event if this is a stream, else as JSON."""
         if self.opened or self._lock.locked():
             async with self._lock:
                 if self.opened:
@@ -139,12 +139,12 @@ class EventResponse:
         self.ended = True
         self.close()
         headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
-        with contextlib.suppress(OSError):  # the client has left (ASGI 2.4)
+        with contextlib.suppress(OSError):  # the client disconnected (ASGI 2.4)
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": body})
 
     async def end(self, *, prime: bool = True) -> None:
-        """End the stream without another word, but for what lets the client come back."""
+        """End the stream; the priming event may still let the client resume it."""
         async with self._lock:
             if not prime:
                 self._prime = None
@@ -152,21 +152,21 @@ class EventResponse:
                 await self._write(b"", last=True)
 
     def abandon(self) -> None:
-        """Give up on this reader: another response carries on, and must not wait for it."""
+        """Stop waiting for this reader: another response carries the stream now."""
         self.abandoned = True
         self.close()
         if self._writing is not None:
             self._writing.reschedule(asyncio.get_running_loop().time())
 
     def close(self) -> None:
-        """Say nothing more here."""
+        """Send nothing more."""
         self.closed = True
         self._slot.discard(self)
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say nothing, audibly, if nothing was said since the last beat."""
+        """Send a comment if nothing was sent since the last tick."""
         if self._quiet:
             self.send_keepalive(loop)
         self._quiet = not self._quiet
@@ -186,7 +186,7 @@ class EventResponse:
         return True
 
     async def _write(self, data: bytes, *, last: bool = False) -> bool:
-        """Write, unless it is too late; the last write may still end what was given up on."""
+        """Write if this is still open; the last write may also end an abandoned response."""
         if self.ended or (self.closed and not last):
             return False
         self.ended = last
@@ -208,7 +208,7 @@ class EventResponse:
         except TimeoutError:
             return False  # abandoned
         except OSError:
-            return False  # the client has left (ASGI 2.4)
+            return False  # the client disconnected (ASGI 2.4)
         finally:
             self._writing = None
         return True

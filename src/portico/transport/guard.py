@@ -1,6 +1,6 @@
-"""Who may come in: Host, Origin, token and header limits, before anything else is looked at."""
+"""Checks Host, Origin, token and header limits before anything else reads a request."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hmac import compare_digest
 from string import ascii_letters, digits
@@ -17,24 +17,24 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST_CHARACTERS = frozenset(ascii_letters + digits + "-._:[]%")
 _SCHEMES = ("http", "https")
 _SAME_SITE = (b"same-origin", b"none")
-"""A page of ours, or nobody's: an address typed in."""
+"""Sec-Fetch-Site of our own pages, and of an address that a user typed."""
 _OAUTH_PATHS = ("/register", "/authorize", "/token")
 _TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_MAX_PORTS = 16  # one is usual; a server that takes it from the request must not fill our memory
+_MAX_PORTS = 16  # bounds memory where a server takes the port from the request
 
 
 class Head(dict[str, str]):
-    """A request's headers; to others, its `Mcp-*` headers alone.
+    """A request's `Mcp-*` headers as text, and all of its headers as `raw`.
 
-    A header that came twice has both values, so that it matches nothing.
+    A repeated header has both values, so that it matches nothing.
     """
 
     __slots__ = ("raw",)
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
-        # What is not ASCII must not equal anything in a body, hence no Latin-1.
+        # A non-ASCII header must not equal anything in a body, hence no Latin-1.
         super().__init__(
             (
                 name.decode("ascii", "replace"),
@@ -47,7 +47,7 @@ class Head(dict[str, str]):
 
 
 class Guard:
-    """The door of one app."""
+    """The access checks of one app."""
 
     def __init__(
         self,
@@ -58,29 +58,23 @@ class Guard:
         hosts: Iterable[str] | None = (),
         origins: Iterable[str] | None = (),
     ) -> None:
-        """`hosts` come on top of loopback, None is any; `origins` on top of the hosts' own.
+        """Allow `hosts` besides loopback, and `origins` besides those of the hosts; None is any.
 
         A host without a port is also allowed with the port we listen on. `token_place` is where a
         user of this machine finds the token.
         """
         self._limits = limits
         if token is not None and (not token or token != "".join(token.split())):
-            # Such as an unset variable, or a file's last line: it would let in all, or nobody.
+            # Such as an unset variable, or the last line of a file: it would admit all, or none.
             raise RegistrationError("token must be a single word, or None to require none")
         self._token = None if token is None else token.encode()
         self._token_place = token_place
-        self._hosts = (
-            None if hosts is None else tuple(map(_normalize_host, _check_list(hosts, "hosts")))
-        )
-        self._origins = (
-            None
-            if origins is None
-            else tuple(map(_normalize_origin, _check_list(origins, "origins")))
-        )
+        self._hosts = _normalize(hosts, "hosts", _normalize_host)
+        self._origins = _normalize(origins, "origins", _normalize_origin)
         self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
     def admit(self, scope: Scope, *, is_probe: bool = False) -> Head | Reply:
-        """The headers, if limits, Host and Origin allow them.
+        """Return the headers if limits, Host and Origin allow them, else a refusal.
 
         A probe over HTTP/1.0 needs no Host: load balancers send none, and browsers always do.
         """
@@ -98,21 +92,21 @@ class Guard:
         return self._refuse_host(scope, raw) or Head(raw)
 
     def is_authorized(self, head: Head) -> bool:
-        """True if the head carries the token, or none is needed."""
+        """True if the head carries the token, or none is required."""
         if self._token is None:
             return True
         given = head.raw.get(b"authorization", b"")
         return given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token)
 
     def challenge(self, scope: Scope, head: Head) -> Reply:
-        """401, with how to pass the token: the same at every path, whether it exists or not."""
+        """Return 401 and how to send the token: the same at every path, even an unknown one."""
         given = b"authorization" in head.raw
         why = self._token_help(scope, head, given)
         challenge = b'Bearer realm="portico"' + (b', error="invalid_token"' if given else b"")
         header = (b"www-authenticate", challenge)
         path: str = scope["path"]
         if "/.well-known/" in path or path.endswith(_OAUTH_PATHS):
-            # Clients look here after a 401, and show their users this description.
+            # Clients request these after a 401, and show their users this description.
             body = encode({"error": "access_denied", "error_description": why})
             return Reply(401, body, (JSON_TYPE, header))
         if _prefers_text(head.raw.get(b"accept", b"")):
@@ -130,7 +124,7 @@ class Guard:
         )
 
     def refuse_body(self, head: Head) -> Reply | None:
-        """Why a body is not even read."""
+        """Return a refusal if the headers rule out reading the body."""
         raw = head.raw
         content_type = raw.get(b"content-type", b"")
         if content_type != JSON and not is_json(content_type):
@@ -158,13 +152,13 @@ class Guard:
         if origin is None or self._origins is None or origin.lower() in origins:
             return None
         if self._hosts is None and origin.lower().partition(b"://")[2] == host != b"":
-            return None  # the same origin is all we can ask for where any Host will do
+            return None  # where any Host is allowed, we can only require the same origin
         return refusal(403, "this Origin is not allowed: add it to the server's origins")
 
     def _is_cross_site(self, raw: dict[bytes, bytes], origin: bytes | None) -> bool:
-        """True if a browser says that a page of another origin, which nobody allowed, is asking.
+        """True if a browser sent this for a page of another origin that is not allowed.
 
-        Not all requests of pages carry an Origin: those for an image or a script have none.
+        Not all requests from pages carry an Origin: those for an image or a script do not.
         """
         site = raw.get(b"sec-fetch-site")
         if site is None or site in _SAME_SITE or self._origins is None:
@@ -195,7 +189,7 @@ class Guard:
 
 
 def _is_on_this_machine(scope: Scope, raw: dict[bytes, bytes]) -> bool:
-    """True if a client is here: not elsewhere, behind a proxy that is."""
+    """True if the client is local, and is not a local proxy for a remote one."""
     client = scope.get("client")
     if client is None or not (client[0].startswith("127.") or client[0] == "::1"):
         return False
@@ -222,9 +216,9 @@ def accepts_stream(accept: bytes) -> bool:
 
 @lru_cache(256)
 def answer_type(accept: bytes) -> bytes:
-    """The one of our two types that is to be preferred; none unless both are allowed.
+    """Return the preferred one of our two types, or b"" unless both are allowed.
 
-    Equal weights leave the choice to us. We go by the order, and JSON is cheaper.
+    With equal weights the order decides, then cost: JSON is cheaper.
     """
     ranges = _ranges(accept)
     stream, json = _weight(ranges, EVENT_STREAM), _weight(ranges, JSON)
@@ -242,7 +236,7 @@ def is_json(content_type: bytes) -> bool:
 
 
 def _join_repeated(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers of one name as one (RFC 9110, 5.2)."""
+    """Join headers of the same name (RFC 9110, 5.2)."""
     raw: dict[bytes, bytes] = {}
     for name, value in headers:
         raw[name] = raw[name] + b", " + value if name in raw else value
@@ -250,7 +244,7 @@ def _join_repeated(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]
 
 
 def _ranges(accept: bytes) -> list[tuple[bytes, float]]:
-    """The media ranges of an Accept header, each with its weight (RFC 9110, 12.5.1)."""
+    """Return the media ranges of an Accept header, each with its weight (RFC 9110, 12.5.1)."""
     ranges: list[tuple[bytes, float]] = []
     for text in (accept.lower() or b"*/*").split(b","):
         type, *parameters = (part.strip() for part in text.split(b";"))
@@ -266,7 +260,7 @@ def _ranges(accept: bytes) -> list[tuple[bytes, float]]:
 
 
 def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
-    """The weight of a type by the most specific range that holds it."""
+    """Return the weight of a type, by the most specific range that contains it."""
     for candidate in (type, type.partition(b"/")[0] + b"/*", b"*/*"):
         for range, weight in ranges:
             if range == candidate:
@@ -274,14 +268,16 @@ def _weight(ranges: list[tuple[bytes, float]], type: bytes) -> float:
     return 0.0
 
 
-def _check_list(names: Iterable[str], what: str) -> Iterable[str]:
+def _normalize(
+    names: Iterable[str] | None, what: str, normalize: Callable[[str], str]
+) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise RegistrationError(f"{what} must be a list of names, not the string {names!r}")
-    return names
+    return None if names is None else tuple(map(normalize, names))
 
 
 def _normalize_host(host: str) -> str:
-    """A host as a Host header has it: lower case, IPv6 in brackets."""
+    """Return a host as in a Host header: lower case, IPv6 in brackets."""
     if not host or not _HOST_CHARACTERS.issuperset(host):
         raise RegistrationError(
             f"{host!r} is not a host: use NAME or NAME:PORT, without scheme or path"
@@ -291,7 +287,7 @@ def _normalize_host(host: str) -> str:
 
 
 def _normalize_origin(text: str) -> str:
-    """An origin as an Origin header has it: a scheme, a host, and a port where it is unusual."""
+    """Return an origin as in an Origin header: scheme, host, and a port that is not the default."""
     scheme, separator, host = text.partition("://")
     if text != "null" and not (scheme and separator and host and _HOST_CHARACTERS.issuperset(host)):
         raise RegistrationError(f"{text!r} is not an origin: use the form https://app.example.com")

@@ -1,4 +1,4 @@
-"""The HTTP edge as one ASGI app: both eras on one endpoint, the old SSE transport beside it."""
+"""The HTTP transport as one ASGI app: both eras at one path, and the old SSE transport."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
@@ -43,15 +43,15 @@ from portico.transport.sse_endpoint import OldSse
 _Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
 
 Page = Callable[[], Awaitable[tuple[bytes, bytes]]]
-"""Makes something to read: its content type, and itself."""
+"""Returns the content type and the body of a page."""
 
 _NOT_FOUND = Reply(404, b'{"error":"not found"}', (JSON_TYPE,))
 _HEALTHY = Reply(200, b'{"status":"ok"}', (JSON_TYPE,))
 _READY = Reply(200, b'{"status":"ready"}', (JSON_TYPE,))
 _DRAINING = Reply(503, b'{"status":"draining"}', (JSON_TYPE,))
-_GRACE_S = 1.0  # for cancelled calls to tell their askers
+_GRACE_S = 1.0  # for cancelled calls to send their responses
 _PROBE_S = 60.0
-"""A load balancer that probes at all does so at least this often."""
+"""A load balancer that probes does so at least this often."""
 
 
 class HttpApp:
@@ -77,8 +77,8 @@ class HttpApp:
 
         `hosts` are allowed besides loopback, None allows any; `origins` besides those of the
         hosts, None allows any. `principal` and `data` are values, or functions of the ASGI scope.
-        `pages`, by path, are for who has the token, and `token_place` is where to find it.
-        `bodies` is the memory for bodies, if several apps share it.
+        `pages`, by path, require the token, and `token_place` is where to find it.
+        `bodies` is the memory budget for bodies, if several apps share it.
         """
         self.limits = limits or HttpLimits()
         self._guard = Guard(
@@ -91,13 +91,13 @@ class HttpApp:
         self._principal = principal
         self._data = data
         self.target = path.encode()
-        """Where clients of `/mcp` aim, if it is not mounted below something."""
+        """The request target of the endpoint, unless the app is mounted under a prefix."""
         self._probed: float | None = None  # when `/readyz` was last requested
         self.bodies = bodies or MemoryBudget(self.limits.bodies_bytes)
         self.unread = MemoryBudget(self.limits.unread_bytes)
-        """What waits for slow readers, where a server of ours tells."""
+        """The memory budget of unread responses, which only our own server tracks."""
         self.cap = ConnectionCap(self.limits)
-        """The connections of a server of ours."""
+        """The connections of our own server."""
         self._bodies = BodyReader(self.limits, self.bodies)
         self.load = HttpLoad(self.limits)
         keepalive = Keepalive(self.limits.quiet_s)
@@ -105,7 +105,7 @@ class HttpApp:
         self.posts = Posts(endpoint, self.load, keepalive, self._legacy)
         self._sse = OldSse(endpoint, self.limits, self.load, keepalive)
         self._open_routes: dict[str, _Route] = {"/healthz": self._health, "/readyz": self._ready}
-        # With and without a last slash; of "/", the latter is a mount asked for by its very prefix.
+        # With and without a trailing slash; for "/", the latter is a request for the mount prefix.
         self._routes: dict[str, _Route] = {path: self._mcp, path.rstrip("/"): self._mcp}
         self._routes[f"{path.rstrip('/')}/"] = self._mcp
         if sse:
@@ -125,7 +125,7 @@ class HttpApp:
             return
         route = self._open_routes.get(path)
         if route is None and not self._guard.is_authorized(head):
-            # Before anything else: nobody learns without the token what there is.
+            # First of all: without the token, a client must not learn which paths exist.
             await send_reply(send, self._guard.challenge(scope, head))
             return
         route = route or self._routes.get(path)
@@ -135,17 +135,14 @@ class HttpApp:
             await send_reply(send, _NOT_FOUND)
 
     def entry(self, scope: Scope) -> Entry | None:
-        """What the headers of a POST decide, for a server that would rather not start a task; None
+        """Return what the headers of a POST decide, for a server that starts no task for it; None
         unless all of them are plain."""
         principal, data = self._principal, self._data
         if not isinstance(principal, str) or callable(data):
-            return None  # a function of the scope may fail, which the app can say
-        head = self._guard.admit(scope)
-        if (
-            isinstance(head, Reply)
-            or not self._guard.is_authorized(head)
-            or self._guard.refuse_body(head)
-        ):
+            return None  # a function of the scope may fail, which only the app reports
+        guard = self._guard
+        head = guard.admit(scope)
+        if isinstance(head, Reply) or not guard.is_authorized(head) or guard.refuse_body(head):
             return None
         length = head.raw.get(b"content-length")
         if length is None or answer_type(head.raw.get(b"accept", b"")) != JSON:
@@ -154,7 +151,7 @@ class HttpApp:
 
     @property
     def is_probed(self) -> bool:
-        """True if `/readyz` was requested within the last minute: somebody routes by it."""
+        """True if `/readyz` was requested within the last minute: a load balancer uses it."""
         return self._probed is not None and monotonic() - self._probed < _PROBE_S
 
     def begin_notice(self) -> None:
@@ -162,12 +159,12 @@ class HttpApp:
         self.load.has_notice = True
 
     def begin_drain(self) -> None:
-        """Take no new work: not ready, new requests refused, open-ended streams ended."""
+        """Report not ready, refuse new requests and end open-ended streams."""
         self.load.begin_drain()
         self._legacy.sessions.drain()
 
     async def drain(self, within_s: float) -> None:
-        """Let what is under way finish for so long, then cancel it and tell its askers so."""
+        """Let calls finish within this time, then cancel the rest and answer them with an error."""
         self.begin_drain()
         if not await self.load.wait_idle(within_s):
             self.load.timed_out = True
@@ -181,15 +178,15 @@ class HttpApp:
     def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"]
         if method == "POST":
-            return self._serve_and_release(self._post, scope, head, receive, send)
+            return self._release_after(self._post, scope, head, receive, send)
         if method in ("GET", "DELETE"):
             return self._legacy_only(scope, head, receive, send)
         return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
 
-    async def _serve_and_release(
+    async def _release_after(
         self, route: _Route, scope: Scope, head: Head, receive: Receive, send: Send
     ) -> None:
-        """Serve a request whose body takes memory until it is answered."""
+        """Serve a request, then release the memory of its body."""
         try:
             await route(scope, head, receive, send)
         finally:
@@ -204,7 +201,7 @@ class HttpApp:
         principal, data = self._principal_of(scope), self._data_of(scope)
         writer = AsgiResponseWriter(scope, receive, send)
         posted = self.posts.accept(head, body, principal, data, writer)
-        del body  # it may be large, and the request has its own copy of what it needs
+        del body  # it may be large, and the request has copied its parts
         if posted is None:
             await writer.send_all()
             return
@@ -221,7 +218,7 @@ class HttpApp:
             await self._legacy.initialize(message, context, send)
 
     async def _legacy_only(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """GET and DELETE, which the modern era has not got."""
+        """Serve GET and DELETE, which the modern era does not have."""
         text = head.get(VERSION_HEADER)
         version = None if text is None else BY_TEXT.get(text)
         id = head.raw.get(SESSION_HEADER, b"").strip(b" \t")
@@ -256,7 +253,7 @@ class HttpApp:
     ) -> Awaitable[None]:
         if scope["method"] != "POST":
             return send_reply(send, _not_allowed(b"POST"))
-        return self._serve_and_release(self._sse_post, scope, head, receive, send)
+        return self._release_after(self._sse_post, scope, head, receive, send)
 
     async def _sse_post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         body = self._guard.refuse_body(head) or await self._bodies.read(scope, receive)
@@ -283,7 +280,7 @@ class HttpApp:
         if scope["type"] == "lifespan":
             await receive()
             if self.load.draining:
-                self.load.reopen()  # a test client, or a reload, begins anew with the same app
+                self.load.reopen()  # a test client, or a reload, starts the same app again
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self.drain(0)
@@ -317,7 +314,7 @@ def _page_route(page: Page) -> _Route:
 
 
 def _path_in(scope: Scope) -> str:
-    """The path below where we are mounted."""
+    """Return the path below our mount prefix."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):

@@ -1,4 +1,4 @@
-"""One HTTP connection: uvicorn's, watched, and quicker with what is plain."""
+"""One HTTP connection of our own server, with a fast path for plain requests."""
 
 import asyncio
 from typing import Any, cast
@@ -18,17 +18,17 @@ _HEAD_END = b"\r\n\r\n"
 _MAX_KNOWN_HEADS = 8
 _MAX_HEAD_BYTES = 4096
 _JOIN_LIMIT = 64 * 1024
-"""Up to this size, one copy costs less than many pieces."""
+"""Up to this size, one copy costs less than several writes."""
 _STREAM_HEADERS = b"".join(b"%b: %b\r\n" % header for header in EVENT_STREAM)
 _JSON_HEADERS = b"content-type: application/json\r\ncontent-length: "
 
 
 class HttpConnection(TimedHttpConnection):
-    """Serves the app, and without it what is plain.
+    """Serves plain requests itself, and passes the others to the app.
 
-    A plain request is served without a task, unless its body is large: what is static is
-    answered on the spot, a call when its answer comes. Headers that have come before on this
-    connection, byte for byte, are not parsed again.
+    A plain request with a small body needs no task: a static result is written immediately, a
+    call's when it arrives. Headers that equal earlier ones of this connection, byte for byte, are
+    not parsed again.
     """
 
     def __init__(
@@ -42,30 +42,30 @@ class HttpConnection(TimedHttpConnection):
         assert isinstance(config.app, HttpApp)
         self._app = config.app
         self._accept = config.app.posts.accept
-        self._held_entry: Entry | None = None  # of a request not yet given to the app
+        self._held_entry: Entry | None = None  # of a request not yet passed to the app
         self._body = b""
-        self._is_complete = False  # has all of it come?
-        self._use_app = False  # is the app to have the next one in any case?
-        self._served_entry: Entry | None = None  # the latest that went without the app
+        self._is_complete = False  # has the whole body arrived?
+        self._use_app = False  # must the app serve the next request?
+        self._served_entry: Entry | None = None  # of the latest request served without the app
         self._known_heads: dict[bytes, Entry] = {}
         self.call: RespondingCall | None = None
-        self._buffered = bytearray()  # what came while it was answered
+        self._buffered = bytearray()  # data received while a call is running
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_lines = b""
         self._ok_head = b""
-        self._closes_after = False  # does the response being written end the connection?
+        self._closes_after = False  # does the next response close the connection?
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has left."""
+        """Cancel or detach the call: the client disconnected."""
         self._held_entry = None
         if self.call is not None:
             self.call.on_disconnect()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what is still held back afterwards is begun, or goes its usual way."""
+        """Parse data, and serve a complete plain request or pass it to the app."""
         if self.call is not None or self._buffered:
-            self._buffered += data  # its turn comes
+            self._buffered += data
             if len(self._buffered) > self.limits.header_bytes:
                 self.transport.pause_reading()
             return
@@ -88,17 +88,17 @@ class HttpConnection(TimedHttpConnection):
             self.check_progress(before, len(data))
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Handle the first byte of a request."""
         if self._held_entry is not None:
-            self._pass_to_app()  # another request came with it: first things first
+            self._pass_to_app()  # a pipelined request follows: keep their order
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Hold back what may be served without the app; give the rest to it."""
+        """Hold a request that may be served without the app; pass the others on."""
         self.stage = Stage.BODY
         if self.url == self._app.target and not self._use_app and self._is_ordinary():
             entry = self._app.entry(cast(Scope, self.scope))
-            # A large body takes of the memory for all, which the app looks after.
+            # The app accounts for the memory of large bodies.
             self._held_entry = entry if entry is not None and entry.length <= _JOIN_LIMIT else None
         if self._held_entry is not None:
             self._is_complete = False
@@ -107,7 +107,7 @@ class HttpConnection(TimedHttpConnection):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body; one that comes in several is for the app to put together."""
+        """Handle a piece of the body; the app joins a body of several pieces."""
         if self._held_entry is not None and not self._body:
             self._body = body
             return
@@ -116,7 +116,7 @@ class HttpConnection(TimedHttpConnection):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is here."""
+        """Handle the end of a request."""
         self.stage = Stage.IDLE
         self.requests += 1
         if self._held_entry is None:
@@ -124,7 +124,7 @@ class HttpConnection(TimedHttpConnection):
         else:
             self._is_complete = True
 
-    # The connection, as a call sees it: a line.
+    # The connection as the response writer of a call.
 
     def answer(self, status: int, parts: tuple[bytes, ...]) -> None:
         """Write a whole response."""
@@ -143,16 +143,14 @@ class HttpConnection(TimedHttpConnection):
 
     @property
     def is_slow(self) -> bool:
-        """True while the reader has yet to take what was written."""
+        """True while the reader has not read all that was written."""
         return self.flow.write_paused
 
     def begin_stream(self) -> None:
-        """Write the head of a stream of events, which comes in chunks."""
+        """Write the head of a stream of events, in chunked encoding."""
         self._refresh_defaults()
         chunked = b"transfer-encoding: chunked\r\n\r\n"
-        self.transport.write(
-            b"".join((STATUS_LINE[200], self._default_lines, _STREAM_HEADERS, chunked))
-        )
+        self.transport.write(STATUS_LINE[200] + self._default_lines + _STREAM_HEADERS + chunked)
 
     def send_chunk(self, chunk: bytes, *, last: bool = False) -> None:
         """Write a chunk."""
@@ -167,13 +165,9 @@ class HttpConnection(TimedHttpConnection):
             await self.flow.drain()
 
     def hand_over(self, app: App) -> Send:
-        """Let this app respond in the usual way, from now on; where it will send to."""
-        scope: Any = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            ON_DISCONNECT: self.disconnect_callbacks,
-        }
+        """Let this app respond over ASGI from now on, and return its `send`."""
+        scope: Any = {"type": "http", "http_version": "1.1", "method": "POST"}
+        scope[ON_DISCONNECT] = self.disconnect_callbacks
         cycle = self.cycle = RequestResponseCycle(
             scope=scope,
             transport=self.transport,
@@ -196,7 +190,7 @@ class HttpConnection(TimedHttpConnection):
         return cast(Send, cycle.send)
 
     def _is_ordinary(self) -> bool:
-        """True for a POST that nothing else is under way with, on a connection that stays."""
+        """True for a POST on a persistent connection that is not busy."""
         parser = self.parser
         return (
             parser.get_method() == b"POST"
@@ -209,7 +203,7 @@ class HttpConnection(TimedHttpConnection):
         )
 
     def _serve_known_head(self, data: bytes) -> bool:
-        """Serve a request whose headers are known; False if it has to be parsed."""
+        """Serve a request whose headers are known; return False if it must be parsed."""
         end = data.find(_HEAD_END) + len(_HEAD_END)
         entry = self._known_heads.get(data[:end])
         if entry is None or len(data) - end != entry.length:
@@ -225,7 +219,7 @@ class HttpConnection(TimedHttpConnection):
         return False
 
     def _remember_head(self, data: bytes) -> None:
-        """Know these headers again, if they and their body were all that came, and plain."""
+        """Remember the headers of a plain request that arrived alone and whole."""
         entry = self._served_entry
         end = data.find(_HEAD_END) + len(_HEAD_END)
         if entry is None or len(data) - end != entry.length:
@@ -246,7 +240,7 @@ class HttpConnection(TimedHttpConnection):
 
     def _schedule_buffered(self) -> None:
         if self._buffered:
-            # Not from within the answer: the next request may be answered as quickly.
+            # Not from within the response: the next one may be as quick, and would recurse.
             self.loop.call_soon(self._receive_buffered)
 
     def _receive_buffered(self) -> None:
@@ -264,7 +258,7 @@ class HttpConnection(TimedHttpConnection):
             super().on_message_complete()
 
     def _refresh_defaults(self) -> None:
-        """Have the headers that every response has, as they are now: the date moves on."""
+        """Encode the default headers of every response again: the date has changed."""
         self._defaults = defaults = self.server_state.default_headers
         self._default_lines = b"".join(b"%b: %b\r\n" % header for header in defaults)
         self._ok_head = b"%b%b%b" % (STATUS_LINE[200], self._default_lines, _JSON_HEADERS)
@@ -272,10 +266,10 @@ class HttpConnection(TimedHttpConnection):
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is being answered."""
+        """True while a response is pending."""
         return self.call is not None or super().is_busy
 
     @property
     def is_incomplete(self) -> bool:
-        """True while the rest of a request is needed to answer it."""
+        """True while the rest of a request is needed to respond."""
         return self._held_entry is not None or super().is_incomplete

@@ -1,4 +1,4 @@
-"""Serves the app over HTTP with uvicorn, and stops it gently."""
+"""Serves the app over HTTP with uvicorn, and drains it on shutdown."""
 
 import asyncio
 import contextlib
@@ -32,20 +32,20 @@ async def serve_http(
     stop: asyncio.Event | None = None,
     sockets: list[socket.socket] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT comes or `stop` is set, then let running calls finish.
+    """Serve until SIGTERM, SIGINT or `stop`, then let running calls finish.
 
-    If somebody routes by `/readyz`, SIGTERM first begins a notice of `drain_notice_s`: not ready,
-    but still serving. SIGINT, a second signal and `stop` begin the drain at once, and a signal
-    during the drain ends the process. `ready` is told the port once clients can connect. An address
-    that cannot be had is an OSError, before anything is served. `sockets` are what `bind` gave, if
-    it was called already.
+    If a load balancer probes `/readyz`, SIGTERM first begins a notice of `drain_notice_s`: not
+    ready, but still serving. SIGINT, a second signal and `stop` begin the drain at once, and a
+    signal during the drain ends the process. `ready` gets the port once clients can connect. An
+    address that is not available raises OSError before anything is served. `sockets` come from
+    `bind`, if it was already called.
     """
     sockets = sockets or bind(host, port)
     stop = stop or asyncio.Event()
     server = _Server(_config(app), sockets, ready)
 
     def give_notice() -> float:
-        """Begin the notice, and return how long it takes; 0 where nobody would see it."""
+        """Begin the notice and return its length; 0 if no load balancer would see it."""
         if not drain_notice_s or not app.is_probed:
             return 0.0
         app.begin_notice()
@@ -72,7 +72,7 @@ async def serve_http(
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for all addresses of a host, on one port; 0 takes a free one."""
+    """Return listening sockets for all addresses of a host, on one port; 0 picks a free one."""
     sockets: list[socket.socket] = []
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, type, _, _, (name, _, *more) in dict.fromkeys(found):
@@ -96,7 +96,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but signals are ours, the port is told, and nothing is polled."""
+    """uvicorn with our own signal handling and `ready` callback, and without polling."""
 
     def __init__(
         self,
@@ -115,24 +115,24 @@ class _Server(uvicorn.Server):
             self._ready(self._port)
 
     async def main_loop(self) -> None:
-        # uvicorn wakes ten times a second to see whether it should exit; the date needs one.
+        # uvicorn polls ten times a second for an exit; the date header needs once a second.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._exit.wait(), 1)
 
     def exit(self) -> None:
-        """Close what is still open, and return."""
+        """Close all connections and return."""
         self.should_exit = True
         self._exit.set()
 
     def close_after_responses(self) -> None:
-        """End each connection with its next response: a load balancer that keeps idle connections
-        must not find them closed under a request."""
+        """Close each connection with its next response: a load balancer that keeps idle
+        connections must not lose a request on one."""
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
 
     def stop_accepting(self) -> None:
-        """Let nobody in any more; those who are in stay."""
+        """Accept no new connections; keep the open ones."""
         for server in self.servers:
             server.close()
 
@@ -161,8 +161,8 @@ def _config(app: HttpApp) -> uvicorn.Config:
 
 @contextlib.contextmanager
 def _stopped_by_signals(stop: asyncio.Event, give_notice: Callable[[], float]) -> Iterator[None]:
-    """Set `stop` by SIGINT, or by SIGTERM once the notice is over; a signal after that ends the
-    process, as it does by default."""
+    """Set `stop` on SIGINT, or on SIGTERM after the notice; a later signal ends the process, as
+    by default."""
     loop = asyncio.get_running_loop()
     notice: asyncio.TimerHandle | None = None
 
@@ -178,7 +178,7 @@ def _stopped_by_signals(stop: asyncio.Event, give_notice: Callable[[], float]) -
             loop.remove_signal_handler(number)
         stop.set()
 
-    # Not in other threads, and not on Windows: there, `stop` is the way.
+    # Not available in other threads or on Windows: use `stop` there.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)

@@ -1,4 +1,4 @@
-"""One HTTP connection of uvicorn's, watched: it is patient, but only so far."""
+"""uvicorn's HTTP connection with timeouts for slow clients and limits on their headers."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Stage(Enum):
-    """What is expected of the client."""
+    """The part of a request that the client sends next."""
 
     NEW = "the first byte"
     HEAD = "the rest of the headers"
@@ -34,7 +34,7 @@ class Stage(Enum):
 
 
 class TimedHttpConnection(HttpToolsProtocol):
-    """Bounds what uvicorn leaves unbounded: slow or endless headers, stalled readers."""
+    """Adds the limits that uvicorn lacks: slow or endless headers, stalled readers."""
 
     def __init__(
         self,
@@ -48,45 +48,43 @@ class TimedHttpConnection(HttpToolsProtocol):
         self.limits = config.app.limits
         self._cap = config.app.cap
         self._unread = config.app.unread
-        self._allotment: Allotment | None = None  # of what waits for slow readers
+        self._allotment: Allotment | None = None  # of the memory for unread responses
         self.stage = Stage.NEW
         self.requests = 0
-        """How many have come."""
+        """The number of requests received."""
         self.disconnect_callbacks: set[Callable[[], None]] = set()
-        """What to call when the client has left."""
+        """The callbacks to run when the client disconnects."""
         self._requests_at_check = 0
         self._head_size = 0
-        self._unanswered: list[RequestResponseCycle] = []  # not yet answered when the next one came
-        self._rewritten_head = (
-            b""  # the head of a request as it would be without its wish for an upgrade
-        )
+        self._unanswered: list[RequestResponseCycle] = []  # when the next request arrived
+        self._rewritten_head = b""  # the head of a request without its upgrade headers
         self._chunked = False
-        self._body_advanced = False  # has anything of a body come since we looked?
+        self._body_advanced = False  # has any body data arrived since the last check?
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected; it does not have for ever."""
+        """Start the timeout of a new connection."""
         super().connection_made(transport)
         self._set_timer(self.limits.header_s)
         self._cap.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has left."""
+        """Release everything, and run the callbacks: the client disconnected."""
         self._cap.remove(self)
         self._release_unread()
         for timer in (self._timer, self._stall):
             if timer is not None:
                 timer.cancel()
         for cycle in self._unanswered:
-            cycle.disconnected = True  # uvicorn tells only the latest, and blames the others
+            cycle.disconnected = True  # uvicorn sets only the latest one's
             cycle.message_event.set()
         super().connection_lost(exc)
         for callback in tuple(self.disconnect_callbacks):
             callback()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; who wishes for another protocol is answered in this one (RFC 9110, 7.8)."""
+        """Parse data; ignore a request for another protocol (RFC 9110, 7.8)."""
         self._unset_keepalive_if_required()
         try:
             while data:
@@ -100,7 +98,7 @@ class TimedHttpConnection(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Handle the first byte of a request."""
         self.stage = Stage.HEAD
         self._head_size = 0
         self._chunked = False
@@ -108,9 +106,9 @@ class TimedHttpConnection(HttpToolsProtocol):
         cast(Scope, self.scope)[ON_DISCONNECT] = self.disconnect_callbacks
 
     def on_headers_complete(self) -> None:
-        """The app may have it, with these headers and no others."""
+        """Pass the request on, with these headers and no trailers."""
         if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
-            # The parser would take its body for another request.
+            # The parser would read its body as another request.
             self._rewritten_head = self._without_upgrade()
             return
         if not self.url.startswith(b"/"):
@@ -122,27 +120,27 @@ class TimedHttpConnection(HttpToolsProtocol):
             self._unanswered.clear()
         else:
             self._unanswered.append(before)
-        # What comes after a body must open no door (RFC 9110, 6.5.1): the app has the other list.
+        # Trailers must not pass for headers (RFC 9110, 6.5.1): the app keeps the other list.
         self.headers = []
 
     def on_chunk_header(self) -> None:
-        """A piece of a body begins, or what comes after the last one."""
+        """Handle the start of a chunk."""
         self._body_advanced = True
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
+        """Handle a piece of a body."""
         self._body_advanced = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is here, unless it has to be read again."""
+        """Handle the end of a request, unless it must be parsed again."""
         if not self._rewritten_head:
             super().on_message_complete()
-            if not self.pipeline:  # uvicorn would not read on, nor see that a client leaves
+            if not self.pipeline:  # uvicorn would stop reading, and miss a disconnect
                 self.flow.resume_reading()
 
     def pause_writing(self) -> None:
-        """The reader is slow; if it stops altogether, it is gone."""
+        """Start the timeout of a slow reader, and account for the unread data."""
         super().pause_writing()
         waiting = self.transport.get_write_buffer_size()
         if self._stall is None:
@@ -151,10 +149,10 @@ class TimedHttpConnection(HttpToolsProtocol):
             self._allotment = self._unread.open(self.transport.abort)
             if not self._unread.take(self._allotment, waiting):
                 self._unread.overdraw(self._allotment, waiting)
-                self.loop.call_later(GRACE_S, self._unread.trim)  # by then it is known who is slow
+                self.loop.call_later(GRACE_S, self._unread.trim)  # slow readers are known then
 
     def resume_writing(self) -> None:
-        """The reader has caught up."""
+        """Stop the timeout: the reader has caught up."""
         super().resume_writing()
         self._release_unread()
         if self._stall is not None:
@@ -162,7 +160,7 @@ class TimedHttpConnection(HttpToolsProtocol):
             self._stall = None
 
     def _stalled(self, before: int) -> None:
-        """Cut off a reader that has taken nothing; a slow one has more time."""
+        """Disconnect a reader that has read nothing; give a slow one more time."""
         waiting = self.transport.get_write_buffer_size()
         if waiting >= before:
             self.transport.abort()
@@ -174,7 +172,7 @@ class TimedHttpConnection(HttpToolsProtocol):
             self._unread.close(self._allotment)
             self._allotment = None
 
-    # The connection, as one of many.
+    # The connection as the cap sees it.
 
     @property
     def is_idle(self) -> bool:
@@ -182,22 +180,22 @@ class TimedHttpConnection(HttpToolsProtocol):
         return self.stage is Stage.IDLE and not self.is_busy
 
     def evict(self) -> None:
-        """Close it, because others need its place."""
+        """Close the connection to make room for another."""
         self.transport.close()
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is being answered."""
+        """True while a response is pending."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
     @property
     def is_incomplete(self) -> bool:
-        """True while the rest of a request is needed to answer it."""
+        """True while the rest of a request is needed to respond."""
         return self.is_busy and not self.cycle.response_started
 
     def check_progress(self, before: Stage, size: int) -> None:
-        """See to it that the rest of a request comes, of which so much came now."""
+        """Apply limits to the rest of a request, after `size` more bytes of it arrived."""
         if self.stage is Stage.HEAD:
             self._cap.begin_head(self)
         else:
@@ -215,7 +213,7 @@ class TimedHttpConnection(HttpToolsProtocol):
             if self._head_size > self.limits.header_bytes:
                 self._refuse(_HEADERS_TOO_LARGE)
         elif self._chunked:
-            # What is neither body nor ends it is bounded like headers: it may be trailers.
+            # Data that is neither body nor its end is limited like headers: it may be trailers.
             self._head_size = 0 if self._body_advanced else self._head_size + size
             self._body_advanced = False
             if self._head_size > self.limits.header_bytes:
@@ -227,9 +225,9 @@ class TimedHttpConnection(HttpToolsProtocol):
         self._timer = self.loop.call_later(within_s, self._on_timeout)
 
     def _on_timeout(self) -> None:
-        """Close what has kept us waiting for too long."""
+        """Close an idle connection, or one whose request has timed out."""
         if self.stage is Stage.IDLE:
-            # No clock is set for every request, so an idle connection gets up to twice its time.
+            # Requests do not reset the timer, so an idle connection gets up to twice its time.
             idle = self.requests == self._requests_at_check and not self.is_busy
             self._requests_at_check = self.requests
             if idle:
@@ -240,7 +238,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         self._cut_off(_REQUEST_TIMEOUT)
 
     def _cut_off(self, response: bytes) -> None:
-        """Close, with no second status for what is being answered, or was."""
+        """Close, with this response unless one was already started."""
         if self.stage is Stage.HEAD:
             can_respond = not self.is_busy
         else:
@@ -251,7 +249,7 @@ class TimedHttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _without_upgrade(self) -> bytes:
-        """The head of a request as it would be without its wish; Java's client has one, for h2c."""
+        """Return the head without upgrade headers; Java's client sends some, for h2c."""
         parser = self.parser
         version = parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, version)]
@@ -263,7 +261,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"", b""))
 
     def _take_host_of_target(self) -> None:
-        """Have a whole URL say which host is meant, not the Host header (RFC 9112, 3.2.2)."""
+        """Take the host from an absolute URL, not from the Host header (RFC 9112, 3.2.2)."""
         _, separator, rest = self.url.partition(b"://")
         if separator:
             others = [header for header in self.headers if header[0] != b"host"]

@@ -1,4 +1,4 @@
-"""Legacy streamable HTTP: sessions, streams that can be resumed, and questions to the client."""
+"""Legacy streamable HTTP: sessions, resumable streams, and questions to the client."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _ACCEPTED = Reply(202)
 
 
 class LegacyHttp:
-    """Answers legacy clients of `/mcp`."""
+    """Serves legacy clients at `/mcp`."""
 
     def __init__(
         self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, keepalive: Keepalive
@@ -45,7 +45,7 @@ class LegacyHttp:
         self.sessions = Sessions(limits)
 
     async def initialize(self, request: Request, context: Context, send: Send) -> None:
-        """Begin a session, which lasts if the handshake succeeds."""
+        """Begin a session, and keep it if the handshake succeeds."""
         if not self.sessions.make_room():
             await send_reply(send, overloaded("too many sessions are open", request.id))
             return
@@ -56,7 +56,7 @@ class LegacyHttp:
             response = await self._endpoint.handle(request, context)
         finally:
             if response is None or not response.result:
-                self.sessions.end(session)  # a server may have been started for it
+                self.sessions.end(session)  # an upstream may have been started for it
         if response.result:
             self.sessions.handshake_done(session)
             header = (SESSION_HEADER, session.id.encode())
@@ -72,7 +72,7 @@ class LegacyHttp:
         writer: AsgiResponseWriter,
         send: Send,
     ) -> None:
-        """Take in what a client posted, other than a call."""
+        """Handle a POST that is not a call."""
         context.session = session.session
         if not isinstance(message, Request) or message.method != INITIALIZED:
             session.is_used = True
@@ -87,10 +87,8 @@ class LegacyHttp:
             await self._endpoint.handle(message, context)
         await send_reply(send, _ACCEPTED)
 
-    def begin_call(
-        self, session: HttpSession, id: bytes, writer: ResponseWriter
-    ) -> SessionCall | None:
-        """Make room for a call or a batch; None if there is none."""
+    def begin(self, session: HttpSession, id: bytes, writer: ResponseWriter) -> SessionCall | None:
+        """Begin a call or a batch; return None if a limit is reached."""
         if not self._load.begin_call():
             return None
         number = session.reserve()
@@ -103,7 +101,7 @@ class LegacyHttp:
     async def get(
         self, session: HttpSession, last_event: bytes | None, client: ClientPresence, send: Send
     ) -> None:
-        """Open a stream for what comes unasked, or take up the one that an event id names."""
+        """Open a stream for unsolicited messages, or resume the one that an event id names."""
         session.is_used = True
         if last_event is None and self._load.draining:
             await send_reply(send, shutting_down())
@@ -120,7 +118,7 @@ class LegacyHttp:
             self._load.end_stream()
 
     async def delete(self, session: HttpSession, send: Send) -> None:
-        """End a session because its client says so."""
+        """End a session at its client's request."""
         self.sessions.end(session)
         await send_reply(send, Reply(204))
 
@@ -129,7 +127,7 @@ class LegacyHttp:
         if stream is None:
             await send_reply(send, overloaded("too many streams are open in this session"))
             return
-        response = self._event_response(send, stream.prime)
+        response = self._response(send, stream.prime)
         await self._carry(session, stream, response, client, opens=True)
 
     async def _resume(
@@ -138,15 +136,13 @@ class LegacyHttp:
         place = parse_event_id(last_event)
         stream = session.streams.get(place[0]) if place is not None else None
         if place is None or stream is None:
-            await send_reply(
-                send, refusal(400, "no events are kept for this Last-Event-ID: open a new stream")
-            )
+            await send_reply(send, refusal(400, "no events are kept for this Last-Event-ID"))
             return
-        response = self._event_response(send)
+        response = self._response(send)
         await self._carry(session, stream, response, client, opens=True, after=place[1])
 
     def cancel_all(self) -> None:
-        """Cancel every call, because a drain has taken too long."""
+        """Cancel every call, because a drain has timed out."""
         for session in self.sessions:
             session.connection.close()
 
@@ -158,20 +154,20 @@ class LegacyHttp:
         writer: AsgiResponseWriter,
         send: Send,
     ) -> None:
-        """Array in, array out (2025-03-26); 202 if nobody waits for anything."""
+        """Answer an array with an array (2025-03-26), or with 202 if it has no requests."""
         waiting = any(
             isinstance(m, RefusedMessage) or (isinstance(m, Request) and m.id) for m in members
         )
         if waiting and self._load.draining:
             await send_reply(send, shutting_down())
             return
-        call = self.begin_call(session, b"", writer)
+        call = self.begin(session, b"", writer)
         if call is None:
             await send_reply(send, overloaded("too many calls are running"))
             return
         writer.call = context.peer = call
         if not waiting:
-            call.on_disconnect()  # as far as the line is concerned
+            call.on_disconnect()  # its response is written here
         batch = Batch(lambda answers: call.finish((answers,) if answers else ()))
         batch.serve(members, self._endpoint, session.connection, context)
         if waiting:
@@ -182,20 +178,18 @@ class LegacyHttp:
     def _attach_stream(
         self, session: HttpSession, stream: ResumableStream, writer: ResponseWriter, opens: bool
     ) -> None:
-        """Let a usual response carry the stream of a call that was begun without one."""
+        """Let an ASGI response carry the stream of a call that began without one."""
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            session.open_requests -= 1  # from now on it is counted as all others are
+            session.open_requests -= 1  # `_carry` counts it from now on
             await self._carry(
                 session, stream, response, ClientPresence(scope, receive), opens=opens
             )
 
-        response = self._event_response(writer.hand_over(respond), stream.prime)
+        response = self._response(writer.hand_over(respond), stream.prime)
         stream.begin(response, known=opens)
 
-    def _event_response(
-        self, send: Send, prime: Callable[[], bytes] | None = None
-    ) -> EventResponse:
+    def _response(self, send: Send, prime: Callable[[], bytes] | None = None) -> EventResponse:
         return EventResponse(send, self._keepalive, prime=prime, can_be_abandoned=True)
 
     async def _carry(
@@ -208,11 +202,11 @@ class LegacyHttp:
         opens: bool,
         after: int = 0,
     ) -> None:
-        """Let a response carry the stream, until one of them is over or the client leaves.
+        """Let a response carry the stream until either ends or the client disconnects.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        # Not by a callback: it must not be missed that the reader left just now.
+        # Not by a callback: it would miss a client that has just disconnected.
         disconnect = asyncio.create_task(client.wait_disconnected())
         ending: asyncio.Task[None] | None = None
         session.open_requests += 1
@@ -236,5 +230,5 @@ class LegacyHttp:
             response.close()
             stream.detach(response)
             session.open_requests -= 1
-            session.unlisten(stream)
+            session.stop_listening(stream)
             session.close_if_finished(stream)

@@ -1,16 +1,16 @@
-"""Memory that all connections share; past it, those that have held much of it longest go."""
+"""A memory limit that all connections share; over it, slow holders of much memory are dropped."""
 
 from collections.abc import Callable
 from time import monotonic
 
 GRACE_S = 1.0
-"""Nobody is slow within this time."""
+"""The time within which a holder does not count as slow."""
 SMALL = 64 * 1024
-"""A share of this size is never refused: the number of connections bounds them."""
+"""An allotment up to this size is never refused: the connection limit bounds their sum."""
 
 
 class Allotment:
-    """What one sender or reader holds."""
+    """The memory that one sender or reader holds."""
 
     __slots__ = ("drop", "since", "size")
 
@@ -18,11 +18,11 @@ class Allotment:
         self.since = since
         self.size = 0
         self.drop: Callable[[], None] | None = drop
-        """Ends it; None if it is not slow but at work."""
+        """Drops the holder; None if it is working, not slow."""
 
 
 class MemoryBudget:
-    """Shares of one bounded amount of memory."""
+    """Divides a limited amount of memory into allotments."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
         self._limit = limit
@@ -31,13 +31,13 @@ class MemoryBudget:
         self.used = 0
 
     def open(self, drop: Callable[[], None]) -> Allotment:
-        """A share of nothing yet."""
+        """Return a new, empty allotment."""
         allotment = Allotment(self._now(), drop)
         self._allotments[allotment] = None
         return allotment
 
     def take(self, allotment: Allotment, size: int) -> bool:
-        """Add to a share; False if it has to do without, because nobody else is slow."""
+        """Grow an allotment; return False if the budget is full and no other holder is slow."""
         over = self.used + size - self._limit
         if over > 0:
             self._drop_slow(over, allotment)
@@ -49,44 +49,29 @@ class MemoryBudget:
         return True
 
     def overdraw(self, allotment: Allotment, size: int) -> None:
-        """Add to a share what is there already, whatever the limit."""
+        """Grow an allotment by memory already in use, whatever the limit."""
         allotment.size += size
         self.used += size
 
     def close(self, allotment: Allotment) -> None:
-        """Give a share back."""
+        """Return an allotment to the budget."""
         if allotment in self._allotments:
             del self._allotments[allotment]
             self.used -= allotment.size
 
     def trim(self) -> bool:
-        """Drop slow ones until the rest is within the limit; False if it is not."""
+        """Drop slow holders until the rest is within the limit; return False if it is not."""
         self._drop_slow(self.used - self._limit, None)
         return self.used <= self._limit
 
     def _drop_slow(self, over: int, spared: Allotment | None) -> None:
-        """Free so many bytes, if slow ones hold them."""
+        """Free this many bytes, as far as slow holders have them."""
         slow = self._now() - GRACE_S
         while over > 0:
-            candidates = [
-                allotment
-                for allotment in self._allotments
-                if allotment.drop is not None and allotment is not spared
-            ]
-            # Those with little are passed over: to drop them would free nothing.
-            minimum = (
-                sum(allotment.size for allotment in candidates) / (2 * len(candidates))
-                if candidates
-                else 0
-            )
-            oldest = next(
-                (
-                    allotment
-                    for allotment in candidates
-                    if allotment.size and allotment.size >= minimum
-                ),
-                None,
-            )
+            held = [each for each in self._allotments if each.drop and each is not spared]
+            # Small allotments are skipped: dropping them would free little.
+            minimum = sum(each.size for each in held) / (2 * len(held)) if held else 0
+            oldest = next((each for each in held if each.size and each.size >= minimum), None)
             if oldest is None or oldest.since > slow:
                 return
             over -= oldest.size

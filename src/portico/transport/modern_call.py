@@ -1,4 +1,4 @@
-"""Modern calls: every POST is its own; to leave is to cancel (2026-07-28, streamable HTTP)."""
+"""Modern calls: one POST each; a disconnect cancels (2026-07-28, streamable HTTP)."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -29,13 +29,13 @@ STATUS = {
     MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
 }
-"""The HTTP status of an answer by its error code; 200 for all others."""
+"""The HTTP status of a response by its error code; 200 for all others."""
 
 _OPEN, _RESULT = b'{"jsonrpc":"2.0","id":', b',"result":'
 
 
 class ModernCall:
-    """One call under way, and the way back to its asker: the response to its own POST."""
+    """One running call, and the peer that reaches its client: the response to its POST."""
 
     listens = False
     """True for `subscriptions/listen`, which counts as a stream."""
@@ -56,7 +56,7 @@ class ModernCall:
         self._over = False
 
     def open(self) -> None:
-        """Become a stream of events now."""
+        """Become a stream of events."""
         self._is_stream = True
         self._writer.begin_stream()
 
@@ -71,13 +71,13 @@ class ModernCall:
         self._running = None if self._over else running
 
     def release(self) -> None:
-        """It is answered already, or cannot be: take no place any more."""
+        """Stop counting a call that is answered already, or cannot be."""
         self._end()
 
-    # The peer, as an endpoint knows it.
+    # The peer, as the endpoint sees it.
 
     async def notify(self, message: bytes) -> None:
-        """Send a notification; waits while the reader is slow."""
+        """Send a notification, after a slow reader has caught up."""
         await self._writer.wait_writable()
         self._send_event(event(message))
 
@@ -86,11 +86,11 @@ class ModernCall:
         raise AskError(f"cannot send {method} to a modern client: return input_required instead")
 
     async def closed(self) -> None:
-        """Wait until we drain; if the client leaves first, its call is cancelled."""
+        """Wait until a drain begins; a disconnect before that cancels the call."""
         await self._load.drain_began.wait()
 
     def reply(self, response: Response) -> None:
-        """Answer: as JSON, or as an event if this is a stream by now."""
+        """Send the response: as an event if this is a stream, else as JSON."""
         if self._over:
             return
         self._end()
@@ -102,7 +102,7 @@ class ModernCall:
             self._writer.answer(STATUS.get(response.code, 200), parts)
 
     def on_disconnect(self) -> None:
-        """The client has left: this "MUST be treated by the server as cancellation"."""
+        """Cancel the call: a disconnect "MUST be treated by the server as cancellation"."""
         if not self._over:
             running = self._running
             self._end()
@@ -110,16 +110,16 @@ class ModernCall:
                 running.cancel()
 
     async def wait_finished(self) -> None:
-        """Nothing is left of a call whose response is over."""
+        """Return at once: nothing is left of a call whose response has ended."""
 
     def cancel(self) -> None:
-        """The server stops, and cannot wait any longer."""
+        """Cancel the call because a drain has timed out."""
         if self._running is not None:
             self._running.cancel()
         self.reply(shutdown_error(self._id))
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say nothing, audibly, if nothing was said since the last beat."""
+        """Send a comment if nothing was sent since the last tick."""
         if self._quiet and not self._writer.is_slow:
             self._send_event(COMMENT)
         self._quiet = not self._quiet
@@ -134,7 +134,7 @@ class ModernCall:
 
     def _end(self) -> None:
         self._over = True
-        self._running = None  # else the two would hold each other
+        self._running = None  # breaks a reference cycle
         self._slot.discard(self)
         load = self._load
         load.tasks.discard(self)

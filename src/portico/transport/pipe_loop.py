@@ -1,4 +1,4 @@
-"""The event loop of whatever is served over pipes."""
+"""The event loop of a server over pipes."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class PipeLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, which ends in order also where no thread can be started."""
+    """asyncio's own loop, but it shuts down cleanly even where no thread can be started."""
 
     async def shutdown_default_executor(self, *within: Any, **how: Any) -> None:
-        """Wait for the threads that were lent out; there is none where no more can be had."""
+        """Shut the executor down; this needs a thread, which may not be available."""
         with contextlib.suppress(RuntimeError):
             await super().shutdown_default_executor(*within, **how)

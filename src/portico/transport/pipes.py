@@ -1,4 +1,4 @@
-"""Standard input and output as streams of the event loop, whatever they are."""
+"""Standard input and output on the event loop, whether they are pipes, terminals or files."""
 
 import asyncio
 import contextlib
@@ -32,10 +32,10 @@ async def serve_stdio(
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
 ) -> bool:
-    """Serve one client on this process's stdin and stdout until it leaves or SIGTERM comes; False
-    if requests could not be read, or answers not written.
+    """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives; return False
+    if reading requests or writing responses failed.
 
-    `out` is what `take_stdout` gave, if it was called already; `stop` ends it as SIGTERM does.
+    `out` comes from `take_stdout`, if it was already called; `stop` acts like SIGTERM.
     """
     stop = stop or asyncio.Event()
     restore_signals = stop_on_signals(stop)
@@ -52,8 +52,8 @@ async def serve_stdio(
     reader.open()
     await stop.wait()
     restore_signals()
-    # The client may just have closed its input (`echo ... | portico run`): what was asked for
-    # is still answered, within the limit.
+    # The client may have closed only its input (`echo ... | portico run`): its calls still get
+    # responses, within the limit.
     await server.drain(drain_s)
     reader.close()
     server.disconnected()
@@ -62,7 +62,7 @@ async def serve_stdio(
 
 
 def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
-    """Have SIGTERM and SIGINT set this; what comes back lets a second signal end us at once."""
+    """Set `stop` on SIGTERM and SIGINT; return a function that restores the default handlers."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
@@ -76,7 +76,7 @@ def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
 
 
 def take_stdout() -> int:
-    """Keep stdout for the protocol: what a handler prints goes to stderr from now on."""
+    """Reserve stdout for the protocol: prints of handlers go to stderr from now on."""
     sys.stdout.flush()
     out = os.dup(1)
     os.dup2(2, 1)
@@ -85,31 +85,31 @@ def take_stdout() -> int:
 
 
 def _is_pipe(fd: int) -> bool:
-    """True for what the event loop can wait on: pipes, sockets, terminals; not files or devices."""
+    """True for pipes, sockets and terminals: the event loop cannot wait on files or devices."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
 class PipeReader:
-    """Reads what comes as it comes; a regular file, which no event loop can wait on, by a thread.
+    """Reads data as it arrives; a regular file, which the event loop cannot wait on, in a thread.
 
-    It does not close what it reads from.
+    It does not close its descriptor.
     """
 
     def __init__(
         self, fd: int, received: Callable[[bytes], object], ended: Callable[[], object]
     ) -> None:
-        """`received` may be another one later; `ended` is called when there is no more."""
+        """`received` may be replaced later; `ended` is called at the end of input."""
         self._fd = fd
         self.received = received
         self._ended = ended
         self._is_open = False
         self._may_read = threading.Event()
         self.failed = False
-        """True if what is to be read from cannot be."""
+        """True if reading failed."""
 
     def open(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         self._loop = asyncio.get_running_loop()
         self._is_open = True
         self._may_read.set()
@@ -120,24 +120,24 @@ class PipeReader:
             threading.Thread(target=self._read_file, daemon=True).start()
 
     def pause(self) -> None:
-        """Leave what comes where it is."""
+        """Stop reading until `resume`."""
         if self._is_open and self._may_read.is_set():
             self._may_read.clear()
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         if self._is_open and not self._may_read.is_set():
             self._may_read.set()
             if _is_pipe(self._fd):
                 self._loop.add_reader(self._fd, self._read_available)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading for good."""
         self._is_open = False
         self._loop.remove_reader(self._fd)
         if self._fd == 0 and _is_pipe(0):
-            os.set_blocking(0, True)  # a terminal is the shell's again
+            os.set_blocking(0, True)  # as the shell expects its terminal
 
     def _read_available(self) -> None:
         try:
@@ -145,7 +145,7 @@ class PipeReader:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""  # a terminal that is gone
+            data = b""  # a terminal that was closed
         if data:
             self.received(data)
         else:
@@ -154,7 +154,7 @@ class PipeReader:
             self._ended()
 
     def _read_file(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the event loop has closed
             while chunk := self._read_chunk():
                 self._loop.call_soon_threadsafe(self._deliver, chunk)
                 self._may_read.wait()
@@ -163,7 +163,7 @@ class PipeReader:
     def _read_chunk(self) -> bytes:
         try:
             return os.read(self._fd, _CHUNK)
-        except OSError as error:  # a disk that fails, or a file that is open for writing only
+        except OSError as error:  # a failing disk, or a file opened only for writing
             report(f"cannot read requests: {error.strerror}")
             self.failed = True
             return b""
@@ -173,19 +173,19 @@ class PipeReader:
 
 
 class PausableSource(Protocol):
-    """Whose words are written."""
+    """The sender of the data, which can pause."""
 
     def pause(self) -> None:
-        """The reader is slow: say no more than you must."""
+        """Send as little as possible: the reader is slow."""
         ...
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Send again: the reader has caught up."""
         ...
 
 
 def writer_to(fd: int) -> "Writer":
-    """What writes there."""
+    """Return a writer to this descriptor."""
     return PipeWriter(fd) if _is_pipe(fd) else FileWriter(fd)
 
 
@@ -193,31 +193,31 @@ class PipeWriter:
     """Writes without blocking and, as long as the client keeps up, without copying.
 
     asyncio's own pipe transports join the parts first and read a quarter of a megabyte at a time;
-    for a message of a few kilobytes that costs more than all the rest.
+    for a message of a few kilobytes that costs more than everything else.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._waiting: deque[memoryview] = deque()
         self.unwritten = 0
-        """How many bytes wait, or were left when nobody read any more."""
+        """The bytes that wait, or were left when the client stopped reading."""
         self.failed = False
-        """Never: who reads no more has had enough."""
+        """Always False: a client may stop reading."""
         self._lost = False
         self._empty = asyncio.Event()
         self._empty.set()
 
     def open(self, source: PausableSource, lost: Callable[[], object]) -> None:
-        """Write for this one from now on; `lost` is called if nobody reads any more."""
+        """Write for this source; `lost` is called if the client stops reading."""
         self._loop = asyncio.get_running_loop()
         self._source, self._on_loss = source, lost
         os.set_blocking(self._fd, False)
-        # Room for a few large lists at once: a pipe that is full costs more than writing to it.
+        # Room for a few large lists: waiting on a full pipe costs more than the write.
         with contextlib.suppress(AttributeError, OSError):  # Linux only, and pipes only
             fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
     def write(self, parts: tuple[bytes, ...]) -> None:
-        """Write the parts of one line, or keep what the client does not take yet."""
+        """Write the parts of one line, or queue the rest for a slow client."""
         left = 0
         for part in parts:
             left += len(part)
@@ -247,11 +247,11 @@ class PipeWriter:
             self._source.pause()
 
     async def close(self) -> None:
-        """Let a client that reads have what is left, then close."""
+        """Flush to a client that still reads, then close."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), _FLUSH_S)
         self._loop.remove_writer(self._fd)
-        os.set_blocking(self._fd, True)  # a terminal is the shell's again
+        os.set_blocking(self._fd, True)  # as the shell expects its terminal
         os.close(self._fd)
 
     def _write_waiting(self) -> None:
@@ -270,7 +270,7 @@ class PipeWriter:
         self._source.resume()
 
     def _write_some(self, data: memoryview) -> int:
-        """How much was written; nothing if nobody is there to read."""
+        """Return how many bytes were written; 0 if the client cannot take any."""
         try:
             return os.write(self._fd, data)
         except (BlockingIOError, InterruptedError):
@@ -280,7 +280,7 @@ class PipeWriter:
             return 0
 
     def drop(self) -> None:
-        """Forget what was not read yet, and write no more."""
+        """Discard unread data, and write no more."""
         self._lost = True
         self._waiting.clear()
         self._loop.remove_writer(self._fd)
@@ -292,15 +292,15 @@ class PipeWriter:
 
 
 class FileWriter:
-    """Writes to a regular file, which never makes anyone wait."""
+    """Writes to a regular file, which never blocks for a reader."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self.failed = False
-        """True if something could not be written, and then nothing more is."""
+        """True after a write failed; later ones are skipped."""
 
     def open(self, source: PausableSource, lost: Callable[[], object]) -> None:
-        """Write from now on; `lost` is called if there is no room any more."""
+        """Start writing; `lost` is called if a write fails."""
         self._on_loss = lost
 
     def write(self, parts: tuple[bytes, ...]) -> None:

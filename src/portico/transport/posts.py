@@ -1,7 +1,7 @@
-"""POSTs to `/mcp`: one function admits them, one begins the calls of both eras among them.
+"""POSTs to `/mcp`: `admit` checks them, and `Posts.accept` begins the calls of both eras.
 
-A connection of ours comes here straight, with what is plain; all others come through ASGI. The two
-differ in the line that they pass.
+Our own connection comes here directly with plain requests; all others come through ASGI. They
+differ in the response writer that they pass.
 """
 
 from typing import Any
@@ -32,30 +32,28 @@ from portico.transport.sessions import HttpSession
 _STATIC = MethodKind.STATIC  # members of an enum are slow to look up
 _SESSION = SESSION_HEADER.decode()
 _BARE_400 = Reply(400)
-_UNKNOWN_SESSION = refusal(
-    404, "unknown session: it may have ended; start a new one with initialize"
-)
+_UNKNOWN_SESSION = refusal(404, "unknown or ended session: start again with initialize")
 _MISSING_SESSION = refusal(400, "Mcp-Session-Id is missing: start with initialize")
 
 
 class Posted(Struct, frozen=True, gc=False):
-    """What a POST brings."""
+    """The message of an admitted POST."""
 
     message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage]
     session: HttpSession | None
-    """Its session; None for what is modern, and for what begins a session."""
+    """Its session; None for a modern message, and for one that begins a session."""
     call: Request | None = None
-    """The message, if it is answered as a call: not a notification, and not the handshake."""
+    """The message if it is a call: not a notification, and not the handshake."""
     streams: bool = False
-    """True if the client would rather have its answer as events."""
+    """True if the client prefers its response as events."""
 
 
 def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) -> Posted | Reply:
-    """What a POST brings, or its refusal; `session` is the one that its headers name.
+    """Return the message of a POST, or a refusal; `session` is the one that its headers name.
 
-    What the headers alone decide was decided before (`Guard`).
+    `Guard` has already checked the headers.
     """
-    # What the session agreed on counts only for a body that does not say it is modern.
+    # The version of the session applies only to a body that does not declare a modern one.
     message = read(body, None if session is None else session.version, head)
     if type(message) is not Request or not message.id:
         return _admit_other(head, message, session)
@@ -64,7 +62,7 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
         return not_acceptable(JSON, EVENT_STREAM)
     modern = message.version.modern
     if session is None and not modern and message.method != "initialize":
-        return session_refusal(head)  # to begin a session is allowed with a stale id, too
+        return session_refusal(head)  # a stale id may begin a new session
     if draining:
         return shutting_down(message.id)
     if modern:
@@ -78,7 +76,7 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
 
 
 def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> Posted | Reply:
-    """What a POST brings that is not a request with an id, or its refusal."""
+    """Return a message that is not a request with an id, or a refusal."""
     if isinstance(message, RefusedMessage):
         return _refusal(message, session is None, head)
     if isinstance(message, list) and not answer_type(head.raw.get(b"accept", b"")):
@@ -91,12 +89,12 @@ def _admit_other(head: Head, message: Inbound, session: HttpSession | None) -> P
 
 
 def session_refusal(head: Head) -> Reply:
-    """The refusal of what needs a session and has none."""
+    """Return the refusal of a message that needs a session and has none."""
     return _UNKNOWN_SESSION if _SESSION in head else _MISSING_SESSION
 
 
 def not_acceptable(*types: bytes) -> Reply:
-    """The refusal of a client that does not accept what it may get."""
+    """Return the refusal of a client that does not accept these types."""
     return refusal(406, f"Accept must list {b' and '.join(types).decode()}")
 
 
@@ -111,11 +109,11 @@ def _refusal(refused: RefusedMessage, has_no_session: bool, head: Head) -> Reply
 
 
 class Entry(Struct, frozen=True):
-    """Headers that are plain, and what they decide for every request that has the very same."""
+    """Plain headers, and what they decide for every request with the same ones."""
 
     head: Head
     length: int
-    """How long its body is."""
+    """The length of the body."""
     principal: str
     data: Any
 
@@ -134,9 +132,9 @@ class Posts:
     def accept(
         self, head: Head, body: bytes, principal: str, data: Any, writer: ResponseWriter
     ) -> Posted | Reply | None:
-        """Begin the call that a POST asks for, to be answered on the line.
+        """Begin the call of a POST and send its response to the writer.
 
-        Its refusal comes back, or what it brings if that is not a call.
+        Returns a refusal, or the message if it is not a call.
         """
         id = head.raw.get(SESSION_HEADER)
         session = None
@@ -159,7 +157,7 @@ class Posts:
         load = self._load
         call: ModernCall | SessionCall | None = None
         if session is not None:
-            call = self._legacy.begin_call(session, request.id, writer)
+            call = self._legacy.begin(session, request.id, writer)
         elif request.method == LISTEN:
             call = self._listen(request, writer)
         elif load.calls < load.max_calls:
@@ -168,7 +166,7 @@ class Posts:
         if call is None:
             discard(answer)
             return _overloaded(request)
-        writer.call = call  # before it runs: it may be over at once
+        writer.call = call  # before it runs: it may end at once
         context.peer = call
         try:
             if posted.streams:

@@ -1,4 +1,4 @@
-"""The seam between a call and the response to its request, and how it is had over ASGI."""
+"""The seam between a call and the HTTP response to it, and its ASGI implementation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,26 +11,26 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RespondingCall(Protocol):
-    """A call under way, as its line sees it."""
+    """A running call, as its response writer sees it."""
 
     def on_disconnect(self) -> None:
-        """The client has left."""
+        """Handle the client's disconnect."""
         ...
 
     async def wait_finished(self) -> None:
-        """Wait until nothing of the request is needed any more."""
+        """Wait until the request is no longer needed."""
         ...
 
 
 class ResponseWriter(Protocol):
-    """The response to one request, as a call sees it; nothing here waits but `room`."""
+    """The response to one request, as a call sees it; only `wait_writable` waits."""
 
     call: RespondingCall | None
-    """The call that it is answered by."""
+    """The call that writes it."""
 
     @property
     def is_slow(self) -> bool:
-        """True while the reader has yet to take what was written."""
+        """True while the reader has not read all that was written."""
         ...
 
     def begin_stream(self) -> None:
@@ -50,12 +50,12 @@ class ResponseWriter(Protocol):
         ...
 
     def hand_over(self, app: App) -> Send:
-        """Let this app respond in the usual way, from now on; where it will send to."""
+        """Let this app respond over ASGI from now on, and return its `send`."""
         ...
 
 
 class AsgiResponseWriter:
-    """The response to one ASGI request. The request's own task sends what is written here."""
+    """The response to one ASGI request. The request's own task sends what a call writes."""
 
     call: RespondingCall | None = None
     _is_complete = False
@@ -71,7 +71,7 @@ class AsgiResponseWriter:
 
     @property
     def is_slow(self) -> bool:
-        """True while something waits to be sent."""
+        """True while messages wait to be sent."""
         return bool(self._unsent)
 
     def begin_stream(self) -> None:
@@ -95,20 +95,20 @@ class AsgiResponseWriter:
         )
 
     async def wait_writable(self) -> None:
-        """Wait until all of it is sent."""
+        """Wait until all messages are sent."""
         while self._unsent:
             self._sent = self._sent or asyncio.Event()
             self._sent.clear()
             await self._sent.wait()
 
     def hand_over(self, app: App) -> Send:
-        """Let this app respond, from now on; where it will send to."""
+        """Let this app respond from now on, and return its `send`."""
         self._app = app
         self._put()
         return self._send
 
     async def send_all(self) -> None:
-        """Send the response, until all of it is sent or the client leaves."""
+        """Send the response until it is complete or the client disconnects."""
         if self._is_complete:
             await self._flush()
             return
@@ -119,7 +119,7 @@ class AsgiResponseWriter:
             await self.call.wait_finished()
 
     async def _send_while_connected(self) -> None:
-        """Send what comes, as long as the client stays."""
+        """Send messages as they are written, while the client is connected."""
         task = asyncio.current_task()
         assert task is not None
         client = ClientPresence(self._scope, self._receive)
@@ -142,12 +142,12 @@ class AsgiResponseWriter:
         finally:
             client.unwatch()
             if self.call is not None:
-                self.call.on_disconnect()  # unless it is over
+                self.call.on_disconnect()  # no effect on a call that has ended
             self._unsent.clear()
             self._notify_sent()
 
     async def _flush(self) -> bool:
-        """Send what waits; False if the client has left (ASGI 2.4)."""
+        """Send all waiting messages; return False if the client disconnected (ASGI 2.4)."""
         try:
             while self._unsent:
                 await self._send(self._unsent[0])

@@ -9,10 +9,10 @@ from portico.transport.http_limits import HttpLimits
 
 
 class ResumableStream:
-    """Numbered events, the newest of which are kept for a client that comes back.
+    """Numbered events, the newest of which are kept for a client that resumes the stream.
 
-    While a response carries the stream, whoever speaks waits for its reader. While none does, the
-    stream goes on, the oldest events fall out, and the answer waits (resumability and redelivery).
+    While a response carries the stream, senders wait for its reader. While none does, the stream
+    continues, the oldest events are dropped, and the answer waits (resumability and redelivery).
     """
 
     def __init__(
@@ -26,35 +26,35 @@ class ResumableStream:
     ) -> None:
         self.key = key
         self.listens = listens
-        """True for a GET stream, which is there for unsolicited notifications."""
+        """True for a GET stream, which carries unsolicited notifications."""
         self.size = 0
-        """Bytes kept."""
+        """The bytes kept."""
         self._limits = limits
         self._on_size_change = on_size_change
         self._events: deque[tuple[int, bytes]] = deque()
         self._number = 0
         self._sent = 0
         self._lock = asyncio.Lock()
-        self._has_event_id = False  # has the client an id of ours, so that it can come back?
+        self._has_event_id = False  # does the client know an event id to resume from?
         self._dropped = False
-        self._answer = b""  # one that nobody could come back for, so it is not among the events
+        self._answer = b""  # kept apart from the events if no client could resume for it
         self._status = 200
         self.prime = (lambda: priming_event(f"{key}-0", limits.retry_ms)) if primes else None
-        """The first event of a response that carries it from its start, where clients know it."""
+        """Encodes the first event of a new stream, for clients that support it."""
         self.response: EventResponse | None = None
-        """The response that carries it now."""
+        """The response that carries the stream now."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when there will be no more events."""
 
     async def send(self, message: bytes) -> None:
-        """Add an event; waits for the reader if there is one."""
+        """Add an event, and wait for the reader if there is one."""
         async with self._lock:
             if not self.over.done():
                 self._store(message)
                 await self._flush()
 
     def complete(self, answer: bytes = b"", status: int = 200) -> None:
-        """The answer is there, or none will come; whoever carries us ends its response next."""
+        """End the stream, with its answer if any; the response that carries it ends next."""
         if self.over.done():
             return
         if answer and self.can_resume:
@@ -65,22 +65,21 @@ class ResumableStream:
 
     @property
     def can_resume(self) -> bool:
-        """True if the client may have an id of ours, without which it cannot come back."""
+        """True if the client may know an event id, without which it cannot resume."""
         return self._has_event_id or (self.response is not None and self.response.opened)
 
     @property
     def is_idle(self) -> bool:
-        """True if it is kept only for a client that might come back."""
+        """True if it is kept only for a client that might resume it."""
         return self.response is None and (self.listens or self.over.done())
 
     def begin(self, response: EventResponse, known: bool) -> None:
-        """Let this response carry a new stream, which has nothing to say yet; `known` if the
-        client is told first that there is one."""
+        """Let this response carry a new, empty stream; `known` if it sends an event id first."""
         self.response = response
         self._has_event_id = known
 
     async def carry(self, response: EventResponse, after: int = 0) -> None:
-        """Let this response carry the stream from now on, beginning after that event."""
+        """Let this response carry the stream from now on, starting after that event."""
         if self.response is not None:
             self.response.abandon()
         self.response, self._sent = response, after
@@ -88,7 +87,7 @@ class ResumableStream:
             await self._flush()
 
     async def finish(self, response: EventResponse) -> None:
-        """End the response that carries us, once the stream is over."""
+        """End the response that carries the stream, once the stream has ended."""
         async with self._lock:
             await self._flush()
             if self.response is not response:
@@ -100,19 +99,19 @@ class ResumableStream:
                 await response.end(prime=False)
 
     def detach(self, response: EventResponse) -> None:
-        """This response carries us no longer; the stream goes on without."""
+        """Continue the stream without this response."""
         if self.response is response:
             self._has_event_id = self._has_event_id or response.opened
             self.response = None
 
     def drop(self) -> None:
-        """Keep nothing any more: there is no room."""
+        """Drop all events, and keep no more."""
         self._dropped = True
         self._events.clear()
         self.size = 0
 
     async def _flush(self) -> None:
-        """Write what the reader has not got."""
+        """Write the events that the reader has not received."""
         response = self.response
         if response is None:
             return
@@ -138,6 +137,6 @@ class ResumableStream:
 
 
 def parse_event_id(id: bytes) -> tuple[str, int] | None:
-    """The stream and number that an event id of ours names."""
+    """Return the stream and number of an event id; None if it is not ours."""
     key, dash, number = id.decode("ascii", "replace").rpartition("-")
     return (key, int(number)) if dash and number.isdecimal() and len(number) < 19 else None

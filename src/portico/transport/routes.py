@@ -1,4 +1,4 @@
-"""One HTTP edge with several endpoints, each at its own path, all behind the same guard."""
+"""Several endpoints in one app, each at its own path, with the same options."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from portico.transport.client_connection import Endpoint
 from portico.transport.http_app import HttpApp
 
 _RETIRE_S = 30.0
-"""How long calls behind a door that is gone may run on."""
+"""How long calls may run after their endpoint was removed."""
 
 
 class Routes(HttpApp):
-    """The main endpoint at `/mcp`; others are found by their paths, as long as they are there."""
+    """The main endpoint at `/mcp`, and others that are looked up by path."""
 
     def __init__(
         self, endpoint: Endpoint, find: Callable[[str], Endpoint | None], **options: Any
     ) -> None:
-        """`find` gives the endpoint at a path, None if there is none (any more)."""
+        """`find` returns the endpoint at a path, or None."""
         super().__init__(endpoint, **options)
         self._find_endpoint = find
         self._options = {key: options[key] for key in options if key != "pages"}
@@ -37,6 +37,7 @@ class Routes(HttpApp):
             await app(scope, receive, send)
 
     def app_at(self, path: str) -> HttpApp | None:
+        """Return the app at a path; None for the main one and for unknown paths."""
         if path == self._main:
             return None
         endpoint = self._find_endpoint(path)
@@ -54,23 +55,23 @@ class Routes(HttpApp):
         return known[1]
 
     def retire_stale(self) -> None:
-        """See which doors lead elsewhere now, or nowhere, before anybody comes to them."""
+        """Retire the apps whose endpoints were replaced or removed, before a request arrives."""
         for path in tuple(self._apps):
             self.app_at(path)
 
     def _retire(self, app: HttpApp) -> None:
-        """End what waits behind a door for news that cannot come, and let its calls finish."""
+        """End the streams of a removed endpoint, and let its calls finish."""
         self._retired[app] = retiring = asyncio.ensure_future(app.drain(_RETIRE_S))
         retiring.add_done_callback(lambda _: self._retired.pop(app))
 
     def begin_drain(self) -> None:
-        """Take no new work, at no door."""
+        """Accept no new work at any path."""
         self._draining = True
         super().begin_drain()
         for _, app in self._apps.values():
             app.begin_drain()
 
     async def drain(self, within_s: float) -> None:
-        """Let what is under way at all doors finish for so long."""
+        """Let the calls at all paths finish within this time."""
         apps = [*(app for _, app in self._apps.values()), *self._retired]
         await asyncio.gather(super().drain(within_s), *(app.drain(within_s) for app in apps))

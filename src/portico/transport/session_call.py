@@ -1,4 +1,4 @@
-"""A legacy call, which only has a stream of events if it needs one."""
+"""A legacy call over HTTP, with a stream of events only if it needs one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,12 +15,12 @@ from portico.transport.resumable_stream import ResumableStream
 from portico.transport.sessions import HttpSession, ask_on
 
 AttachStream = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
-"""Has a stream carried by the response that a line has; true if that is to be opened at once."""
+"""Lets the response of a writer carry a stream; True opens it at once."""
 
 
 class SessionCall:
-    """One call or batch under way. Its stream is made when something but the answer wants to be
-    said, or when its client leaves; until then it only has a number, and nothing to resume."""
+    """One running call or batch. Its stream is created for the first message before the response,
+    or when its client disconnects; until then it only has a number, and cannot be resumed."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class SessionCall:
         session.open_requests += 1
 
     def open(self) -> None:
-        """Become a stream of events now."""
+        """Become a stream of events."""
         self._ensure_stream(opens=True)
 
     def run(self, answer: Awaitable[Response]) -> None:
@@ -57,18 +57,18 @@ class SessionCall:
         self._running = None if self._over else running
 
     def _on_answer(self, response: Response) -> None:
-        if not self._is_cancelled:  # else it was cancelled, and its handler took no notice
+        if not self._is_cancelled:  # a handler may ignore its cancellation
             self._session.connection.release_id(self._id)
             self.reply(response)
 
     def release(self) -> None:
-        """It is answered already, or cannot be: take no place any more."""
+        """Stop counting a call that is answered already, or cannot be."""
         self._end(used=False)
 
-    # The peer, as an endpoint knows it.
+    # The peer, as the endpoint sees it.
 
     async def notify(self, message: bytes) -> None:
-        """Send a notification; waits while the reader is slow."""
+        """Send a notification, after a slow reader has caught up."""
         if not self._is_finished:
             await self._ensure_stream().send(message)
 
@@ -80,13 +80,13 @@ class SessionCall:
         return await ask_on(self._ensure_stream(), session.connection, method, params)
 
     async def closed(self) -> None:
-        """Wait until the session ends or we drain; a dropped connection is neither."""
+        """Wait until the session ends or a drain begins; a lost connection is neither."""
         await self._session.over.wait()
 
     async def close_stream(self) -> None:
-        """End the response, not the stream: the client comes back for the rest (SEP-1699).
+        """End the response, not the stream: the client resumes it for the rest (SEP-1699).
 
-        Does nothing for clients before 2025-11-25, which would not come back.
+        Does nothing for clients before 2025-11-25, which would not resume it.
         """
         if self._session.version >= Version.V2025_11_25 and not self._is_finished:
             response = self._ensure_stream().response
@@ -94,14 +94,14 @@ class SessionCall:
                 await response.end()
 
     def reply(self, response: Response) -> None:
-        """Answer with a response; with nothing if it was cancelled (cancellation)."""
+        """Send the response; a cancelled call has an empty one (cancellation)."""
         if response.result:
             self.finish(response.parts)
         else:
             self.finish(() if response.is_nothing else response.parts, status(response))
 
     def finish(self, parts: tuple[bytes, ...], status: int = 200) -> None:
-        """Answer: as JSON, or as an event if there is a stream by now."""
+        """Send these parts: as an event if there is a stream, else as JSON."""
         if self._over:
             return
         stream = self._stream if parts else self._ensure_stream()
@@ -114,7 +114,7 @@ class SessionCall:
             self._writer.answer(status, parts)
 
     def on_disconnect(self) -> None:
-        """The client has left: the call goes on, and what it says is kept on its stream.
+        """Continue the call without its client, and keep its messages on its stream.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
@@ -124,18 +124,18 @@ class SessionCall:
             self._session.open_requests -= 1
 
     async def wait_finished(self) -> None:
-        """Wait until it is answered, also if its client has left: until then, its body counts."""
+        """Wait for the answer even after a disconnect: until then, the request's body counts."""
         if self._stream is not None:
             await asyncio.wait((self._stream.over,))
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more, or the server stops."""
+        """Cancel the call, for its client or for a drain that has timed out."""
         self._is_cancelled = True
         running = self._running
         if running is not None:
             running.cancel()
         if isinstance(running, asyncio.Task):
-            running.add_done_callback(lambda _: self._stopped())  # it may have last words
+            running.add_done_callback(lambda _: self._stopped())  # it may still send messages
         else:
             self._stopped()
 
@@ -143,7 +143,7 @@ class SessionCall:
         self.reply(shutdown_error(self._id) if self._load.timed_out else NOTHING)
 
     def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say nothing, audibly, if nothing was said since the last beat."""
+        """Send a comment if nothing was sent since the last tick."""
         if self._quiet:
             response = self._ensure_stream().response
             if response is not None:
@@ -151,7 +151,7 @@ class SessionCall:
         self._quiet = not self._quiet
 
     def _ensure_stream(self, opens: bool = False) -> ResumableStream:
-        """Its stream, which is a response's from now on."""
+        """Return the call's stream, and create it if necessary."""
         stream = self._stream
         if stream is None:
             self._slot.discard(self)
@@ -162,7 +162,7 @@ class SessionCall:
 
     @property
     def _is_finished(self) -> bool:
-        """True if it is over and left no stream."""
+        """True if the call has ended without a stream."""
         return self._over and self._stream is None
 
     def _end(self, used: bool = True) -> None:
@@ -176,6 +176,6 @@ class SessionCall:
 
 
 def status(response: Response) -> int:
-    """The HTTP status of a legacy answer."""
-    # 404 would say that the session is gone, so all errors but these are ordinary answers.
+    """Return the HTTP status of a legacy response."""
+    # 404 would mean that the session has ended, so all other errors have 200.
     return 400 if response.code in (PARSE_ERROR, INVALID_REQUEST) else 200

@@ -1,4 +1,4 @@
-"""Legacy sessions: who they belong to, what is under way in them, and when they end."""
+"""Legacy HTTP sessions: their owners, calls, streams and expiry."""
 
 import asyncio
 import contextlib
@@ -13,13 +13,13 @@ from portico.transport.http_limits import HttpLimits
 from portico.transport.resumable_stream import ResumableStream
 
 MAX_NOTICE_BYTES = 16 * 1024 * 1024
-"""How many bytes of notifications may wait for one session's reader."""
+"""The bytes of notifications that may wait for one session's reader."""
 _STREAM_WAIT_S = 30.0
 """How long a question waits for a client to open its stream."""
 
 
 class NotificationQueue:
-    """Notifications that nobody asked for, waiting for a reader; one repeated is told once."""
+    """Unsolicited notifications that wait for a reader, without duplicates."""
 
     def __init__(self, limit: int, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._limit = limit
@@ -28,10 +28,10 @@ class NotificationQueue:
         self._size = 0
         self._sending: asyncio.Task[None] | None = None
         self.has_reader = False
-        """True while there is someone to tell."""
+        """True while a reader is connected."""
 
     def add(self, message: bytes) -> None:
-        """Tell it as soon as the reader lets us; past the limit the oldest is forgotten."""
+        """Queue a notification for the reader; over the limit, drop the oldest."""
         if message not in self._waiting:
             self._waiting[message] = None
             self._size += len(message)
@@ -42,7 +42,7 @@ class NotificationQueue:
         self.flush()
 
     def flush(self) -> None:
-        """Tell what waits, if there is a reader now."""
+        """Send the queued notifications if there is a reader."""
         if self.has_reader and self._waiting and self._sending is None:
             self._sending = asyncio.create_task(self._run())
 
@@ -64,72 +64,72 @@ class NotificationQueue:
 
 
 class HttpSession:
-    """One legacy `Mcp-Session-Id`: its calls, its streams and what it has not been told."""
+    """One legacy `Mcp-Session-Id`: its calls, streams and unsent notifications."""
 
     def __init__(
         self,
         id: str,
         principal: str,
         limits: HttpLimits,
-        kept: "Callable[[HttpSession, int], None] | None" = None,
+        on_replay_size: "Callable[[HttpSession, int], None] | None" = None,
     ) -> None:
-        """`kept` is told how many bytes are kept for a client that comes back."""
+        """`on_replay_size` gets the number of bytes kept for replay."""
         self.id = id
-        self._kept = kept
+        self._on_replay_size = on_replay_size
         self.principal = principal
         self._limits = limits
-        self._numbers = 0
+        self._last_number = 0
         self._reserved = 0
         self.notices = NotificationQueue(limits.notices, self._send)
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self._ask
         self.connection = ClientConnection(self.session)
         self.streams: dict[str, ResumableStream] = {}
-        """By key, oldest first."""
+        """The streams by key, oldest first."""
         self._listeners: list[ResumableStream] = []
         self._has_listener = asyncio.Event()
         self.open_requests = 0
-        """HTTP requests that are under way."""
+        """The number of HTTP requests in progress."""
         self.is_used = False
-        """True once something but the handshake came."""
+        """True once a message other than the handshake arrived."""
         self.is_closed = False
         self.over = asyncio.Event()
         """Set when the session ends or the server drains."""
 
     @property
     def version(self) -> Version:
-        """The version agreed on."""
+        """The negotiated version."""
         return self.session.version or LATEST_LEGACY
 
     def open_stream(self, *, listens: bool = False) -> ResumableStream | None:
-        """A new stream; None if there are too many in use."""
+        """Return a new stream; None if there are too many in use."""
         number = self.reserve()
         return self.open_reserved(number, listens=listens) if number else None
 
     def reserve(self) -> int:
-        """The number of a stream that may not be needed; 0 if there are too many in use."""
+        """Return the number of a stream that may not be needed; 0 if there are too many in use."""
         while len(self.streams) + self._reserved >= self._limits.session_streams:
             idle = next((s for s in self.streams.values() if s.is_idle), None)
             if idle is None:
                 return 0
             self.close_stream(idle)
         self._reserved += 1
-        self._numbers += 1
-        return self._numbers
+        self._last_number += 1
+        return self._last_number
 
     def release(self, used: bool) -> None:
-        """A reserved number needs no stream; one not `used` is the next one's."""
+        """Release a reserved number that needs no stream; one not `used` is assigned again."""
         self._reserved -= 1
         if not used:
-            self._numbers -= 1
+            self._last_number -= 1
 
     def open_reserved(self, number: int, *, listens: bool = False) -> ResumableStream:
-        """The stream of a reserved number: it is needed after all."""
+        """Return a new stream with a reserved number."""
         self._reserved -= 1
         stream = ResumableStream(
             str(number),
             self._limits,
-            # Clients before 2025-11-25 take an event without data for a broken message.
+            # Clients before 2025-11-25 reject an event without data as malformed.
             primes=self.version >= Version.V2025_11_25,
             listens=listens,
             on_size_change=self._trim,
@@ -138,15 +138,15 @@ class HttpSession:
         return stream
 
     def close_stream(self, stream: ResumableStream) -> None:
-        """Forget a stream that nobody can or may come back to."""
-        had = stream.size
+        """Drop a stream that no client can or may resume."""
+        size = stream.size
         stream.drop()
         self.streams.pop(stream.key, None)
-        if had and self._kept is not None:
-            self._kept(self, self._size)
+        if size and self._on_replay_size is not None:
+            self._on_replay_size(self, self._size)
 
     def close_if_finished(self, stream: ResumableStream) -> None:
-        """Forget a stream that is over, unless its client may come back for it."""
+        """Drop a stream that has ended, unless its client may resume it."""
         if stream.over.done() and stream.response is None and not stream.can_resume:
             self.close_stream(stream)
 
@@ -160,8 +160,8 @@ class HttpSession:
         self.notices.has_reader = True
         self.notices.flush()
 
-    def unlisten(self, stream: ResumableStream) -> None:
-        """Do so no longer; an older stream takes over if there is one."""
+    def stop_listening(self, stream: ResumableStream) -> None:
+        """Stop sending notifications over this stream; use an older one if there is one."""
         if stream in self._listeners:
             self._listeners.remove(stream)
         self.notices.has_reader = bool(self._listeners)
@@ -169,25 +169,25 @@ class HttpSession:
             self._has_listener.clear()
 
     def drain(self) -> None:
-        """End what would never end by itself."""
+        """End the streams that would never end by themselves."""
         self.over.set()
         for stream in tuple(self._listeners):
             stream.complete()
 
     def close(self) -> None:
-        """End everything."""
+        """End all calls, questions and streams."""
         self.is_closed = True
         self.connection.close()
         self.drain()
         for stream in tuple(self.streams.values()):
             stream.complete()
-        self.session.send = _discard  # the hub may know the session a while longer
+        self.session.send = _discard  # the hub may still send to the session
         self.session.end()
 
     async def _ask(self, method: str, params: bytes) -> bytes:
-        """Put a question that belongs to no call, on the stream for what comes unasked."""
+        """Send a question that belongs to no call, on the stream for unsolicited messages."""
         if not self.is_closed and not self._listeners:
-            # A server may ask as soon as it was greeted, and the client opens its stream after.
+            # A server may send one right after the handshake, before the client opens its stream.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_listener.wait(), _STREAM_WAIT_S)
         if self.is_closed or not self._listeners:
@@ -201,17 +201,17 @@ class HttpSession:
             self.notices.add(message)
 
     def _trim(self) -> None:
-        """Stay within what a session may keep: the oldest stream that nobody reads goes first."""
+        """Keep the session within its replay limit: drop its oldest unread streams."""
         self.free_replay(self._size - self._limits.session_replay_bytes)
-        if self._kept is not None:
-            self._kept(self, self._size)
+        if self._on_replay_size is not None:
+            self._on_replay_size(self, self._size)
 
     @property
     def _size(self) -> int:
         return sum(stream.size for stream in self.streams.values())
 
     def free_replay(self, size: int) -> None:
-        """Keep so much less, of streams that nobody reads, the oldest first."""
+        """Free this many bytes by closing unread streams, the oldest first."""
         for stream in tuple(self.streams.values()):
             if size <= 0:
                 return
@@ -223,7 +223,7 @@ class HttpSession:
 async def ask_on(
     stream: ResumableStream, connection: ClientConnection, method: str, params: bytes
 ) -> bytes:
-    """Send a question on a stream and wait for its answer, which comes by a POST of its own."""
+    """Send a question on a stream and wait for its answer, which arrives in another POST."""
     question = connection.question(method, params)
     try:
         await stream.send(question.message)
@@ -245,12 +245,12 @@ class Sessions:
         self._limits = limits
         self._now = clock
         self._sessions: dict[bytes, HttpSession] = {}
-        self._used: dict[bytes, float] = {}
+        self._last_used: dict[bytes, float] = {}
         self._replay_sizes: dict[HttpSession, int] = {}
-        """Bytes kept for clients that may come back."""
-        self._kept = 0
+        """The bytes that each session keeps for replay."""
+        self._replay_bytes = 0
         self._unused: dict[bytes, HttpSession] = {}
-        """Those that were not used yet when it was last looked, the oldest first."""
+        """The sessions that may not have been used since their handshake, oldest first."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -260,23 +260,22 @@ class Sessions:
         return iter(tuple(self._sessions.values()))
 
     def create(self, principal: str) -> HttpSession:
-        """A session, found from now on by an id that nobody can guess."""
-        session = HttpSession(
-            secrets.token_urlsafe(24), principal, self._limits, self._record_replay
-        )
-        key = session.id.encode()
+        """Create a session with an unguessable id."""
+        id = secrets.token_urlsafe(24)
+        session = HttpSession(id, principal, self._limits, self._record_replay)
+        key = id.encode()
         self._sessions[key] = session
-        self._used[key] = self._now()
+        self._last_used[key] = self._now()
         self._set_timer()
         return session
 
     def handshake_done(self, session: HttpSession) -> None:
-        """Its handshake is over: until it is used, it is the first to make room for others."""
+        """Let a session make room for others until it is used for more than its handshake."""
         if not session.is_closed:
             self._unused[session.id.encode()] = session
 
     def make_room(self) -> bool:
-        """See to it that one more session can be kept; False if all are in use."""
+        """Make room for one more session; return False if all are in use."""
         if len(self._sessions) >= self._limits.sessions:
             self.expire()
         while len(self._sessions) >= self._limits.sessions and self._unused:
@@ -287,43 +286,43 @@ class Sessions:
         return len(self._sessions) < self._limits.sessions
 
     def find(self, id: bytes, principal: str) -> HttpSession | None:
-        """The session of this id, if it is this principal's own."""
+        """Return the session of this id if it belongs to this principal."""
         session = self._sessions.get(id)
         if session is None or session.principal != principal:
             return None
-        del self._used[id]
-        self._used[id] = self._now()
+        del self._last_used[id]
+        self._last_used[id] = self._now()
         return session
 
     def end(self, session: HttpSession) -> None:
-        """End a session; its id is unknown from now on."""
+        """End a session and forget its id."""
         key = session.id.encode()
         if self._sessions.pop(key, None) is not None:
-            del self._used[key]
+            del self._last_used[key]
         self._unused.pop(key, None)
         self._record_replay(session, 0)
         session.close()
 
     def expire(self) -> None:
-        """End the sessions that nobody has used for too long."""
+        """End the sessions that have been idle for too long."""
         now = self._now()
-        for key, used in tuple(self._used.items()):
+        for key, used in tuple(self._last_used.items()):
             if now - used < self._limits.session_idle_s:
                 break
             session = self._sessions[key]
             if session.open_requests:
-                self.find(key, session.principal)  # somebody is connected: that is use, too
+                self.find(key, session.principal)  # an open request is use, too
             else:
                 self.end(session)
 
     def _record_replay(self, session: HttpSession, size: int) -> None:
-        """A session keeps so much now; past what all may keep, the oldest ones forget."""
-        self._kept += size - self._replay_sizes.pop(session, 0)
+        """Record a session's replay bytes; over the limit for all, free those of the oldest."""
+        self._replay_bytes += size - self._replay_sizes.pop(session, 0)
         if size:
             self._replay_sizes[session] = size
-        if self._kept > self._limits.all_replay_bytes:
+        if self._replay_bytes > self._limits.all_replay_bytes:
             for other in tuple(self._replay_sizes):
-                other.free_replay(self._kept - self._limits.all_replay_bytes)
+                other.free_replay(self._replay_bytes - self._limits.all_replay_bytes)
 
     def drain(self) -> None:
         """End the streams that would never end by themselves."""
@@ -339,8 +338,8 @@ class Sessions:
             self._timer = None
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._used:
-            due = next(iter(self._used.values())) + self._limits.session_idle_s - self._now()
+        if self._timer is None and self._last_used:
+            due = next(iter(self._last_used.values())) + self._limits.session_idle_s - self._now()
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(due, 0.01), self._wake)
 
@@ -351,4 +350,4 @@ class Sessions:
 
 
 def _discard(message: bytes) -> None:
-    """A session that is over is told nothing."""
+    """Send nothing to a session that has ended."""

@@ -48,7 +48,7 @@ class SsePeer:
         self._sending = Background()
 
     async def notify(self, message: bytes) -> None:
-        """Send a message; waits while the reader is slow."""
+        """Send a message, after a slow reader has caught up."""
         await self.response.event(event(message))
 
     async def ask(self, method: str, params: bytes) -> bytes:
@@ -65,21 +65,21 @@ class SsePeer:
             raise
 
     async def closed(self) -> None:
-        """Wait until the client leaves or we drain."""
+        """Wait until the client disconnects or a drain begins."""
         await self.over.wait()
 
     def send_soon(self, message: bytes) -> None:
-        """Send a message as soon as the reader lets us."""
+        """Send a message in the background."""
         self._sending.start(self.notify(message))
 
     async def drain(self) -> None:
-        """End the stream as soon as what was asked for is answered."""
+        """End the stream as soon as all calls are answered."""
         self.over.set()
         await self.connection.wait_idle()
         await self.response.end()
 
     def close(self) -> None:
-        """The stream is closed: the session ends and its calls are cancelled."""
+        """End the session and cancel its calls: the stream is closed."""
         self.over.set()
         self.notices.has_reader = False
         self.connection.close()
@@ -89,7 +89,7 @@ class SsePeer:
 
 
 class OldSse:
-    """Answers clients that know nothing newer."""
+    """Serves clients of the old transport."""
 
     def __init__(
         self, endpoint: Endpoint, limits: HttpLimits, load: HttpLoad, keepalive: Keepalive
@@ -101,7 +101,7 @@ class OldSse:
         self._peers: dict[str, SsePeer] = {}
 
     async def get(self, url: str, principal: str, client: ClientPresence, send: Send) -> None:
-        """Open a stream, say where to post, and hold it until the client leaves."""
+        """Open a stream, send the URL for POSTs, and keep it open until the client disconnects."""
         if self._load.draining:
             await send_reply(send, shutting_down())
             return
@@ -125,7 +125,7 @@ class OldSse:
             self._load.end_stream()
 
     def find(self, query: bytes, principal: str) -> SsePeer | Reply:
-        """Whose message a POST brings."""
+        """Return the client that sent a POST, or a refusal."""
         ids = parse_qs(query.decode("latin-1")).get("session_id")
         if not ids:
             return refusal(400, "session_id is missing: open /sse first")
@@ -135,9 +135,9 @@ class OldSse:
         return peer
 
     async def post(self, peer: SsePeer, body: bytes, context: Context, send: Send) -> None:
-        """Take in a message; if it is a request, its answer goes over the stream, whatever it is.
+        """Accept a message; every response to a request goes over the stream, even an error.
 
-        Clients of this transport look nowhere else for it, and some do not survive an HTTP error.
+        Clients of this transport read no other response, and some crash on an HTTP error.
         """
         inbound = read(body, peer.session.version)
         if isinstance(inbound, RefusedMessage) and inbound.response.id in (b"", b"null"):
@@ -161,7 +161,7 @@ class OldSse:
             await self._endpoint.handle(inbound, context)
 
     def cancel_all(self) -> None:
-        """Cancel every call, because a drain has taken too long."""
+        """Cancel every call, because a drain has timed out."""
         for peer in tuple(self._peers.values()):
             peer.connection.close()
 
@@ -185,7 +185,7 @@ class OldSse:
         Batch(deliver).serve(members, self._endpoint, peer.connection, context)
 
     def _request(self, peer: SsePeer, request: Request, context: Context) -> Response | None:
-        """Start a call; the answer comes back if it must not be."""
+        """Start a call, or return its refusal."""
         if self._load.draining:
             return shutdown_error(request.id)
         if not self._load.begin_call():

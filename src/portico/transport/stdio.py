@@ -1,4 +1,4 @@
-"""MCP over standard input and output: one message a line."""
+"""MCP over standard input and output: one message per line."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,14 +20,14 @@ from portico.transport.client_connection import ClientConnection, Endpoint, shut
 _OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
 _COPY_LIMIT = 4096
 _MAX_PARTS = 64
-"""So many are written at once; the system takes 1,024, and few of them may be large."""
+"""The parts of one write; the system allows 1,024, but many large ones would cost memory."""
 MAX_LINE = 4 * 1024 * 1024
 MAX_RUNNING = 1000
 _TOO_MANY = f"{MAX_RUNNING} calls are already running: try again when some have finished"
 
 
 class StdioServer:
-    """One client on a pair of streams; fed with bytes, it writes parts of lines."""
+    """One client on a pair of streams: receives bytes, and writes parts of lines."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class StdioServer:
         self._is_input_closed = False
         self._draining = False
         self._deferred: list[bytes] | None = None
-        """While `initialize` is under way, what can only be read once it is answered."""
+        """During `initialize`, the lines that can only be read after its response."""
         self._unwritten: list[bytes] | None = None
-        """While what was read is taken in, the answers to it so far."""
+        """While received data is handled, the responses to it so far."""
         self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -56,13 +56,13 @@ class StdioServer:
         self.connection = ClientConnection(self.session)
 
     def received(self, data: bytes) -> None:
-        """Take in what was read, and answer in one write all that can be answered at once."""
-        nested = self._unwritten is not None  # what a handler does may lead here again
+        """Handle received data, and send all immediate responses in one write."""
+        nested = self._unwritten is not None  # a handler may lead here again
         self._unwritten = self._unwritten or []
         reader = self._lines
         is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
         try:
-            # Mostly lines come whole.
+            # Lines usually arrive whole.
             for line in data[:-1].split(b"\n") if is_whole else reader.feed(data):
                 self.receive_line(line)
         finally:
@@ -82,7 +82,7 @@ class StdioServer:
             self._out(tuple(unwritten))
 
     def receive_line(self, line: bytes | None) -> None:
-        """Take in one line; None stands for one that was too long."""
+        """Handle one line; None means that it was too long."""
         if line is None:
             self._reply(line_too_long(self._lines, self.session.version))
         elif line:
@@ -97,13 +97,13 @@ class StdioServer:
                 self._receive(inbound)
 
     def input_closed(self) -> None:
-        """The client closed its end: it is still answered, but answers nothing any more."""
-        self.received(b"\n")  # the last line of a file or a shell's pipe may lack its end
+        """Fail all questions: the client closed its input, but still receives responses."""
+        self.received(b"\n")  # the last line of a file or a pipe may lack its newline
         self._is_input_closed = True
         self.connection.fail_questions()
 
     def disconnected(self) -> None:
-        """The client is gone: whatever is in flight is cancelled."""
+        """Cancel all calls in flight: the client disconnected."""
         self._is_disconnected = True
         self._closed.set()
         self._writable.set()
@@ -111,8 +111,8 @@ class StdioServer:
         self.session.end()
 
     async def drain(self, within_s: float) -> None:
-        """Take no new work, end streams, and let running calls finish for so long; who asked for
-        those that do not is told."""
+        """Accept no new work, end streams, and let running calls finish within this time; answer
+        the others with an error."""
         self._draining = True
         self._closed.set()
         try:
@@ -122,17 +122,17 @@ class StdioServer:
                 self._reply(shutdown_error(id))
 
     def pause(self) -> None:
-        """The reader is slow: handlers that talk wait."""
+        """Make handlers wait before they send: the reader is slow."""
         self._writable.clear()
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Let handlers send again: the reader has caught up."""
         self._writable.set()
 
-    # The peer, as a handler's context knows it.
+    # The peer, as a handler's context sees it.
 
     async def notify(self, message: bytes) -> None:
-        """Send a notification; waits while the reader is slow."""
+        """Send a notification, after a slow reader has caught up."""
         if not self._writable.is_set():
             await self._writable.wait()
         self._send(message)
@@ -150,7 +150,7 @@ class StdioServer:
             raise
 
     async def closed(self) -> None:
-        """Wait until the client leaves or we drain."""
+        """Wait until the client disconnects or a drain begins."""
         await self._closed.wait()
 
     def _receive(self, inbound: Inbound) -> None:
@@ -189,19 +189,19 @@ class StdioServer:
             connection.start(request, lambda: self._answer(request, answer), now=True)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Why a request cannot be served beside those that are running, if it cannot."""
+        """Return a refusal if a request cannot run beside those in flight."""
         if len(self.connection.running) >= MAX_RUNNING and not _is_light(request):
             return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else NOTHING
         return self.connection.check_duplicate(request)
 
     def _can_defer(self, deferred: list[bytes], inbound: Inbound) -> bool:
-        """True for what came before `initialize` was answered, as all of a shell's pipe does."""
+        """True for a message sent before `initialize` was answered, as a shell's pipe does."""
         is_refused = isinstance(inbound, RefusedMessage)
         return is_refused and not self._draining and len(deferred) < MAX_RUNNING
 
     def _serve_deferred(self) -> None:
         deferred, self._deferred = self._deferred or [], None
-        # All of it was there before the drain that may have begun meanwhile.
+        # These arrived before a drain that may have begun since.
         draining, self._draining = self._draining, False
         for line in () if self._is_disconnected else deferred:
             self.receive_line(line)
@@ -218,11 +218,11 @@ class StdioServer:
         body = result or response.error
         if not body or self._is_disconnected:
             return
-        if LF in body or CR in body:  # somebody else's bytes, in which a line may end
+        if LF in body or CR in body:  # bytes of an upstream may contain line breaks
             self._write((one_line(response.encode()), b"\n"))
         elif not result:
             self._write((*response.parts, b"\n"))
-        elif len(result) < _COPY_LIMIT:  # then to copy it is the least
+        elif len(result) < _COPY_LIMIT:  # a copy is cheaper than more parts
             self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
         else:
             self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
@@ -233,13 +233,13 @@ class StdioServer:
 
 
 def _is_light(request: Request) -> bool:
-    """True for a request that runs nothing."""
+    """True for a request that runs no handler."""
     return request.is_static or request.method == "ping"
 
 
 def line_too_long(lines: LineReader, version: Version | None) -> Response:
-    """The answer to a line that nobody has kept."""
-    from portico.protocol.salvage import id_at_edge  # seldom needed, slow to load
+    """Return the error for a line that was too long to keep."""
+    from portico.protocol.salvage import id_at_edge  # rarely needed, slow to load
 
     words = f"the line is longer than {lines.limit} bytes"
     id = id_at_edge(lines.ends)
