@@ -212,7 +212,7 @@ def test_a_server_that_dies_is_quoted(call: Any) -> None:
     said = call(quoted("dies"), "act")
     assert said.code == 1
     assert said.err.startswith("portico: python")
-    assert "exited with code 3; its last words:\n  loading the model\n" in said.err
+    assert "exited with code 3; its stderr ends with:\n  loading the model\n" in said.err
 
 
 def test_a_server_that_does_not_answer_runs_out(call: Any) -> None:
@@ -224,7 +224,9 @@ def test_a_server_that_does_not_answer_runs_out(call: Any) -> None:
 def test_a_command_that_is_not_there_is_named(call: Any) -> None:
     said = call("no-such-command --flag", "act")
     assert said.code == 1
-    assert said.err.endswith("cannot start: there is no command 'no-such-command'\n")
+    assert said.err.endswith(
+        "cannot start: there is no command 'no-such-command'; check its name and your PATH\n"
+    )
 
 
 def test_a_url_where_nobody_is_is_named(call: Any) -> None:

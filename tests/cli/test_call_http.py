@@ -66,7 +66,7 @@ def test_without_it_the_door_stays_closed_and_says_so(
     assert main(["call", server.url, "shout", "{}"]) == 1
     said = capfd.readouterr().err
     assert said == (
-        f"portico: {server.url} wants a token (HTTP 401 Unauthorized): "
+        f"portico: {server.url} requires a token (HTTP 401 Unauthorized): "
         "give the right one with --token, --token-file or PORTICO_TOKEN\n"
     )
 

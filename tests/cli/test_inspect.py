@@ -85,7 +85,7 @@ def test_a_server_that_does_not_start_is_quoted(capfd: pytest.CaptureFixture[str
     assert main(["inspect", shlex.join(bad_server("exits-at-once").argv)]) == 1
     said = capfd.readouterr()
     assert said.out == ""
-    assert "exited with code 2; its last words:\n  no API key\n" in said.err
+    assert "exited with code 2; its stderr ends with:\n  no API key\n" in said.err
 
 
 def test_a_broken_component_is_quoted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

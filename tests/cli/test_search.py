@@ -161,7 +161,10 @@ def test_a_configured_server_taken_for_a_command_is_pointed_out(
 def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Path) -> None:
     prepared(tmp_path, '[servers.gone]\ncommand = "no-such-program"\n')
     config = ("--config", str(tmp_path / "portico.toml"))
-    why = "portico: gone cannot start: there is no command 'no-such-program'\n"
+    why = (
+        "portico: gone cannot start: there is no command 'no-such-program'; "
+        "check its name and your PATH\n"
+    )
     with Window(tmp_path) as window:
         window.ready()
         window.call("refresh_tools")

@@ -287,7 +287,7 @@ def test_a_command_that_is_not_there_answers_the_handshake_and_ends_with_1(tmp_p
     assert ran.returncode == 1
     answer = json.loads(ran.stdout)
     assert answer["id"] == 7
-    said = "command cannot start: there is no command '/no/such/command'"
+    said = "command cannot start: there is no command '/no/such/command'; check the path"
     assert answer["error"]["message"] == said
     assert answer["error"]["data"] == {"kind": "start", "server": "command"}
     assert ran.stderr == f"portico: {said}\n"

@@ -19,7 +19,7 @@ from portico.transport.modern_call import STATUS
 from portico.transport.stdio import MAX_LINE, MAX_RUNNING
 from portico.upstream.policy import UpstreamPolicy
 from portico.windows.connected_windows import MAX_WINDOWS
-from portico.wires.http_requests import Site
+from portico.wires.http_client import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -26,7 +26,7 @@ from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher
 from portico.transport.stdio import StdioServer
-from portico.wires.wire import Address, Outgoing, Receiver, made
+from portico.wires.wire import Address, Outgoing, Receiver, to_bytes
 from tests.support.memory import InMemory, Write
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -53,7 +53,7 @@ class Prompt(InMemory):
 
     def send_now(self, message: Outgoing) -> bool:
         assert self._served is not None
-        self._served.received(one_line(made(message.data)) + b"\n")
+        self._served.received(one_line(to_bytes(message.data)) + b"\n")
         return True
 
 
@@ -165,7 +165,7 @@ async def registry(
         gateway=more.pop("id", ""),
         history=more.pop("history", no_history),
     )
-    made = Registry(
+    registry = Registry(
         config,
         around,
         version="1.0",
@@ -175,9 +175,9 @@ async def registry(
         **more,
     )
     try:
-        yield made
+        yield registry
     finally:
-        await made.close()
+        await registry.close()
 
 
 def _fail(request: Request, error: BaseException) -> None:

@@ -15,7 +15,7 @@ import pytest
 from portico.http1 import certificates, dial
 from portico.http1.errors import ConnectError, InvalidRequest
 from portico.http1.url import Origin
-from portico.wires.http_requests import HttpRequests, Site
+from portico.wires.http_client import HttpClient, Site
 from tests.support.shared import unavailable
 from tests.upstream.fakes import WAIT_S
 from tests.upstream.raw_server import (
@@ -343,7 +343,7 @@ async def test_what_is_meant_for_this_machine_goes_through_no_proxy(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with raw_server(saying(OK)) as server:
-        web = HttpRequests(Site(server.url))
+        web = HttpClient(Site(server.url))
         async with web.send("GET", server.url, {}) as response:
             assert await web.body(response) == b"ok"
         await web.close()

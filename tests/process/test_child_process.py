@@ -38,7 +38,7 @@ class Inbox:
     def received(self, message: bytes, about: bytes = b"") -> None:
         self.messages.put_nowait(message)
 
-    def spoiled(self, remains: bytes, why: str) -> None:
+    def malformed(self, remains: bytes, why: str) -> None:
         raise AssertionError(why)
 
     def failed(self, id: bytes, failure: Failure) -> None:
@@ -47,10 +47,10 @@ class Inbox:
     def lost(self, failure: Failure) -> None:
         self.end.set_result(failure)
 
-    def hung_up(self, id: bytes) -> None:
+    def stream_closed(self, id: bytes) -> None:
         raise AssertionError("a pipe has no streams")
 
-    def waits(self, id: bytes) -> bool:
+    def is_pending(self, id: bytes) -> bool:
         return True
 
 
@@ -249,8 +249,8 @@ os.read(0, 1)
     wire, inbox = await opened(python(code))
     assert await next_of(inbox) == b"done"
     await wire.close()
-    assert len(wire.ring) <= 2 * 64 * 1024
-    assert wire.ring.tail().endswith("the last word")
+    assert len(wire.stderr_tail) <= 2 * 64 * 1024
+    assert wire.stderr_tail.tail().endswith("the last word")
 
 
 async def test_starting_and_stopping_leaks_no_descriptor() -> None:
@@ -286,7 +286,7 @@ async def test_an_inherited_secret_is_not_among_the_last_words() -> None:
     await wire.process.gone(WAIT_S)
     await turns()
     await wire.close()
-    assert wire.ring.tail() == "refused ***"
+    assert wire.stderr_tail.tail() == "refused ***"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows who left its group")

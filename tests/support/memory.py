@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from portico.protocol.line_reader import one_line
-from portico.wires.wire import Outgoing, Receiver, Wire, made
+from portico.wires.wire import Outgoing, Receiver, Wire, to_bytes
 
 Write = Callable[[tuple[bytes, ...]], None]
 
@@ -57,7 +57,7 @@ class InMemory(Wire):
     async def send(self, message: Outgoing) -> None:
         """Hand over one line."""
         assert self._served is not None
-        self._served.received(one_line(made(message.data)) + b"\n")
+        self._served.received(one_line(to_bytes(message.data)) + b"\n")
 
     async def close(self) -> None:
         """Leave."""

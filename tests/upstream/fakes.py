@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from portico.model.version import Version
 from portico.wires.child_wire import Command
-from portico.wires.wire import Failure, Outgoing, Receiver, made
+from portico.wires.wire import Failure, Outgoing, Receiver, to_bytes
 
 SERVERS = Path(__file__).parent / "servers"
 WAIT_S = 60.0
@@ -51,7 +51,7 @@ class FakeWire:
         self.receiver = receiver
 
     async def send(self, message: Outgoing) -> None:
-        decoded: Message = msgspec.json.decode(made(message.data))
+        decoded: Message = msgspec.json.decode(to_bytes(message.data))
         self.sent.append(decoded)
         self.headers.append(dict(message.headers))
         async with self._arrived:

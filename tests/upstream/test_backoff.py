@@ -159,7 +159,7 @@ def test_one_success_in_between_starts_the_count_anew(clock: Clock) -> None:
     ("error", "counts"),
     [
         (TargetError("files did not answer", kind="timeout", server="files"), True),
-        (TargetError("files broke the connection", kind="network", server="files"), True),
+        (TargetError("files dropped the connection", kind="network", server="files"), True),
         (TargetError("files answered", kind="http", server="files", status=503), True),
         (TargetError("files answered", kind="http", server="files", status=404), False),
         (TargetError("files sent rubbish", kind="garbage", server="files"), False),

@@ -14,7 +14,7 @@ from portico.model.version import Version
 from portico.upstream.direct_call import DirectCall
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
-from portico.wires.wire import Failure, Outgoing, made
+from portico.wires.wire import Failure, Outgoing, to_bytes
 from tests.upstream.fakes import WAIT_S, Fake, FakeWire, Message, legacy, modern, result
 
 TOOL = {"name": "it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
@@ -25,7 +25,7 @@ class Prompt(FakeWire):
     """A wire that sends without waiting, as that to a child does."""
 
     def send_now(self, message: Outgoing) -> bool:
-        decoded: Message = msgspec.json.decode(made(message.data))
+        decoded: Message = msgspec.json.decode(to_bytes(message.data))
         self.sent.append(decoded)
         for reply in self.script(decoded) or ():
             self.deliver(reply)

@@ -49,7 +49,7 @@ async def test_a_server_that_dies_mid_call_fails_it_at_once_with_its_last_words(
 async def test_a_killed_server_is_named_with_its_signal() -> None:
     async with await opened(bad_server("killed")) as client:
         error = await failure_of(client)
-    assert "was ended by SIGKILL" in str(error)
+    assert "was killed by SIGKILL" in str(error)
 
 
 async def test_where_there_is_no_pidfd_an_end_is_noticed_too(
@@ -162,7 +162,9 @@ async def test_a_server_that_does_not_start_is_quoted() -> None:
 
 
 async def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(TargetError, match=r"there is no command 'no-such-command'$"):
+    with pytest.raises(
+        TargetError, match=r"there is no command 'no-such-command'; check its name and your PATH$"
+    ):
         await connect(Command(("no-such-command",)))
 
 
@@ -181,10 +183,14 @@ async def test_a_file_that_is_not_on_the_path_is_told_with_how_to_name_it(tmp_pa
 @pytest.mark.parametrize(
     ("content", "mode", "words"),
     [
-        (b"#!/bin/sh\n", 0o644, r"'\./server' may not be executed; `chmod \+x` it"),
-        (b"#!/no/such/shell\n", 0o755, r"what the first line of '\./server' names"),
-        (b"#!/bin/sh\r\n", 0o755, r"what the first line of '\./server' names"),
-        (b"echo hello\n", 0o755, r"'\./server' is no program, nor does it begin with #!"),
+        (b"#!/bin/sh\n", 0o644, r"'\./server' is not executable; `chmod \+x` it"),
+        (b"#!/no/such/shell\n", 0o755, r"interpreter in the first line of '\./server' does not"),
+        (b"#!/bin/sh\r\n", 0o755, r"interpreter in the first line of '\./server' does not"),
+        (
+            b"echo hello\n",
+            0o755,
+            r"'\./server' is not a program, nor a script whose first line is #!",
+        ),
         (None, 0o755, r"'\./server' is a folder"),
     ],
 )

@@ -15,7 +15,7 @@ from portico.upstream.configured_address import address
 from portico.upstream.connect import connect
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.request_headers import request_headers
-from portico.wires.http_requests import Site
+from portico.wires.http_client import Site
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, event, reply, stream, web_server
@@ -60,7 +60,7 @@ async def test_calls_wait_for_the_one_connection() -> None:
 async def test_a_stream_that_goes_on_after_its_answer_keeps_no_call_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.wires.streamable_http.LINGER_S", 2 * WAIT_S)
+    monkeypatch.setattr("portico.wires.streamable_http.STREAM_END_S", 2 * WAIT_S)
 
     async def call(asked: Asked, writer: Writer) -> None:
         stream(writer, event(result(asked.message, FINE)))

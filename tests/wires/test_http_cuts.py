@@ -32,7 +32,7 @@ class Failing:
     def received(self, message: bytes, about: bytes = b"") -> None:
         raise ValueError("oh no")
 
-    def spoiled(self, remains: bytes, why: str) -> None:
+    def malformed(self, remains: bytes, why: str) -> None:
         raise AssertionError(why)
 
     def failed(self, id: bytes, failure: Failure) -> None:
@@ -41,10 +41,10 @@ class Failing:
     def lost(self, failure: Failure) -> None:
         self.told.put_nowait((b"", failure))
 
-    def hung_up(self, id: bytes) -> None:
+    def stream_closed(self, id: bytes) -> None:
         raise AssertionError(id)
 
-    def waits(self, id: bytes) -> bool:
+    def is_pending(self, id: bytes) -> bool:
         return True
 
 
@@ -82,7 +82,7 @@ async def test_events_that_cannot_be_taken_in_end_the_old_transport_and_are_told
 async def test_a_server_that_does_not_accept_a_notice_is_not_waited_for_without_end(
     older: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.wires.http_requests.ACCEPT_S", 0.2)
+    monkeypatch.setattr("portico.wires.http_client.ACCEPT_S", 0.2)
 
     async def talk(asked: Asked, writer: Writer) -> None:
         if asked.verb == "GET":
@@ -207,7 +207,9 @@ async def test_a_stream_that_is_cut_and_cannot_be_taken_up_fails_at_once_with_bo
         web_server(legacy_server(call)) as server,
         await connect(Url(server.url), limits=QUICK) as client,
     ):
-        with pytest.raises(TargetError, match="broke the connection, then answered HTTP 405") as it:
+        with pytest.raises(
+            TargetError, match="dropped the connection, then returned HTTP 405"
+        ) as it:
             await client.call_tool("t")
     assert it.value.kind == "network"
 

@@ -4,7 +4,7 @@ import pytest
 
 from portico.model.errors import TargetError
 from portico.upstream.connect import connect
-from portico.wires.http_error_body import own_words
+from portico.wires.http_error_body import error_message
 from portico.wires.streamable_http import Url
 from tests.upstream.web_server import Asked, reply, web_server
 from tests.upstream.web_talks import QUICK, Writer
@@ -32,12 +32,12 @@ SECRETS = ["a-header-of-mine", "Bearer abcdefgh"]
 )
 def test_only_words_for_people_are_quoted(kind: str, body: bytes, words: str | None) -> None:
     expected = body.decode().strip() if words is None else words
-    assert own_words(kind, body, SECRETS) == (f": {expected}" if expected else "")
+    assert error_message(kind, body, SECRETS) == (f": {expected}" if expected else "")
 
 
 @pytest.mark.parametrize(
     ("status", "meaning"),
-    [(403, "does not allow it (HTTP 403 Said)"), (500, "answered HTTP 500 Said")],
+    [(403, "denied access (HTTP 403 Said)"), (500, "returned HTTP 500 Said")],
 )
 async def test_they_stand_behind_the_status(status: int, meaning: str) -> None:
     async def talk(asked: Asked, writer: Writer) -> None:

@@ -60,9 +60,9 @@ async def test_an_old_server_that_leaves_fails_its_pending_calls() -> None:
         web_server(old.talk) as server,
         await connect(Url(server.url)) as client,
     ):
-        with pytest.raises(TargetError, match="closed its stream"):
+        with pytest.raises(TargetError, match="closed its event stream"):
             await client.call_tool("t")
-        with pytest.raises(TargetError, match="closed its stream"):
+        with pytest.raises(TargetError, match="closed its event stream"):
             await client.call_tool("t")
 
 
@@ -81,5 +81,5 @@ async def test_a_page_is_no_server() -> None:
             reply(writer, 404, b"<h1>Not Found</h1>", "text/html")
 
     async with web_server(talk) as server:
-        with pytest.raises(TargetError, match="answered HTTP 404"):
+        with pytest.raises(TargetError, match="returned HTTP 404"):
             await connect(Url(server.url))

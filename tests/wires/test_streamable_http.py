@@ -205,7 +205,7 @@ async def test_a_modern_stream_that_breaks_off_fails_its_call() -> None:
         writer.close()
 
     error = await failure_of(call)
-    assert "ended its answer before its result" in str(error)
+    assert "ended its response without a result" in str(error)
 
 
 async def test_a_connection_reset_fails_the_call() -> None:
@@ -223,7 +223,7 @@ async def test_a_status_is_named(status: int) -> None:
         reply(writer, status, b"<html>\x1b[31mno</html>", "text/html")
 
     error = await failure_of(call)
-    assert f"answered HTTP {status}" in str(error)
+    assert f"returned HTTP {status}" in str(error)
     assert error.details == {"status": status}
 
 
@@ -248,7 +248,7 @@ async def test_a_pause_that_is_none_breaks_nothing(said: str) -> None:
     async def call(asked: Asked, writer: Writer) -> None:
         reply(writer, 503, b"", "text/plain", retry_after=said)
 
-    assert "answered HTTP 503" in str(await failure_of(call))
+    assert "returned HTTP 503" in str(await failure_of(call))
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -257,7 +257,7 @@ async def test_a_page_in_place_of_an_answer_is_told(size: int) -> None:
         reply(writer, 200, b"<h1>Log in</h1>" + b" " * size, "text/html; charset=utf-8")
 
     error = await failure_of(call)
-    assert "answered with text/html, which is no message" in str(error)
+    assert "returned text/html instead of an MCP message" in str(error)
     assert (error.kind, error.details) == ("http", {"status": 200})
 
 
@@ -306,7 +306,7 @@ async def test_a_packed_answer_is_not_unpacked() -> None:
         assert asked.headers["accept-encoding"] == "identity"
         reply(writer, 200, bomb, content_encoding="gzip")
 
-    assert "packed with gzip" in str(await failure_of(call))
+    assert "compressed with gzip" in str(await failure_of(call))
 
 
 async def test_endless_headers_fail_the_call() -> None:
@@ -357,7 +357,7 @@ async def test_redirects_in_circles_end() -> None:
         reply(writer, 307, location="/mcp")
 
     async with web_server(talk) as server:
-        with pytest.raises(TargetError, match="redirects in circles"):
+        with pytest.raises(TargetError, match="redirects more than 5 times"):
             await connect(Url(server.url))
         assert len(server.asked) < 30
 
@@ -386,9 +386,9 @@ async def test_a_door_that_stays_closed_is_told() -> None:
         reply(writer, 401)
 
     async with web_server(talk) as server:
-        with pytest.raises(TargetError, match=r"wants a token \(HTTP 401 Said\)"):
+        with pytest.raises(TargetError, match=r"requires a token \(HTTP 401 Said\)"):
             await connect(Url(server.url))
-        with pytest.raises(TargetError, match="refused the token"):
+        with pytest.raises(TargetError, match="rejected the token"):
             await connect(Url(server.url, token="wrong"))
 
 
@@ -407,7 +407,9 @@ async def test_a_session_id_that_no_header_can_carry_is_refused_with_the_reason(
         reply(writer, 200, legacy(asked.message, tools={})[0], mcp_session_id="s\xfc1")
 
     async with web_server(talk) as server:
-        with pytest.raises(TargetError, match="session id that is no visible ASCII"):
+        with pytest.raises(
+            TargetError, match="session id with characters other than visible ASCII"
+        ):
             await connect(Url(server.url), limits=QUICK)
 
 

@@ -78,10 +78,10 @@ def fails_and_goes_on(client: Client, mode: str, kind: str, words: str) -> None:
         ("bad-utf8", "garbage", "not UTF-8"),
         ("surrogate", "garbage", "not JSON"),
         ("nul", "garbage", "not JSON"),
-        ("status", "http", "answered HTTP 503"),
+        ("status", "http", "returned HTTP 503"),
         ("reset", "network", "dropped the connection"),
-        ("gzip-bomb", "http", "packed with gzip"),
-        ("redirect", "http", "redirects in circles"),
+        ("gzip-bomb", "http", "compressed with gzip"),
+        ("redirect", "http", "redirects more than 5 times"),
         ("big-header", "network", "sent an invalid HTTP response"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_working_folder_that_is_gone_keeps_nobody_from_a_server_that_does_not_
 
 def test_a_command_whose_name_is_no_text_is_named_by_its_bytes(tmp_path: Path) -> None:
     ran = greeted(tmp_path / "home", "--", b"caf\xe9")
-    said = "caf\\udce9 cannot start: there is no command 'caf\\udce9'"
+    said = "caf\\udce9 cannot start: there is no command 'caf\\udce9'; check its name and your PATH"
     assert json.loads(ran.stdout)["error"]["message"] == said
     assert (ran.returncode, ran.stderr) == (1, f"portico: {said}\n".encode())
 

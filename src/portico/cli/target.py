@@ -164,7 +164,7 @@ def _fallback_token(url: str) -> str:
     is sent only to this machine; TokenError if it cannot be trusted."""
     from portico.auth.token import given_token, known_token
     from portico.config.paths import state_dir
-    from portico.wires.http_requests import is_loopback
+    from portico.wires.http_client import is_loopback
 
     if not is_loopback(url) and not url.startswith("https://"):
         return ""  # it would be sent unencrypted

@@ -24,7 +24,7 @@ from portico.state.background import Background
 from portico.state.memory import LARGE
 from portico.upstream.pending_request import FOREVER, AwaitedRequest, PendingRequest, Progress
 from portico.upstream.rpc_error import error_in, error_of
-from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, made
+from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, to_bytes
 
 MAX_GARBAGE_LINES = 1000
 """Lines in a row that an upstream may write that are not messages."""
@@ -211,7 +211,7 @@ class Exchange:
             for member in found:  # a batch, which 2025-03-26 allows
                 self.received(member, about)
 
-    def spoiled(self, remains: bytes, why: str) -> None:
+    def malformed(self, remains: bytes, why: str) -> None:
         """A message could not even be read."""
         if self.failure is None:
             self._reject(b"", remains, why)
@@ -228,12 +228,12 @@ class Exchange:
         if self.on_lost is not None:
             self.on_lost(failure)
 
-    def hung_up(self, id: bytes) -> None:
+    def stream_closed(self, id: bytes) -> None:
         """The stream of one request was closed; its answer will come on another."""
         if self.on_stream_closed is not None:
             self.on_stream_closed(id)
 
-    def waits(self, id: bytes) -> bool:
+    def is_pending(self, id: bytes) -> bool:
         """True while somebody waits for this answer."""
         pending = self._pending.get(id)
         return pending is not None and not pending.is_done
@@ -430,7 +430,7 @@ def _message(method: str, params: Data, id: bytes = b"") -> Data:
 
 
 def _joined(head: bytes, params: Data) -> bytes:
-    return b"".join((head, made(params), b"}"))
+    return b"".join((head, to_bytes(params), b"}"))
 
 
 @lru_cache(64)

@@ -12,7 +12,7 @@ from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.control import socket_names
 from portico.windows.joining import Attached, Incompatible, attach
-from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
+from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
 _ATTACH_S = 5.0
 _JOIN_S = 5.0
@@ -72,7 +72,7 @@ class OwnerWire(Wire):
         if self._failure is not None:
             raise self._failure.error()
         assert self._writer is not None
-        self._writer.write((one_line(made(message.data)), b"\n"))
+        self._writer.write((one_line(to_bytes(message.data)), b"\n"))
 
     async def close(self) -> None:
         """Disconnect; the owner cancels the pending requests."""
@@ -97,7 +97,7 @@ class OwnerWire(Wire):
         for line in self._lines.feed(data):
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
-                self._receiver.spoiled(self._lines.ends, why)
+                self._receiver.malformed(self._lines.ends, why)
             elif line == LEAVE and self._writer is not None:
                 self._writer.write((LAST, b"\n"))
             elif not line.startswith(b"#"):  # a report, for people

@@ -1,1 +1,1 @@
-"""Wires to servers: messages out and in, over the pipes of a child process or over HTTP."""
+"""Wires: connections that carry messages to a server, over pipes or HTTP."""

@@ -1,4 +1,4 @@
-"""An upstream that is a child process: one message a line."""
+"""The wire to a child process: one message per line of its standard streams."""
 
 import asyncio
 import contextlib
@@ -15,29 +15,29 @@ from portico.process.stderr_lines import StderrLines
 from portico.process.stderr_tail import StderrTail
 from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.background import first_of
-from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, made
+from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
 HIGH_WATER = 1024 * 1024
-"""How much may wait for a child to read before those who send wait too."""
+"""Bytes that may wait for the child to read before senders wait too."""
 
 _NO_ENV: Mapping[str, str] = {}
 _UV, _NODE = "uv (https://docs.astral.sh/uv/)", "Node.js (https://nodejs.org/)"
-_PART_OF: Mapping[str, str] = {"uv": _UV, "uvx": _UV, "node": _NODE, "npx": _NODE}
-"""What brings a command that many servers are started with."""
-_LAST_WORDS_S = 0.2
-"""How long an ended child's pipes may stay open in a grandchild before we stop listening."""
+_INSTALLERS: Mapping[str, str] = {"uv": _UV, "uvx": _UV, "node": _NODE, "npx": _NODE}
+"""The package of a command that starts many servers."""
+_FINAL_OUTPUT_S = 0.2
+"""How long to read an exited child's pipes, which a grandchild may keep open."""
 
 
 _EXHAUSTED = {
-    errno.EAGAIN: "this user may have no more processes; end some, or raise `ulimit -u`",
+    errno.EAGAIN: "your user has too many processes; stop some, or raise `ulimit -u`",
     errno.EMFILE: "Portico has too many open files; raise `ulimit -n`",
-    errno.ENFILE: "the system has too many open files",
-    errno.ENOMEM: "there is not enough memory",
+    errno.ENFILE: "the system has too many open files; close some programs",
+    errno.ENOMEM: "there is not enough memory; close some programs",
 }
 
 
 class Command(Struct, frozen=True):
-    """A server to start: never through a shell."""
+    """The command of a server; it is never run through a shell."""
 
     argv: tuple[str, ...]
     title: str = ""
@@ -48,15 +48,15 @@ class Command(Struct, frozen=True):
     """The whole environment; None for our own."""
     max_line: int = MAX_MESSAGE
     overheard: Callable[[str], None] | None = None
-    """Gets each line of its stderr, secrets hidden; without it, only the last ones are kept."""
+    """Receives each line of its stderr, redacted; without it, only the last lines are kept."""
     stdin_grace_s: float = 2.0
-    """How long it may take to leave once its input is closed."""
+    """How long it may take to exit after its input is closed."""
     term_grace_s: float = 1.0
-    """How long it may take to leave after SIGTERM."""
+    """How long it may take to exit after SIGTERM."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """All that the child will find in its environment."""
+        """The whole environment of the child."""
         whole = dict(os.environ if self.environment is None else self.environment)
         whole.pop(DOOR_TOKEN, None)
         return {**whole, **self.env}
@@ -67,16 +67,16 @@ class Command(Struct, frozen=True):
         return self.title or os.path.basename(self.argv[0])
 
     def wire(self) -> "ChildWire":
-        """A child that has not been started."""
+        """Return a wire to a child that is not started yet."""
         return ChildWire(self)
 
     def older(self) -> None:
-        """Standard streams have no older form."""
+        """Return None: standard streams have no older form."""
         return
 
 
 class ChildWire(Wire):
-    """A running child, fed lines on its stdin."""
+    """A running child process; messages are lines on its stdin and stdout."""
 
     transport = "stdio"
     _receiver: Receiver
@@ -84,20 +84,20 @@ class ChildWire(Wire):
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines = LineReader(command.max_line)
-        self.ring = StderrTail()
-        """The last of its stderr."""
+        self.stderr_tail = StderrTail()
+        """The last lines of its stderr."""
         self.process: ChildProcess | None = None
         self.stdin: ChildInput | None = None
-        self._sources: list[ChildOutput] = []
-        self._waiting = 0
-        self._turn = asyncio.Lock()
+        self._outputs: list[ChildOutput] = []
+        self._senders_waiting = 0
+        self._send_lock = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
         self._failure: Failure | None = None
         self._closing = False
 
     @property
     def server(self) -> str:
-        """What people call it."""
+        """The name of the server."""
         return self._command.name
 
     async def open(self, receiver: Receiver) -> None:
@@ -105,43 +105,52 @@ class ChildWire(Wire):
         command = self._command
         self._receiver = receiver
         if os.name != "posix":
-            raise self._fail("cannot start: child processes need Linux or macOS", "start").error()
+            raise self._fail(
+                "cannot start: Portico starts servers on Linux and macOS only", "start"
+            ).error()
         variables = command.variables
-        self.ring = StderrTail(secrets=[*command.env.values(), *secrets(variables)])
+        self.stderr_tail = StderrTail(secrets=[*command.env.values(), *secrets(variables)])
         try:
             process = await ChildProcess.start(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise self._fail(_no_start(command, error), "start").error() from None
+            raise self._fail(_start_problem(command, error), "start").error() from None
         self.process = process
         self.stdin = ChildInput(process.stdin, HIGH_WATER)
         listener = command.overheard
-        hear = self.ring.add if listener is None else StderrLines(self.ring, listener).add
-        out, err = ChildOutput(process.stdout, self._take), ChildOutput(process.stderr, hear)
-        self._sources = [out, err]
+        on_stderr = (
+            self.stderr_tail.add
+            if listener is None
+            else StderrLines(self.stderr_tail, listener).add
+        )
+        out, err = (
+            ChildOutput(process.stdout, self._deliver),
+            ChildOutput(process.stderr, on_stderr),
+        )
+        self._outputs = [out, err]
         self._watcher = asyncio.create_task(self._watch(process, self.stdin, out, err))
 
     async def send(self, message: Outgoing) -> None:
-        """Write one line; waits while the child does not read. First come, first served."""
+        """Write one line, in order of calls; wait while the child does not read."""
         stdin = self.stdin
         assert stdin is not None
-        self._waiting += 1
+        self._senders_waiting += 1
         try:
-            async with self._turn:
+            async with self._send_lock:
                 await stdin.room.wait()
                 if self._failure is not None:
                     raise self._failure.error()
-                # If it is closed, that is being looked into, and will be told.
+                # If it is closed, the watcher reports why.
                 if not stdin.closing:
-                    stdin.write(one_line(made(message.data)))
+                    stdin.write(one_line(to_bytes(message.data)))
         finally:
-            self._waiting -= 1
+            self._senders_waiting -= 1
 
     def send_now(self, message: Outgoing) -> bool:
-        """Write one line unless the child is behind with reading."""
+        """Write one line unless the child is slow to read."""
         stdin, data = self.stdin, message.data
         if stdin is None or self._failure is not None:
             return False
-        if stdin.size > HIGH_WATER or self._waiting:
+        if stdin.size > HIGH_WATER or self._senders_waiting:
             return False
         line = data if isinstance(data, bytes) else data()
         if LF in line or CR in line:
@@ -150,7 +159,7 @@ class ChildWire(Wire):
         return True
 
     async def close(self) -> None:
-        """Close its input, then SIGTERM, then SIGKILL, to the whole group."""
+        """Close its input, then send SIGTERM and SIGKILL to the whole process group."""
         self._closing = True
         if self.process is None:
             return
@@ -161,28 +170,28 @@ class ChildWire(Wire):
         try:
             await self.process.end(command.stdin_grace_s, command.term_grace_s, stdin.close)
         finally:
-            for source in self._sources:
+            for source in self._outputs:
                 source.close()
-            stdin.abort()  # what it never read is not waited for
+            stdin.abort()  # unread messages are discarded
 
-    def _take(self, data: bytes) -> bool:
-        """Hand on the messages that these bytes complete; True if one was waited for."""
+    def _deliver(self, data: bytes) -> bool:
+        """Pass on the messages that these bytes complete; True if one was a pending response."""
         if self._closing or self._failure is not None:
             return False
         receiver = self._receiver
         answered = receiver.answered
         reader = self._lines
         is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
-        lines = data[:-1].split(b"\n") if is_whole else reader.feed(data)  # mostly they are
+        lines = data[:-1].split(b"\n") if is_whole else reader.feed(data)  # the usual case
         for line in lines:
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
-                receiver.spoiled(self._lines.ends, why)
+                receiver.malformed(self._lines.ends, why)
             elif line and not line.isspace():
                 receiver.received(line)
         if not lines and self._lines.pending > 4 * self._lines.limit:
-            # A line without an end: there is no next message to wait for.
-            self._tell(f"sent {self._lines.pending} bytes without a newline", "too_large")
+            # The line may never end, so no further message can arrive.
+            self._report_lost(f"sent {self._lines.pending} bytes without a newline", "too_large")
             assert self.process is not None
             self.process.signal(signal.SIGKILL)
         return receiver.answered > answered
@@ -190,22 +199,22 @@ class ChildWire(Wire):
     async def _watch(
         self, process: ChildProcess, stdin: ChildInput, out: ChildOutput, err: ChildOutput
     ) -> None:
-        """Report the child's end, or that it is deaf or dumb, as soon as its last words are in."""
+        """Report that the child exited or closed a pipe, once its remaining output is read."""
         ends = (process.exited, out.ended, stdin.refused)
         await first_of(*(event.wait() for event in ends))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with asyncio.timeout(_FINAL_OUTPUT_S):
                 for event in (process.exited, out.ended, err.ended):
                     await event.wait()
         process.signal(signal.SIGKILL)
-        self._tell(*_how_it_ended(process.returncode, out.ended.is_set()))
+        self._report_lost(*_exit_reason(process.returncode, out.ended.is_set()))
         if await process.look():
             process.signal(signal.SIGKILL)
 
-    def _tell(self, why: str, kind: str) -> None:
+    def _report_lost(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
         if self.stdin is not None:
-            self.stdin.abort()  # whoever waits to write is told too
+            self.stdin.abort()  # waiting senders fail too
         self._receiver.lost(failure)
 
     def _fail(self, why: str, kind: str) -> Failure:
@@ -214,53 +223,53 @@ class ChildWire(Wire):
             why=why,
             kind=kind,
             exit_code=self.process.returncode if self.process is not None else None,
-            stderr=self.ring.tail(),
+            stderr=self.stderr_tail.tail(),
         )
         return self._failure
 
 
-def _no_start(command: Command, error: OSError | ValueError) -> str:
+def _start_problem(command: Command, error: OSError | ValueError) -> str:
     if command.cwd is not None and not os.path.isdir(command.cwd):
         return f"cannot start: there is no folder {command.cwd}"
-    return f"cannot start: {_what_is_wrong(command, error)}"
+    return f"cannot start: {_start_error(command, error)}"
 
 
-def _what_is_wrong(command: Command, error: OSError | ValueError) -> str:
+def _start_error(command: Command, error: OSError | ValueError) -> str:
     program = command.argv[0]
     path = os.path.join(command.cwd or "", program) if "/" in program else ""
     if isinstance(error, FileNotFoundError):
-        if os.path.isfile(path):  # a script, then; an end of line as of Windows is part of the name
-            return f"what the first line of {program!r} names, to run it, is not there"
-        return f"there is no command {program!r}{_remedy(command)}"
+        if os.path.isfile(path):  # a script; a CR at the end of its line is part of the name
+            return f"the interpreter in the first line of {program!r} does not exist"
+        return f"there is no command {program!r}{_hint(command)}"
     if os.path.isdir(path):
-        return f"{program!r} is a folder"
+        return f"{program!r} is a folder, not a program"
     if isinstance(error, PermissionError) and os.path.isfile(path):
-        return f"{program!r} may not be executed; `chmod +x` it, or name what runs it"
+        return f"{program!r} is not executable; `chmod +x` it, or name its interpreter"
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        return f"{program!r} is no program, nor does it begin with #! and the name of one"
+        return f"{program!r} is not a program, nor a script whose first line is #! and a program"
     if isinstance(error, OSError) and error.errno in _EXHAUSTED:
         return _EXHAUSTED[error.errno]
     return str(getattr(error, "strerror", None) or error)
 
 
-def _remedy(command: Command) -> str:
-    """What to do about a command that is not there; empty if that cannot be known."""
+def _hint(command: Command) -> str:
+    """Return what to do about a missing command."""
     program = command.argv[0]
-    if program in _PART_OF:
-        return f"; install {_PART_OF[program]}"
+    if program in _INSTALLERS:
+        return f"; install {_INSTALLERS[program]}"
     if "/" not in program and os.path.isfile(os.path.join(command.cwd or "", program)):
-        return f"; for the file of that name write ./{program}, or name what runs it"
-    return ""
+        return f"; to run the file of that name write ./{program}, or name its interpreter"
+    return "; check the path" if "/" in program else "; check its name and your PATH"
 
 
-def _how_it_ended(code: int | None, is_dumb: bool) -> tuple[str, str]:
+def _exit_reason(code: int | None, output_closed: bool) -> tuple[str, str]:
     if code is None:
-        return "closed its output" if is_dumb else "closed its input", "closed"
-    how = f"exited with code {code}" if code >= 0 else f"was ended by {_name(-code)}"
+        return "closed its output" if output_closed else "closed its input", "closed"
+    how = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
     return how, "exited"
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

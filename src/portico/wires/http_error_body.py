@@ -1,4 +1,4 @@
-"""What an HTTP server says of a refusal in its own words, short and without secrets."""
+"""The error message in the body of an HTTP response, shortened and redacted."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,30 +8,30 @@ import msgspec
 from portico.process.stderr_tail import StderrTail
 
 _KEYS = ("message", "error_description", "detail", "error")
-"""Where those that refuse in JSON put their words."""
+"""Where JSON error bodies have their message."""
 _JSON = "application/json"
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
-def own_words(kind: str, body: bytes, secrets: Iterable[str]) -> str:
-    """The words of a refusal, to be put behind its status; empty if it has none for people."""
+def error_message(kind: str, body: bytes, secrets: Iterable[str]) -> str:
+    """Return the message to append to the status; empty if there is none for people."""
     if kind not in ("", "text/plain", _JSON) or body.lstrip().startswith(b"<"):
-        return ""  # a page, say
-    said = _message(body) if kind == _JSON else body.decode(errors="replace")
-    # Of `Bearer abc`, a server may repeat no more than the end.
-    ring = StderrTail(secrets=[part for one in secrets for part in (one, one.rpartition(" ")[2])])
-    ring.add(said.strip().encode())
-    words = " ".join(ring.tail(lines=3).split())
-    return f": {words[:_LONGEST]}" if words else ""
+        return ""  # such as an HTML page
+    text = _message(body) if kind == _JSON else body.decode(errors="replace")
+    # Of `Bearer abc`, a server may repeat only the end.
+    tail = StderrTail(secrets=[part for one in secrets for part in (one, one.rpartition(" ")[2])])
+    tail.add(text.strip().encode())
+    words = " ".join(tail.tail(lines=3).split())
+    return f": {words[:_MAX_LENGTH]}" if words else ""
 
 
 def _message(body: bytes) -> str:
     try:
-        told: Any = msgspec.json.decode(body)
+        value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return ""
-    for _ in range(2):  # the second time, of an object like that of JSON-RPC
-        if not isinstance(told, dict):
+    for _ in range(2):  # the second time, of a nested object as in JSON-RPC
+        if not isinstance(value, dict):
             break
-        told = next((told[key] for key in _KEYS if key in told), "")
-    return told if isinstance(told, str) else ""
+        value = next((value[key] for key in _KEYS if key in value), "")
+    return value if isinstance(value, str) else ""

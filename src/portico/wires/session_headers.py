@@ -1,4 +1,4 @@
-"""What messages to a server at a URL name in their headers: the session, and the version."""
+"""The session and version headers of messages to a server at a URL."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ _JSON = {**ACCEPT, "content-type": "application/json"}
 
 
 class SessionHeaders:
-    """Grows with the greeting: first there is neither, then a session, then a version."""
+    """The headers so far: the handshake adds a session, then a version."""
 
     def __init__(self) -> None:
         self.session = ""
         self.version: Version | None = None
-        self._usual: Mapping[str, str] | None = None  # the headers of a message that adds none
+        self._usual: Mapping[str, str] | None = None  # of a message without headers of its own
 
     @property
     def is_modern(self) -> bool:
@@ -26,25 +26,25 @@ class SessionHeaders:
         return self.version is not None and self.version.modern
 
     def settle(self, version: Version) -> None:
-        """The two sides have agreed on a version."""
+        """Send this version from now on."""
         self.version = version
         self._usual = None
 
     def common(self) -> dict[str, str]:
-        """The headers of every request."""
+        """Return the headers of every request."""
         headers = {SESSION_HEADER: self.session} if self.session else {}
         if self.version is not None:
             headers[VERSION_HEADER] = self.version.text
         return headers
 
     def of(self, message: Outgoing) -> Mapping[str, str]:
-        """The headers of a message."""
+        """Return the headers of a message."""
         if self._usual is None:
             self._usual = {**self.common(), **_JSON}
         return {**self._usual, **message.headers} if message.headers else self._usual
 
     def remember(self, response: Http1Response) -> bool:
-        """Take the session that a legacy server gives; False if no header could name it."""
+        """Keep the session id of a legacy server; False if a header cannot contain it."""
         session = response.headers.get(SESSION_HEADER, self.session)
         if session == self.session or self.is_modern:
             return True

@@ -1,7 +1,7 @@
 """The seam to an upstream: bytes out, messages in, and how it ended.
 
-An adapter (`child`, `http`, `http_sse`, `memory`) only carries. What a message means, who waits
-for which answer and for how long is the business of `Exchange`, the same over every wire.
+A wire only carries messages. `Exchange` interprets them, pairs requests with responses and keeps
+the timeouts, the same over every wire.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,32 +13,31 @@ from portico.model.errors import TargetError
 from portico.model.version import Version
 
 MAX_MESSAGE = 16 * 1024 * 1024
-"""The longest message taken from an upstream, in bytes."""
+"""The longest message that is accepted from an upstream, in bytes."""
 
 NO_HEADERS: Mapping[str, str] = {}
 
 Data = bytes | Callable[[], bytes]
-"""Bytes, or a function that makes them when they are sent: large ones are not kept twice while they
-wait."""
+"""Bytes, or a function that makes them when they are sent, so that large ones exist once."""
 
 
-def made(data: Data) -> bytes:
-    """The bytes themselves."""
+def to_bytes(data: Data) -> bytes:
+    """Return the bytes themselves."""
     return data if isinstance(data, bytes) else data()
 
 
 class Outgoing(Struct, frozen=True):
-    """One message on its way out."""
+    """A message to send."""
 
     data: Data
     id: bytes = b""
-    """The raw id of a request; empty for what nobody answers."""
+    """The raw id of a request; empty for other messages."""
     headers: Mapping[str, str] = NO_HEADERS
-    """What HTTP mirrors of the body; other wires have no use for it."""
+    """The part of the body that HTTP repeats in headers; other wires ignore it."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """How a wire, or one request on it, came to its end."""
+    """Why a wire, or one request on it, failed. `why` follows the name of the server."""
 
     server: str
     why: str
@@ -47,14 +46,14 @@ class Failure(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     status: int | None = None
     body: bytes = b""
-    """What an HTTP server sent with its status."""
+    """The body of an HTTP error."""
     stderr: str = ""
-    """The last words of a child process."""
+    """The last lines of a child's stderr."""
     retry_after_s: int | None = None
-    """How long an HTTP server wants to be left alone."""
+    """The pause that an HTTP server requests."""
 
     def error(self) -> TargetError:
-        """The failure as an error of its own for each who waited."""
+        """Return a new error for one caller."""
         details: dict[str, Any] = {
             "exit_code": self.exit_code,
             "status": self.status,
@@ -73,88 +72,88 @@ class Failure(Struct, frozen=True, kw_only=True):
 def _quoted(stderr: str) -> str:
     if not stderr:
         return ""
-    return "; its last words:\n" + "\n".join(f"  {line}" for line in stderr.splitlines())
+    return "; its stderr ends with:\n" + "\n".join(f"  {line}" for line in stderr.splitlines())
 
 
 class Receiver(Protocol):
-    """Who gets what comes in. All calls are made on the event loop, in order of arrival."""
+    """The receiver of messages. All calls are made on the event loop, in order of arrival."""
 
     answered: int
-    """How many answers came that somebody waited for."""
+    """The number of responses to pending requests so far."""
 
     def received(self, message: bytes, about: bytes = b"") -> None:
-        """One message came; `about` is the request on whose own stream it came, if it did."""
+        """A message arrived; `about` is the request on whose stream it did, if any."""
         ...
 
-    def spoiled(self, remains: bytes, why: str) -> None:
-        """A message came that cannot be taken; its id may be among what remains of it."""
+    def malformed(self, remains: bytes, why: str) -> None:
+        """A message was rejected; `remains` is a part of it that may contain its id."""
         ...
 
     def failed(self, id: bytes, failure: Failure) -> None:
-        """One request will get no answer; the wire lives on."""
+        """A request will get no response; the wire stays open."""
         ...
 
     def lost(self, failure: Failure) -> None:
-        """The wire has ended by itself: nothing more will come."""
+        """The wire has ended: no more messages will arrive."""
         ...
 
-    def hung_up(self, id: bytes) -> None:
-        """The upstream closed a request's stream, and is to be polled for the rest of it."""
+    def stream_closed(self, id: bytes) -> None:
+        """The upstream closed a request's stream, whose rest is polled."""
         ...
 
-    def waits(self, id: bytes) -> bool:
-        """True while somebody waits for the answer to this request."""
+    def is_pending(self, id: bytes) -> bool:
+        """True while this request has no response."""
         ...
 
 
 class Wire(Protocol):
     """One connection to an upstream. It is opened once and closed once.
 
-    The defaults are those of a pipe that all requests share, and that takes its time.
+    The defaults are those of a slow pipe that all requests share.
     """
 
     transport: str
     """`stdio`, `http`, `sse` or `memory`, for people."""
     mirrors: bool = False
-    """True if headers mirror the body and each request has a stream, whose closing cancels it."""
+    """True if headers repeat parts of the body, and closing a request's stream cancels it."""
 
     async def open(self, receiver: Receiver) -> None:
-        """Get ready to send; raises TargetError."""
+        """Prepare to send; raises TargetError."""
         ...
 
     async def send(self, message: Outgoing) -> None:
-        """Send one message, waiting while the upstream is slow to read; raises TargetError."""
+        """Send one message, and wait while the upstream is slow to read; raises TargetError."""
         ...
 
     def send_now(self, message: Outgoing) -> bool:
-        """Send one message if that needs no waiting; False if it was not sent."""
+        """Send one message if that does not block; False if it was not sent."""
         return False
 
     def abandon(self, id: bytes) -> None:
-        """Nobody waits for this request any more."""
+        """Cancel a request, as far as the wire can."""
         return
 
     def settle(self, version: Version) -> None:
-        """The two sides have agreed on a version."""
+        """Use the version that the handshake agreed on."""
         return
 
     async def close(self) -> None:
-        """End the connection in an orderly way; whatever it started is gone afterwards."""
+        """Close the connection in order, and end the processes it started."""
         ...
 
 
 class Address(Protocol):
-    """Where an upstream is, and how to get there."""
+    """Where an upstream is, and how to connect to it."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the server."""
         ...
 
     def wire(self) -> Wire:
-        """A new connection, not yet open."""
+        """Return a new wire, not yet open."""
         ...
 
     def older(self) -> Wire | None:
-        """A connection by the transport that came before, if there is one."""
+        """Return a wire over the older transport, if there is one."""
         ...

@@ -1,4 +1,4 @@
-"""HTTP as both HTTP wires need it: one origin, bounded sizes, no surprises."""
+"""The HTTP client of both HTTP wires: one origin, its token, redirects and size limits."""
 
 import asyncio
 import ipaddress
@@ -15,67 +15,67 @@ from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Http1Response
 from portico.http1.url import join_url, parse_url
 from portico.wires.event_reader import TooLong
-from portico.wires.http_error_body import own_words
+from portico.wires.http_error_body import error_message
 from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0
 ACCEPT_S = 30.0
-"""How long a server may take to accept what it need not answer."""
+"""How long a server may take to accept a notification."""
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
+NO_RESULT = "ended its response without a result"
 
 
 class Site(Struct, frozen=True):
-    """A URL, and what to show at its door."""
+    """The URL of a server, with the headers and token to send."""
 
     url: str
     title: str = ""
     headers: Mapping[str, str] = NO_HEADERS
     token: str = ""
     spare_token: str = ""
-    """A token to send only if the server wants one; never where somebody on the way could read it.
-    """
+    """A token to send only if the server requires one, and never unencrypted."""
     max_message: int = MAX_MESSAGE
     max_connections: int = MAX_CONNECTIONS
-    """With a request under way, beside streams that stay open and messages that nobody answers."""
+    """Connections with a pending request; open streams and notifications are exempt."""
 
     @property
     def name(self) -> str:
-        """The title, else the URL without anything secret."""
+        """The title, else the URL without its credentials."""
         if self.title:
             return self.title
         try:
             parts = urlsplit(self.url)
-        except ValueError:  # it is asked all the same, so that whoever asks is told
+        except ValueError:  # the first request will report it
             return "the server"
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class BrokenResponse(Exception):
-    """An HTTP exchange that ended in a failure."""
+    """An HTTP request failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.why)
         self.failure = failure
 
 
-class HttpRequests:
-    """Requests to one site. Redirects stay on its origin, and so do its headers."""
+class HttpClient:
+    """Sends requests to one site. It follows redirects within its origin only."""
 
     def __init__(self, site: Site) -> None:
-        """Raises TargetError if what is to be shown at the door cannot be."""
+        """Raises TargetError if a header or the token is not valid."""
         self.site = site
         for name, value in (*site.headers.items(), ("authorization", site.token)):
             if why := header_problem(name, value):
                 raise self.failure(f"cannot be contacted: {why}", "start").error()
         self.url = site.url
-        self._loopback = is_loopback(site.url)
+        self._is_loopback = is_loopback(site.url)
         self._token = site.token
-        # What is meant for this machine does not go through a proxy.
+        # Requests to this machine do not go through a proxy.
         self._pool = Pool(
             site.headers,
             CONNECT_S,
-            is_direct=self._loopback,
+            is_direct=self._is_loopback,
             max_connections=site.max_connections,
         )
 
@@ -86,18 +86,18 @@ class HttpRequests:
         url: str,
         headers: Mapping[str, str],
         content: Data | None = None,
-        begun: Http1Response | None = None,
+        started: Http1Response | None = None,
         *,
         is_exempt: bool = False,
     ) -> AsyncGenerator[Http1Response, None]:
-        """One request, unless it has begun; all that goes wrong with it, to the end of its answer,
-        raises Broken. One that is apart does not count among the connections."""
+        """Send a request, or continue a started one. Any failure up to the end of the response
+        raises BrokenResponse. An exempt request does not count against the limit of connections."""
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                response = begun or await self._pool.send(
-                    method, url, self._with(headers), content, is_exempt=is_exempt
+                response = started or await self._pool.send(
+                    method, url, self._with_token(headers), content, is_exempt=is_exempt
                 )
-                begun = None
+                started = None
                 try:
                     await response.head()
                     if response.is_success:
@@ -106,16 +106,18 @@ class HttpRequests:
                     if 300 <= response.status < 400:
                         url = self._redirected(response, url)
                         continue
-                    if response.status == 401 and self._show_spare():
+                    if response.status == 401 and self._use_spare_token():
                         continue
-                    raise BrokenResponse(await self._refusal(response))
+                    raise BrokenResponse(await self._error_response(response))
                 finally:
                     response.close()
             except TooLong as error:
                 raise BrokenResponse(self.failure(str(error), "too_large")) from None
-            except Http1Error as trouble:
-                raise BrokenResponse(self.failure(str(trouble), "network")) from None
-        raise BrokenResponse(self.failure("redirects in circles", "http"))
+            except Http1Error as error:
+                raise BrokenResponse(self.failure(str(error), "network")) from None
+        raise BrokenResponse(
+            self.failure(f"redirects more than {MAX_REDIRECTS} times; check its URL", "http")
+        )
 
     def begin(
         self,
@@ -125,19 +127,19 @@ class HttpRequests:
         content: Data,
         on_ready: Callable[[Http1Response], None],
     ) -> Http1Response | None:
-        """A request, if it can go out without waiting; `ready` has what came of it, and `send` goes
-        on from there."""
+        """Start a request if a connection is idle; `on_ready` gets its response, with which `send`
+        continues."""
         try:
-            return self._pool.begin(method, url, self._with(headers), content, on_ready)
+            return self._pool.begin(method, url, self._with_token(headers), content, on_ready)
         except InvalidRequest:
-            return None  # as `send` will say
+            return None  # `send` will report it
 
-    async def tell(self, url: str, headers: Mapping[str, str], content: Data) -> None:
-        """Post what nobody answers; raises Broken, also if it is not accepted in time."""
+    async def notify(self, url: str, headers: Mapping[str, str], content: Data) -> None:
+        """Post a message without a response; raises BrokenResponse, also after a timeout."""
         try:
             async with (
                 asyncio.timeout(ACCEPT_S),
-                # Apart: calls that are under way may wait for just this answer, or cancellation.
+                # Exempt: pending calls may depend on this very answer or cancellation.
                 self.send("POST", url, headers, content, is_exempt=True) as response,
             ):
                 await self.body(response)
@@ -146,26 +148,26 @@ class HttpRequests:
             raise BrokenResponse(self.failure(why, "timeout")) from None
 
     async def body(self, response: Http1Response) -> bytes:
-        """The whole body, within the limit."""
-        return await self._bounded(response, self.site.max_message)
+        """Return the whole body, up to the limit."""
+        return await self._read_body(response, self.site.max_message)
 
     def failure(self, why: str, kind: str = "failed", status: int | None = None) -> Failure:
-        """A failure of this site."""
+        """Return a failure of this server."""
         return Failure(server=self.site.name, why=why, kind=kind, status=status)
 
-    def nothing(self, response: Http1Response) -> Failure:
-        """A success without an answer: a page, say, of a proxy that wants somebody to log in."""
-        kind = _kind(response)
+    def missing_result(self, response: Http1Response) -> Failure:
+        """Return the failure of a 2xx response without a message, such as a proxy's login page."""
+        kind = _media_type(response)
         if kind in ("", "application/json", "text/event-stream"):
-            return self.failure("ended its answer before its result", "closed")
-        why = f"answered with {kind[:60]}, which is no message"
+            return self.failure(NO_RESULT, "closed")
+        why = f"returned {kind[:60]} instead of an MCP message; check its URL"
         return self.failure(why, "http", response.status)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
 
-    def _with(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+    def _with_token(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
 
     def _redirected(self, response: Http1Response, url: str) -> str:
@@ -179,62 +181,66 @@ class HttpRequests:
             self.url = following
         return following
 
-    def _show_spare(self) -> bool:
-        is_private = self._loopback or self.site.url.startswith("https://")
+    def _use_spare_token(self) -> bool:
+        is_private = self._is_loopback or self.site.url.startswith("https://")
         if self._token or not self.site.spare_token or not is_private:
             return False
         self._token = self.site.spare_token
         return True
 
-    async def _refusal(self, response: Http1Response) -> Failure:
-        body = await self._bounded(response, MAX_ERROR_BODY, cut=True)
-        pause = _pause(response.headers.get("retry-after", ""))
-        then = "" if pause is None else f"; try again in {pause} s"
+    async def _error_response(self, response: Http1Response) -> Failure:
+        body = await self._read_body(response, MAX_ERROR_BODY, truncates=True)
+        retry_after_s = _retry_after_s(response.headers.get("retry-after", ""))
+        then = "" if retry_after_s is None else f"; try again in {retry_after_s} s"
         secrets = (*self.site.headers.values(), self._token)
-        # What a missing token means, we say better.
-        words = "" if response.status == 401 else own_words(_kind(response), body, secrets)
+        # Our own text for a missing token is clearer.
+        words = (
+            "" if response.status == 401 else error_message(_media_type(response), body, secrets)
+        )
         return Failure(
             server=self.site.name,
-            why=_meaning(response.status, response.reason, bool(self._token)) + words + then,
+            why=_status_text(response.status, response.reason, bool(self._token)) + words + then,
             kind="http",
             status=response.status,
             body=body,
-            retry_after_s=pause,
+            retry_after_s=retry_after_s,
         )
 
-    async def _bounded(self, response: Http1Response, limit: int, cut: bool = False) -> bytes:
-        if not cut:
-            self.check_plain(response)
+    async def _read_body(
+        self, response: Http1Response, limit: int, truncates: bool = False
+    ) -> bytes:
+        if not truncates:
+            self.check_encoding(response)
         body = bytearray()
         async for chunk in response:
             body += chunk
             if len(body) > limit:
-                if cut:
+                if truncates:
                     break
                 why = f"sent a message longer than {limit} bytes"
                 raise BrokenResponse(self.failure(why, "too_large", response.status))
         return bytes(body[:limit] if len(body) > limit else body)
 
-    def check_plain(self, response: Http1Response) -> None:
-        """Refuse what is packed: we did not ask for it, and could not bound it."""
+    def check_encoding(self, response: Http1Response) -> None:
+        """Reject a compressed response: we did not request it, and its size is not bounded."""
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            why = f"sent its answer packed with {encoding[:40]}, which it was asked not to do"
+            why = f"sent a response compressed with {encoding[:40]}, though Portico accepts none"
             raise BrokenResponse(self.failure(why, "http", response.status))
 
 
 def is_stream(response: Http1Response) -> bool:
-    """True for a stream of events."""
-    return _kind(response) == "text/event-stream"
+    """True for an event stream."""
+    return _media_type(response) == "text/event-stream"
 
 
-def _kind(response: Http1Response) -> str:
+def _media_type(response: Http1Response) -> str:
     kind: str = response.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower()
 
 
 def is_loopback(url: str) -> bool:
-    """True if a URL leads to this machine and nowhere else."""
+    """True if a URL points to this machine."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -242,22 +248,22 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def _pause(said: str) -> int | None:
-    """The seconds of a Retry-After, which is a number or a date; None if it is neither."""
-    if said.isascii() and said.isdigit():
-        return int(said[:9])
+def _retry_after_s(text: str) -> int | None:
+    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
+    if text.isascii() and text.isdigit():
+        return int(text[:9])
     from email.utils import parsedate_to_datetime  # slow to import
 
     try:
-        return max(0, round(parsedate_to_datetime(said).timestamp() - time.time()))
+        return max(0, round(parsedate_to_datetime(text).timestamp() - time.time()))
     except (ValueError, TypeError, OverflowError):
         return None
 
 
-def _meaning(status: int, phrase: str, token_shown: bool) -> str:
-    said = f"HTTP {status} {phrase}".strip()
+def _status_text(status: int, phrase: str, sent_token: bool) -> str:
+    text = f"HTTP {status} {phrase}".strip()
     if status == 401:
-        return f"refused the token ({said})" if token_shown else f"wants a token ({said})"
+        return f"{'rejected the' if sent_token else 'requires a'} token ({text})"
     if status == 403:
-        return f"does not allow it ({said})"
-    return f"answered {said}"
+        return f"denied access ({text})"
+    return f"returned {text}"
