@@ -90,6 +90,10 @@ bench-search: .venv/.stamp ## measure search beside plainer ways and FastMCP's
 bench-tokens: setup ## count the tokens that a model reads of tools
 	$(BIN)/python -m bench.tokens
 
+.PHONY: bench-fleet
+bench-fleet: setup ## measure tokens and start in front of 21 real servers
+	$(BIN)/python -m bench.fleet
+
 .PHONY: messages
 messages: .venv/.stamp ## write docs/messages.md: every text that people and models read
 	$(BIN)/python -m tools.messages

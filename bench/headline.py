@@ -28,14 +28,15 @@ _OVER_STDIO = {
     "mcp-proxy": "mcp-proxy, to HTTP",
 }
 _START = "stdio to an upstream of 50 tools: start and memory"
+_TOKENS = "Tokens before the first question"
+_SECONDS = "From the start to an answer, seconds"
 _LOAD = "HTTP to a stdio upstream of 50 tools, after load"
 _NOTES = """\
 - Smaller is better in every row. A dash: this benchmark does not measure it.
-- Tokens: real tool definitions, counted with gpt-tokenizer. With Portico a model reads five
-  meta-tools and the instructions; without it, every definition.
-- 20 servers: with Portico, from spawning `serve` to the first search result over 6,000 tools, with
-  catalog and index on disk. Without it, all 20 servers are started and asked at once; each takes
-  0.5 s to answer, one takes 1.5 s.
+- Tokens: the definitions of [real servers](#real-servers), counted with gpt-tokenizer. With Portico
+  a model reads five meta-tools and the instructions; without it, every definition.
+- Start: with Portico, from spawning `serve` to the first search result, with catalogs and index on
+  disk. Without it, the client starts all servers at once and waits for the last list.
 - One server: from spawning the proxy to the first list of the 50 tools of a small Python server,
   over stdio. supergateway and mcp-proxy bridge between stdio and HTTP, so their server is behind
   HTTP.
@@ -82,12 +83,10 @@ def benefits(kept: Kept) -> Table:
     rows = []
     if tokens := _tokens(kept):
         read = [f"{tokens[name]:,.0f} tokens" for name in (WITHOUT, "Portico")]
-        rows.append(["read by a model before its first question: 500 tools, 15 servers", *read])
-    if start := _gateway(kept):
-        took = [f"{start[name] / 1000:.1f} s" for name in (WITHOUT, "Portico")]
-        rows.append(
-            ["second start: 20 servers of 0.5 to 1.5 s each, to the first search result", *took]
-        )
+        rows.append([f"read by a model before its first question, {_fleet(kept)}", *read])
+    if start := _start(kept):
+        took = [f"{start[name]:.1f} s" for name in (WITHOUT, "Portico")]
+        rows.append(["the same servers, from a later start to the first search result", *took])
     if called := _beside(kept, _LOAD, "call CPU us", _OVER_HTTP):
         ours = f"{called.pop('Portico'):,.0f} µs"
         peers = sorted(called.items(), key=lambda item: -item[1])
@@ -102,8 +101,8 @@ def measured(kept: Kept) -> list[Measure]:
     called = _beside(kept, _LOAD, "call CPU us", _OVER_HTTP)
     weighed = _beside(kept, _LOAD, "RSS MB", _OVER_HTTP)
     measures = [
-        Measure("Read before the first question, 500 tools", "tokens", _tokens(kept)),
-        Measure("20 servers: start to the first answer", "ms", _gateway(kept)),
+        Measure(f"Read before the first question: {_fleet(kept)}", "tokens", _tokens(kept)),
+        Measure("The same servers: start to an answer", "ms", _thousandfold(_start(kept))),
         Measure("One server: start to the first list", "ms", started),
         Measure("A call through a proxy, CPU time", "µs", called),
         Measure("Memory of the proxy", "MB", weighed),
@@ -117,21 +116,32 @@ def _beside(kept: Kept, table: str, column: str, rows: Mapping[str, str]) -> dic
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
+def _fleet(kept: Kept) -> str:
+    """How many servers and tools the tokens and the start are of."""
+    columns = ("servers", "tools")
+    found = (kept.figure("fleet", _TOKENS, "without Portico", column) for column in columns)
+    servers, tools = (f"{figure or 0:.0f}" for figure in found)
+    return f"{servers} real servers, {tools} tools"
+
+
 def _tokens(kept: Kept) -> dict[str, float]:
-    columns = ("all definitions", "meta-tools", "instructions")
-    read = [kept.figure("tokens", "Before anything is asked", "500", column) for column in columns]
-    return _pair(read[0], read[1:])
+    without = kept.figure("fleet", _TOKENS, "without Portico", "definitions")
+    columns = ("definitions", "instructions")
+    read = [kept.figure("fleet", _TOKENS, "with Portico", column) for column in columns]
+    return _pair(without, read)
 
 
-def _gateway(kept: Kept) -> dict[str, float]:
-    stored = "20 servers and 6,000 tools"
-    listed = kept.figure("serve", f"Start, {stored}", "servers start meanwhile", "spawn to list ms")
-    found = kept.figure(
-        "serve", f"Memory and the first search, {stored}", "index stored", "first search ms"
+def _start(kept: Kept) -> dict[str, float]:
+    rows = (
+        "without Portico: the last server's list",
+        "with Portico, later starts: a search result",
     )
-    refresh = "Refresh of 20 servers: 0.5 s each, one 1.5 s"
-    asked_s = kept.figure("serve", refresh, "started for it", "seconds")
-    return _pair(None if asked_s is None else asked_s * 1000, (listed, found))
+    without, found = (kept.figure("fleet", _SECONDS, row, "median") for row in rows)
+    return _pair(without, [found])
+
+
+def _thousandfold(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: figure * 1000 for name, figure in seconds.items()}
 
 
 def _pair(without: float | None, parts: Sequence[float | None]) -> dict[str, float]:

@@ -30,7 +30,7 @@ def _page(folder: Path) -> Path:
     return page
 
 
-def _exposure(folder: Path) -> Path:
+def _front(folder: Path) -> Path:
     front = folder / "README.md"
     front.write_text(_NO_HEAD)
     return front
@@ -47,19 +47,19 @@ def test_a_figure_is_read_back_from_the_table_that_keeps_it(tmp_path: Path) -> N
 
 def test_the_head_has_only_what_was_measured_and_names_missed_budgets(tmp_path: Path) -> None:
     page = _page(tmp_path)
-    headline.redraw(page, _exposure(tmp_path))
+    headline.redraw(page, _front(tmp_path))
     head, _, _ = page.read_text().partition("<!-- end bench headline -->")
     rows = [line for line in head.splitlines() if line.startswith("|")][2:]
     assert [row.split("|")[2].strip() for row in rows] == ["50", "45"]
     assert "1 of 2 [budgets](#how-it-is-measured) are met. Missed: x." in head
     once = page.read_text()
-    headline.redraw(page, _exposure(tmp_path))
+    headline.redraw(page, _front(tmp_path))
     assert page.read_text() == once
 
 
 def test_a_bar_is_as_long_as_its_figure_says(tmp_path: Path) -> None:
     page = _page(tmp_path)
-    headline.redraw(page, _exposure(tmp_path))
+    headline.redraw(page, _front(tmp_path))
     drawn = ET.fromstring(page.with_suffix(".svg").read_text())
     bars = [bar for bar in drawn.iter() if bar.get("class", "").startswith("bar")]
     assert [bar.get("class") for bar in bars] == ["bar ours", "bar"] * 2
@@ -80,7 +80,7 @@ def test_nothing_in_the_chart_leaves_its_panel() -> None:
 
 
 def test_the_front_page_shows_what_a_user_gains(tmp_path: Path) -> None:
-    headline.redraw(_page(tmp_path), front := _exposure(tmp_path))
+    headline.redraw(_page(tmp_path), front := _front(tmp_path))
     rows = [line for line in front.read_text().splitlines() if line.startswith("| CPU")]
     assert [[cell.strip() for cell in row.split("|")[2:4]] for row in rows] == [
         ["FastMCP 3,278 µs", "50 µs"]
