@@ -1,4 +1,4 @@
-"""A server that is told to stop stops gently."""
+"""A server drains before it stops."""
 
 import asyncio
 import contextlib
@@ -64,13 +64,13 @@ async def test_running_calls_of_all_kinds_finish_and_are_answered() -> None:
             question = await asking.message()
             draining = asyncio.create_task(site.app.drain(WAIT_S))
             await soon(site.app.load.drain_began)
-            # The answer that a running call waits for is no new work.
+            # The answer to a running call's question is not new work.
             answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
             assert (await site.post(answer, headers)).status_code == 202
-            asked = await asking.message()
+            answered = await asking.message()
         assert not draining.done()
         stage.go_on.set()
-        answers = [(await modern_one).json(), (await legacy_one).json(), asked]
+        answers = [(await modern_one).json(), (await legacy_one).json(), answered]
         await draining
 
     texts = [answer["result"]["content"][0]["text"] for answer in answers]
@@ -133,7 +133,7 @@ async def test_a_handler_that_ignores_its_cancellation_holds_up_no_stop() -> Non
         entered.clear()
         legacy_one = asyncio.create_task(site.post(tool_call("stay"), headers))
         await soon(entered)
-    # Here the server has stopped, and the handlers have not.
+    # The server has stopped, but the handlers have not.
     assert not left.is_set()
     release.set()
     await soon(left)
@@ -189,7 +189,7 @@ print("left", flush=True)
 async def process(
     tmp_path: Path, drain_s: float, notice_s: float = 0
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-    """A server in a process of its own, and its port."""
+    """A server in its own process, and its port."""
     script = tmp_path / "server.py"
     script.write_text(SERVER)
     child = await asyncio.create_subprocess_exec(
@@ -217,7 +217,7 @@ async def connected(
 
 @asynccontextmanager
 async def begun(port: int, message: dict[str, Any]) -> AsyncIterator[asyncio.StreamReader]:
-    """A call that has said its first word."""
+    """A call that has sent its first message."""
     async with connected(port) as (reader, writer):
         writer.write(post_bytes(message, mirrored(message)))
         await asyncio.wait_for(reader.readuntil(b"data: {"), WAIT_S)
@@ -244,7 +244,7 @@ async def test_a_signal_lets_running_calls_finish_and_the_exit_is_clean(
         await reader.readuntil(b'"ready"}')
         child.send_signal(number)
         ended = await asyncio.wait_for(listening.readuntil(END), WAIT_S)
-        # Those who are in are still answered, but get no new work done.
+        # Connected clients still get responses, but no new work is accepted.
         writer.write(READY)
         assert b"503" in await reader.readline()
         await reader.readuntil(b'"draining"}')
@@ -255,14 +255,14 @@ async def test_a_signal_lets_running_calls_finish_and_the_exit_is_clean(
         answer = await asyncio.wait_for(call.read(), WAIT_S)
         code = await asyncio.wait_for(child.wait(), WAIT_S)
         assert child.stdout is not None
-        said = await child.stdout.read()
+        output = await child.stdout.read()
 
     last = [line for line in ended.splitlines() if line.startswith(b"data: ")][-1]
     result = json.loads(last.removeprefix(b"data: "))
     # "The server SHOULD send the result" before it closes (2026-07-28, subscriptions).
     assert result["id"] == result["result"]["_meta"][PREFIX + "subscriptionId"] == "sub"
     assert b"finished" in answer
-    assert (code, said) == (0, b"left\n")
+    assert (code, output) == (0, b"left\n")
 
 
 async def test_calls_that_outlast_the_drain_are_cancelled_and_the_exit_is_clean(
@@ -276,10 +276,10 @@ async def test_calls_that_outlast_the_drain_are_cancelled_and_the_exit_is_clean(
         answer = await asyncio.wait_for(call.read(), WAIT_S)
         code = await asyncio.wait_for(child.wait(), WAIT_S)
         assert child.stdout is not None
-        said = await child.stdout.read()
+        output = await child.stdout.read()
 
     assert b"shutting down" in answer
-    assert (code, said) == (0, b"cancelled\nleft\n")
+    assert (code, output) == (0, b"cancelled\nleft\n")
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
@@ -297,21 +297,21 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 
 async def probe(port: int) -> bytes:
-    """What `/readyz` says to a load balancer that knows no more than HTTP/1.0."""
+    """Return the status of `/readyz` for a load balancer that uses HTTP/1.0."""
     async with connected(port) as (reader, writer):
         writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
         return await asyncio.wait_for(reader.read(), WAIT_S)
 
 
 async def leaving(port: int) -> None:
-    """Wait until it reports that it is not ready."""
+    """Wait until the server reports not ready."""
     async with asyncio.timeout(WAIT_S):
         while b" 503 " not in await probe(port):
             pass
 
 
 async def answer(port: int, message: dict[str, Any]) -> bytes:
-    """The whole response on a connection that it must end."""
+    """Return the whole response, which must close its connection."""
     async with connected(port) as (reader, writer):
         writer.write(post_bytes(message, mirrored(message)))
         return await asyncio.wait_for(reader.read(), WAIT_S)
@@ -330,7 +330,7 @@ async def test_where_somebody_probes_a_stop_is_announced_and_requests_are_served
         listed = await answer(port, LIST)
         called = await answer(port, modern_call("wait", seconds=0))
         child.send_signal(signal.SIGTERM)
-        # Then it drains: what would never end is ended.
+        # Then it drains, and ends the streams that would never end.
         await asyncio.wait_for(listening.readuntil(END), WAIT_S)
         code = await asyncio.wait_for(child.wait(), WAIT_S)
 

@@ -1,4 +1,4 @@
-"""A handler that is started at once sees no difference, from its first line on."""
+"""A handler that starts eagerly sees no difference, from its first line."""
 
 import asyncio
 import contextvars
@@ -31,8 +31,8 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
     return run
 
 
-async def asked(handler: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
-    """What a tool answers over stdio that runs this from its first line on."""
+async def call_over_stdio(handler: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    """Return the result of a tool over stdio that runs this handler eagerly."""
 
     async def it(arguments: dict[str, Any]) -> Any:
         return await handler()
@@ -100,7 +100,7 @@ async def cancels_itself() -> str:
 
 
 @pytest.mark.parametrize(
-    "handler, said",
+    "handler, expected",
     [
         (times_out, "timed out"),
         (groups, "ab"),
@@ -111,15 +111,15 @@ async def cancels_itself() -> str:
     ],
 )
 def test_a_handler_has_from_its_first_line_on(
-    run: Callable[..., Any], handler: Callable[[], Awaitable[str]], said: str
+    run: Callable[..., Any], handler: Callable[[], Awaitable[str]], expected: str
 ) -> None:
-    result = run(asked(handler))
-    assert result["content"] == [{"type": "text", "text": said}], result
+    result = run(call_over_stdio(handler))
+    assert result["content"] == [{"type": "text", "text": expected}], result
 
 
 def test_variables_that_a_handler_sets_stay_its_own(run: Callable[..., Any]) -> None:
     async def work() -> str:
-        await asked(keeps_its_variables)
+        await call_over_stdio(keeps_its_variables)
         return PLACE.get()
 
     assert run(work()) == "nowhere"

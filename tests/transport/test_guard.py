@@ -1,4 +1,4 @@
-"""Who may come in: Host, Origin and token."""
+"""Access checks: Host, Origin and token."""
 
 import json
 from typing import Any
@@ -87,15 +87,15 @@ LOOPBACK = [
 ]
 
 
-@pytest.mark.parametrize("host, origin, welcome", LOOPBACK)
+@pytest.mark.parametrize("host, origin, allowed", LOOPBACK)
 def test_only_loopback_may_come_in_by_default(
-    host: str | None, origin: str | None, welcome: bool
+    host: str | None, origin: str | None, allowed: bool
 ) -> None:
-    assert is_in(Guard(HttpLimits()), host, origin) is welcome
+    assert is_in(Guard(HttpLimits()), host, origin) is allowed
 
 
 @pytest.mark.parametrize(
-    "host, origin, welcome",
+    "host, origin, allowed",
     [
         ("mcp.example.com", None, True),
         ("MCP.example.com:8123", None, True),
@@ -113,7 +113,7 @@ def test_only_loopback_may_come_in_by_default(
     ],
 )
 def test_configured_hosts_and_origins_come_on_top(
-    host: str, origin: str | None, welcome: bool
+    host: str, origin: str | None, allowed: bool
 ) -> None:
     guard = Guard(
         HttpLimits(),
@@ -121,11 +121,11 @@ def test_configured_hosts_and_origins_come_on_top(
         origins=["https://app.example.com"],
     )
 
-    assert is_in(guard, host, origin) is welcome
+    assert is_in(guard, host, origin) is allowed
 
 
 @pytest.mark.parametrize(
-    "host, origin, welcome",
+    "host, origin, allowed",
     [
         ("anything.test", None, True),
         (None, None, True),
@@ -136,9 +136,9 @@ def test_configured_hosts_and_origins_come_on_top(
     ],
 )
 def test_where_any_host_will_do_the_origin_must_be_the_same(
-    host: str | None, origin: str | None, welcome: bool
+    host: str | None, origin: str | None, allowed: bool
 ) -> None:
-    assert is_in(Guard(HttpLimits(), hosts=None), host, origin) is welcome
+    assert is_in(Guard(HttpLimits(), hosts=None), host, origin) is allowed
 
 
 def test_any_origin_can_be_allowed() -> None:
@@ -167,7 +167,7 @@ TOKEN = "correct-horse-battery-staple"
 
 
 @pytest.mark.parametrize(
-    "authorization, welcome",
+    "authorization, allowed",
     [
         (f"Bearer {TOKEN}", True),
         (f"bearer {TOKEN}", True),
@@ -183,14 +183,14 @@ TOKEN = "correct-horse-battery-staple"
         ("Bearer \xff\xfe", False),
     ],
 )
-def test_only_the_token_opens_the_door(authorization: str | None, welcome: bool) -> None:
+def test_only_the_token_opens_the_door(authorization: str | None, allowed: bool) -> None:
     guard = Guard(HttpLimits(), token=TOKEN)
     headers = [] if authorization is None else [("authorization", authorization)]
     head = admitted(guard, ("host", "localhost"), *headers)
     assert isinstance(head, Head)
 
-    assert guard.is_authorized(head) is welcome
-    if not welcome:
+    assert guard.is_authorized(head) is allowed
+    if not allowed:
         refused = guard.challenge({"path": "/mcp"}, head)
         assert refused.status == 401
         challenge = dict(refused.headers)[b"www-authenticate"]
@@ -255,7 +255,7 @@ PLACE = "in the file /home/ana/token"
 def challenged(
     *headers: tuple[str, str], path: str = "/mcp", client: str = "127.0.0.1"
 ) -> tuple[str, str]:
-    """What a client without the token is told, and as which type."""
+    """Return the body and content type of the refusal for a client without the token."""
     guard = Guard(HttpLimits(), token=TOKEN, token_place=PLACE, hosts=["mcp.example.com"])
     head = admitted(guard, *(("host", "localhost:8123"),) if not headers else (), *headers)
     assert isinstance(head, Head)
@@ -272,7 +272,7 @@ def test_who_lacks_the_token_is_told_how_to_pass_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "client", "told"),
+    ("headers", "client", "shown"),
     [
         ([("host", "localhost:8123")], "127.0.0.1", True),
         ([("host", "[::1]:8123")], "::1", True),
@@ -284,11 +284,11 @@ def test_who_lacks_the_token_is_told_how_to_pass_it() -> None:
     ],
 )
 def test_only_a_client_of_this_machine_is_told_where_the_token_is(
-    headers: list[tuple[str, str]], client: str, told: bool
+    headers: list[tuple[str, str]], client: str, shown: bool
 ) -> None:
     body, _ = challenged(*headers, client=client)
 
-    assert (PLACE in body) is told
+    assert (PLACE in body) is shown
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_who_looks_for_a_login_is_told_in_the_words_of_oauth(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "origin", "welcome"),
+    ("site", "origin", "allowed"),
     [
         (None, None, True),
         ("none", None, True),
@@ -339,7 +339,7 @@ def test_who_looks_for_a_login_is_told_in_the_words_of_oauth(path: str) -> None:
     ],
 )
 def test_without_a_token_pages_of_other_sites_are_refused(
-    site: str | None, origin: str | None, welcome: bool
+    site: str | None, origin: str | None, allowed: bool
 ) -> None:
     sent = [("host", "localhost:8123")]
     sent += [] if site is None else [("sec-fetch-site", site)]
@@ -347,8 +347,8 @@ def test_without_a_token_pages_of_other_sites_are_refused(
 
     verdict = admitted(Guard(HttpLimits()), *sent)
 
-    assert isinstance(verdict, Head) is welcome
-    # Who has the token is no page of another site.
+    assert isinstance(verdict, Head) is allowed
+    # A client with the token is not a page of another site.
     assert isinstance(admitted(Guard(HttpLimits(), token=TOKEN), *sent), Head)
 
 
@@ -391,7 +391,7 @@ async def test_the_door_is_guarded_on_a_real_socket_before_anything_else() -> No
             b"connection: close\r\n\r\n"
         )
 
-    assert probe.startswith(b"HTTP/1.1 200")  # as load balancers do it
+    assert probe.startswith(b"HTTP/1.1 200")  # as load balancers do
     assert one_zero.startswith(b"HTTP/1.1 403")
     assert nameless.startswith(b"HTTP/1.1 403")
     assert twice.startswith(b"HTTP/1.1 403")

@@ -1,4 +1,4 @@
-"""What stands around a request is not part of it: trailers, hosts in the target, upgrades."""
+"""HTTP framing: trailers, hosts in the target, upgrades."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from tests.support.web import WAIT_S, mirrored, post_bytes, serving
 HELLO = modern("server/discover")
 TOKEN = "a-token-of-many-letters"
 ENOUGH = 20_000_000
-"""More than all buffers on the way hold."""
+"""More than all buffers in between can take."""
 
 
 def chunked(target: str = "/mcp", host: str = "localhost", **headers: str) -> bytes:
-    """A greeting in one chunk, up to where trailers may come."""
+    """Return a request in one chunk, up to where trailers may follow."""
     fields = {
         "host": host,
         "content-type": "application/json",
@@ -62,7 +62,9 @@ async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool)
     limits = HttpLimits(header_bytes=10_000)
     async with serving(Server("x").asgi(token=TOKEN, limits=limits)) as site:
         reader, writer = await site.connect()
-        headers = {} if is_answered else AUTHORIZED  # without a token, nobody waits for the body
+        headers = (
+            {} if is_answered else AUTHORIZED
+        )  # without a token, the server does not wait for the body
         writer.write(chunked(**headers) + begin)
         await writer.drain()
         if is_answered:
@@ -74,7 +76,7 @@ async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool)
                 sent += len(more)
                 await asyncio.wait_for(writer.drain(), WAIT_S)
         except ConnectionError:
-            pass  # cut off while we were still writing
+            pass  # disconnected while we were still writing
         writer.close()
         after = await site.client.get(site.url + "/healthz")
 
@@ -83,7 +85,7 @@ async def test_trailers_without_end_are_cut_off(begin: bytes, is_answered: bool)
 
 
 async def flooded(begin: bytes, more: bytes, limits: HttpLimits) -> int:
-    """How much a server reads of what goes on and on; it must serve others afterwards."""
+    """Return how much a server reads of endless data; it must still serve others afterwards."""
     async with serving(Server("x").asgi(limits=limits)) as site:
         reader, writer = await site.connect()
         writer.write(begin)
@@ -94,7 +96,7 @@ async def flooded(begin: bytes, more: bytes, limits: HttpLimits) -> int:
                 sent += len(more)
                 await asyncio.wait_for(writer.drain(), WAIT_S)
         except ConnectionError:
-            pass  # cut off while we were still writing
+            pass  # disconnected while we were still writing
         writer.close()
         assert (await site.client.get(site.url + "/healthz")).status_code == 200
     return sent
@@ -140,15 +142,15 @@ async def test_a_target_that_names_a_host_is_held_against_that_host(
 @pytest.mark.parametrize("sort", ["h2c", "websocket"])
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 async def test_an_upgrade_with_a_body_is_ignored(sort: str, pieces: int) -> None:
-    """Java's client wishes for h2c in every first request of a connection."""
-    wish = {"connection": "Upgrade, HTTP2-Settings", "http2-settings": "AAEA", "upgrade": sort}
-    asked = post_bytes(HELLO, mirrored(HELLO) | wish)
-    asked += post_bytes(HELLO, mirrored(HELLO) | wish) + post_bytes(HELLO, mirrored(HELLO))
-    size = -(-len(asked) // pieces)
+    """Java's client requests h2c in the first request of each connection."""
+    upgrade = {"connection": "Upgrade, HTTP2-Settings", "http2-settings": "AAEA", "upgrade": sort}
+    requests = post_bytes(HELLO, mirrored(HELLO) | upgrade)
+    requests += post_bytes(HELLO, mirrored(HELLO) | upgrade) + post_bytes(HELLO, mirrored(HELLO))
+    size = -(-len(requests) // pieces)
     async with serving(Server("x").asgi()) as site:
         reader, writer = await site.connect()
-        for at in range(0, len(asked), size):
-            writer.write(asked[at : at + size])
+        for at in range(0, len(requests), size):
+            writer.write(requests[at : at + size])
             await asyncio.sleep(0)
         answers = b""
         async with asyncio.timeout(WAIT_S):
@@ -193,7 +195,7 @@ async def test_a_client_that_leaves_requests_behind_is_no_error_of_ours(
 
     @server.tool
     async def wait() -> None:
-        """Wait for ever."""
+        """Wait forever."""
         began.set()
         try:
             await asyncio.Event().wait()

@@ -209,7 +209,7 @@ async def test_a_call_cancelled_before_its_first_step_is_over_too() -> None:
         call, cancel = await site.connect(), await site.connect()
         call[1].write(post_bytes(tool_call("wait", id=5), headers, close=True))
         cancel[1].write(post_bytes(note, headers, close=True))
-        # Should the cancel have been read first, there was nothing to cancel.
+        # If the cancellation was read first, there was nothing to cancel.
         stage.go_on.set()
         answer = await asyncio.wait_for(call[0].read(), 20)
         for _, writer in (call, cancel):
@@ -247,11 +247,11 @@ async def test_changes_come_over_the_get_stream() -> None:
         async with site.streamed(None, headers | STREAM, "GET") as stream:
             primed = await stream.event()
             stage.server.remove_tool("fail")
-            told = await stream.message()
+            notification = await stream.message()
 
     assert primed["data"] == ""
     assert int(primed["retry"]) > 0
-    assert told == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    assert notification == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
 async def test_changes_wait_for_a_client_that_is_not_listening_yet_and_are_told_once() -> None:
@@ -284,7 +284,7 @@ async def test_of_several_get_streams_one_is_told() -> None:
             await site.client.delete(site.url + "/mcp", headers=headers)
             rest = await older.events()
 
-    assert len(rest) <= 1  # not the one that the newer stream got
+    assert len(rest) <= 1  # not the one that the newer stream received
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])

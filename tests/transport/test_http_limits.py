@@ -1,4 +1,4 @@
-"""Bounds: bodies, headers, time, calls, streams, sessions, slow readers."""
+"""Limits: bodies, headers, time, calls, streams, sessions, slow readers."""
 
 import asyncio
 import json
@@ -131,7 +131,7 @@ async def test_headers_without_end_are_cut_off() -> None:
                 writer.write(b"x-more: " + b"x" * 1000 + b"\r\n")
                 await writer.drain()
         except ConnectionError:
-            pass  # cut off while we were still writing
+            pass  # disconnected while we were still writing
         after = await site.modern(LIST)
         writer.close()
 
@@ -173,10 +173,10 @@ async def test_past_the_cap_streams_are_refused_and_the_others_stay() -> None:
             legacy = await site.client.get(site.url + "/mcp", headers=headers | STREAM)
             old = await site.client.get(site.url + "/sse", headers=STREAM)
             stage.server.remove_tool("fail")
-            told = await stream.message()
+            sent = await stream.message()
 
     assert refused.status_code == legacy.status_code == old.status_code == 503
-    assert told["method"] == "notifications/tools/list_changed"
+    assert sent["method"] == "notifications/tools/list_changed"
 
 
 async def test_a_session_may_have_only_so_many_streams() -> None:
@@ -256,7 +256,7 @@ async def test_sessions_that_nobody_uses_expire() -> None:
     now = 60.0
     assert sessions.find(used.id.encode(), "me") is used
     now = 100.0
-    assert sessions.make_room()  # which looks for those that are over
+    assert sessions.make_room()  # which expires idle sessions
 
     assert sessions.find(old.id.encode(), "me") is None
     assert old.is_closed
@@ -288,15 +288,15 @@ async def test_an_idle_session_expires_by_itself(clock: Clock) -> None:
 
 
 async def test_notices_wait_bounded_and_each_is_told_once() -> None:
-    told: list[bytes] = []
+    sent: list[bytes] = []
     all_told = asyncio.Event()
 
-    async def tell(message: bytes) -> None:
-        told.append(message)
+    async def send(message: bytes) -> None:
+        sent.append(message)
         if not len(notices):
             all_told.set()
 
-    notices = NotificationQueue(3, tell)
+    notices = NotificationQueue(3, send)
     for message in (b"a", b"b", b"a", b"c", b"d", b"b", b"d"):
         notices.add(message)
     assert len(notices) == 3
@@ -305,12 +305,12 @@ async def test_notices_wait_bounded_and_each_is_told_once() -> None:
     notices.flush()
     await soon(all_told)
 
-    assert told == [b"b", b"c", b"d"]
+    assert sent == [b"b", b"c", b"d"]
 
 
 async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
-    told: asyncio.Queue[bytes] = asyncio.Queue()
-    notices = NotificationQueue(100, told.put)
+    sent: asyncio.Queue[bytes] = asyncio.Queue()
+    notices = NotificationQueue(100, sent.put)
     half = b"." * (MAX_NOTICE_BYTES // 2)
     for name in (b"a", b"b", b"c"):
         notices.add(name + half)
@@ -318,8 +318,8 @@ async def test_large_notices_wait_bounded_and_the_latest_is_kept() -> None:
     notices.add(b"d" + half + half)
     notices.has_reader = True
     notices.flush()
-    assert (await told.get())[:1] == b"d"
-    assert told.empty()
+    assert (await sent.get())[:1] == b"d"
+    assert sent.empty()
 
 
 async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> None:
@@ -414,7 +414,7 @@ async def test_a_reader_that_has_stopped_is_let_go() -> None:
 
 
 async def _stuck(site: Site, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that sends a request and never reads the answer."""
+    """A client that sends a request and never reads the response."""
     reader, writer = await site.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(data)

@@ -1,4 +1,4 @@
-"""Modern HTTP: every POST is its own, to leave is to cancel."""
+"""Modern HTTP: one call per POST, and a disconnect cancels it."""
 
 import asyncio
 import json

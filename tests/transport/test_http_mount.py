@@ -1,4 +1,4 @@
-"""The app is a bare ASGI callable: mounted anywhere, more than once, or served alone."""
+"""The app is a bare ASGI callable, mounted anywhere, several times, or served alone."""
 
 import asyncio
 import json
@@ -109,9 +109,9 @@ async def test_a_mount_is_for_loopback_unless_told_otherwise() -> None:
     async with browsing(Server("x").asgi()) as client:
         refused = await client.post("/mcp", json=initialize())
     async with browsing(Server("x").asgi(hosts=["testserver"])) as client:
-        welcome = await client.post("/mcp", json=initialize())
+        allowed = await client.post("/mcp", json=initialize())
 
-    assert (refused.status_code, welcome.status_code) == (403, 200)
+    assert (refused.status_code, allowed.status_code) == (403, 200)
 
 
 async def test_health_needs_no_token_and_everything_else_does() -> None:
@@ -127,7 +127,7 @@ async def test_health_needs_no_token_and_everything_else_does() -> None:
         ]
 
     assert health == [200, 200]
-    # Nobody learns without the token which paths there are, or what they take.
+    # Without the token, a client cannot learn which paths exist, or their methods.
     assert {answer.status_code for answer in answers} == {401}
     assert len({answer.content for answer in answers}) == 1
     assert len({tuple(sorted(answer.headers)) for answer in answers}) == 1
@@ -152,7 +152,7 @@ async def test_the_lifespan_of_the_host_is_lived_and_websockets_are_turned_away(
 
 
 class Foreign:
-    """A server that is not ours: it tells only by messages that a client has left."""
+    """A server that is not ours: it reports a disconnect only by a message."""
 
     def __init__(self, body: bytes | None, headers: dict[str, str]) -> None:
         self.body = body
@@ -222,11 +222,11 @@ async def test_an_app_that_was_shut_down_can_be_started_again() -> None:
     app = Server("x").asgi(hosts=["testserver"])
 
     for _ in range(2):
-        said: asyncio.Queue[Any] = asyncio.Queue()
+        sent: asyncio.Queue[Any] = asyncio.Queue()
         words: asyncio.Queue[Any] = asyncio.Queue()
         words.put_nowait({"type": "lifespan.startup"})
-        lifespan = asyncio.create_task(app({"type": "lifespan"}, words.get, said.put))
-        await said.get()
+        lifespan = asyncio.create_task(app({"type": "lifespan"}, words.get, sent.put))
+        await sent.get()
         async with browsing(app) as client:
             assert (await client.post("/mcp", json=initialize())).status_code == 200
             assert (await client.get("/readyz")).status_code == 200

@@ -1,4 +1,4 @@
-"""Many clients that send or read slowly, or not at all, leave room for the others."""
+"""Many clients that send or read slowly, or not at all, do not block the others."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ MB = 1024 * 1024
 
 
 def head(length: int) -> bytes:
-    """The headers of a request that goes on so far."""
+    """Return the headers of a request with a body of this length."""
     data = post_bytes(LIST, mirrored(LIST))
     headers = data[: data.index(b"\r\n\r\n") + 4]
     return headers.replace(
@@ -46,7 +46,7 @@ def head(length: int) -> bytes:
 
 @contextlib.asynccontextmanager
 async def staller(site: Site, size: int) -> AsyncIterator[asyncio.StreamReader]:
-    """A client that sends so much of a body, and then nothing."""
+    """Send this much of a body, and then nothing."""
     reader, writer = await site.connect()
     writer.write(head(LARGE) + b" " * size)
     await writer.drain()
@@ -57,7 +57,7 @@ async def staller(site: Site, size: int) -> AsyncIterator[asyncio.StreamReader]:
 
 
 async def held(site: Site, least: int) -> None:
-    """Wait until bodies hold so much."""
+    """Wait until bodies take this much memory."""
     await until(lambda: site.app.bodies.used >= least)
 
 
@@ -99,7 +99,7 @@ async def test_where_nobody_is_slow_a_large_body_is_told_to_come_back_and_a_smal
         refused = await site.post(large(), mirrored(LIST))
         small = await site.modern(LIST)
 
-    # On a slow machine, they may have become slow by now.
+    # On a slow machine, they may count as slow by now.
     assert refused.status_code in (200, 503)
     assert refused.status_code == 200 or refused.headers["retry-after"] == "1"
     assert small.status_code == 200
@@ -152,10 +152,10 @@ async def test_all_doors_share_the_memory_for_bodies() -> None:
 
     endpoint = Server("x").endpoint(())
     app = Routes(endpoint, lambda path: endpoint if path == "/other" else None)
-    door = app.app_at("/other")
+    other = app.app_at("/other")
 
-    assert door is not None
-    assert door.bodies is app.bodies
+    assert other is not None
+    assert other.bodies is app.bodies
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 50])
@@ -183,7 +183,7 @@ BIG = Server("big")
 
 @BIG.tool
 def big(size: int) -> str:
-    """A large answer."""
+    """Return a large result."""
     return "x" * size
 
 
@@ -223,7 +223,7 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> N
         await loop.sock_connect(narrow, ("127.0.0.1", site.port))
         await loop.sock_sendall(narrow, post_bytes(call, mirrored(call)))
         got = 0
-        while got < size:  # which takes longer than it may stand still
+        while got < size:  # which takes longer than the stall timeout
             data = await asyncio.wait_for(loop.sock_recv(narrow, 64 * 1024), WAIT_S)
             assert data, f"cut off after {got} bytes"
             got += len(data)
@@ -286,7 +286,7 @@ async def test_200_half_sent_bodies_hold_little_memory_and_hold_up_nobody(tmp_pa
             for _ in range(0, sent, 64 * 1024):
                 writer.write(b" " * 64 * 1024)
                 await writer.drain()
-            await reader.read()  # it is refused, dropped or waited for
+            await reader.read()  # refused, dropped or still open
         except ConnectionError:
             pass
         finally:
@@ -296,7 +296,7 @@ async def test_200_half_sent_bodies_hold_little_memory_and_hold_up_nobody(tmp_pa
         stallers = [asyncio.create_task(stall()) for _ in range(200)]
         async with httpx2.AsyncClient(timeout=WAIT_S) as client:
             statuses = []
-            # Until most have been refused or dropped, which is what makes room.
+            # Until most have been refused or dropped, which frees their memory.
             while sum(task.done() for task in stallers) < 140:
                 response = await client.post(
                     server.url, json=LIST, headers=HEADERS | mirrored(LIST)
@@ -310,7 +310,7 @@ async def test_200_half_sent_bodies_hold_little_memory_and_hold_up_nobody(tmp_pa
         await asyncio.to_thread(server.stop)
 
     assert set(statuses) == {200}
-    assert peak - before < 300  # 640 without a bound
+    assert peak - before < 300  # 640 without a limit
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Legacy streams outlive their connections: what was missed is told again."""
+"""Legacy streams outlive their connections: missed events are sent again."""
 
 import asyncio
 import json
@@ -86,11 +86,11 @@ async def test_a_get_stream_can_be_resumed_too() -> None:
         async with site.streamed(None, headers | STREAM, "GET") as stream:
             primed = await stream.event()
             stage.server.remove_tool("fail")
-            told = await stream.event()
+            missed = await stream.event()
         async with site.streamed(None, after(headers, primed["id"]), "GET") as resumed:
-            assert await resumed.event() == told
+            assert await resumed.event() == missed
             stage.server.remove_tool("echo")
-            assert (await resumed.event())["id"] != told["id"]
+            assert (await resumed.event())["id"] != missed["id"]
 
 
 @pytest.mark.parametrize("id", ["99-1", "nonsense", "1-x", "-", "1-" + "9" * 30])
@@ -192,13 +192,13 @@ async def test_a_client_that_would_not_come_back_keeps_its_response() -> None:
 async def test_a_client_that_comes_back_takes_over_from_a_connection_that_stopped_reading() -> None:
     server = Server("flood")
     big = "x" * 200_000
-    said = asyncio.Event()
+    finished = asyncio.Event()
 
     @server.tool
     async def flood(*, context: Context) -> str:
         for number in range(40):
             await context.progress(number, message=big)
-        said.set()
+        finished.set()
         return "all of it"
 
     limits = HttpLimits(
@@ -208,9 +208,9 @@ async def test_a_client_that_comes_back_takes_over_from_a_connection_that_stoppe
         headers = await site.session()
         async with site.streamed(talking("flood"), headers) as stuck:
             primed = await stuck.event()
-            # The rest is not read: the handler soon waits for a reader that is not there.
+            # The rest is not read: the handler soon waits for a reader.
             await _ping_until_blocked(site, headers)
-            assert not said.is_set()
+            assert not finished.is_set()
             async with site.streamed(None, after(headers, primed["id"]), "GET") as resumed:
                 events = await resumed.events()
 

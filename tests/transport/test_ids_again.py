@@ -1,4 +1,4 @@
-"""A client on pipes uses an id again as soon as it has read the answer to it."""
+"""A client on pipes reuses an id as soon as it has read its response."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from tests.wrap.faults import wrap_command
 
 ROUNDS = times(8_000, 80_000)
 IDS = 4
-"""Several calls are in flight at a time: a call alone rarely finds its id taken."""
+"""Several calls are in flight at once: a single call rarely finds its id in use."""
 
 
 def run_one(home: Path) -> tuple[list[str], dict[str, Any]]:
@@ -45,7 +45,7 @@ def test_an_id_is_free_as_soon_as_its_answer_is_read(
     tmp_path: Path, start: Any, has_progress: bool, record_property: Any
 ) -> None:
     words, params = start(tmp_path)
-    if has_progress:  # such a call goes a longer way than a plain one
+    if has_progress:  # such a call takes a longer path than a plain one
         params = {**params, "_meta": {"progressToken": 1}}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -1,5 +1,4 @@
-"""Modern calls, straight from their connection and through ASGI: answered in order, cancelled,
-streamed if need be."""
+"""Modern calls over our own connection and over ASGI: order, cancellation, streams."""
 
 import asyncio
 import json
@@ -71,7 +70,7 @@ def raw(message: dict[str, Any]) -> bytes:
 
 @pytest.fixture(params=["straight", "through ASGI"])
 def served(request: pytest.FixtureRequest) -> Served:
-    """Makes apps whose calls go one way or the other."""
+    """Make apps whose calls take one path or the other."""
 
     def make(endpoint: Endpoint, limits: HttpLimits | None = None) -> HttpApp:
         app = HttpApp(endpoint, limits=limits)
@@ -114,7 +113,7 @@ async def test_a_quiet_call_is_kept_alive(served: Served, clock: Clock) -> None:
     async with serving(served(endpoint, limits=HttpLimits(quiet_s=5))) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
-        for _ in range(100):  # a stream is looked at in its turn
+        for _ in range(100):  # a stream is checked in its slot
             await clock.advance(0.1)
         begun.answer("late")
         response = await answer
@@ -131,7 +130,7 @@ async def test_to_leave_is_to_cancel(served: Served) -> None:
         begun = await endpoint.begun.get()
         writer.close()
         await asyncio.wait_for(begun.cancelled.wait(), 20)
-        begun.answer("to nobody")  # hurts nobody either
+        begun.answer("to nobody")  # has no effect either
 
 
 async def test_requests_on_one_connection_are_answered_in_order(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""The one function that admits a POST, without a server, a task or a socket."""
+"""`admit` checks a POST without a server, a task or a socket."""
 
 import json
 from typing import Any

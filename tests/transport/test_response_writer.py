@@ -1,4 +1,4 @@
-"""The line over ASGI, before a server that the test plays."""
+"""The response writer over ASGI, with a fake server."""
 
 import asyncio
 from typing import Any
@@ -11,20 +11,20 @@ from tests.support.web import WAIT_S
 
 
 class Call:
-    """A call that only notes what becomes of its line."""
+    """A call that counts disconnects."""
 
     def __init__(self) -> None:
-        self.left = 0
+        self.disconnects = 0
 
     def on_disconnect(self) -> None:
-        self.left += 1
+        self.disconnects += 1
 
     async def wait_finished(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
 
 class AsgiServer:
-    """Sends as fast as the test lets it, and says when the client leaves."""
+    """Sends as fast as the test allows, and reports the client's disconnect."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -32,8 +32,8 @@ class AsgiServer:
         self.reads.set()
         self.leaves = asyncio.Event()
         self.broken = False
-        self.line = AsgiResponseWriter({"type": "http"}, self._receive, self._send)
-        self.call = self.line.call = Call()
+        self.writer = AsgiResponseWriter({"type": "http"}, self._receive, self._send)
+        self.call = self.writer.call = Call()
 
     async def _receive(self) -> Message:
         await self.leaves.wait()
@@ -42,7 +42,7 @@ class AsgiServer:
     async def _send(self, message: Message) -> None:
         await self.reads.wait()
         if self.broken:
-            raise OSError("the client is gone")
+            raise OSError("the client disconnected")
         self.sent.append(message)
 
     @property
@@ -57,8 +57,8 @@ async def within(work: Any) -> None:
 async def test_an_answer_that_is_there_already_is_sent_without_a_watch() -> None:
     server = AsgiServer()
     before = asyncio.all_tasks()
-    server.line.answer(200, (b"{", b"}"))
-    await server.line.send_all()
+    server.writer.answer(200, (b"{", b"}"))
+    await server.writer.send_all()
     assert asyncio.all_tasks() == before
     assert server.body == b"{}"
     assert dict(server.sent[0]["headers"])[b"content-length"] == b"2"
@@ -66,12 +66,12 @@ async def test_an_answer_that_is_there_already_is_sent_without_a_watch() -> None
 
 async def test_what_is_said_comes_in_order_and_the_last_of_it_ends_the_response() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.send_all())
-    server.line.begin_stream()
+    serving = asyncio.create_task(server.writer.send_all())
+    server.writer.begin_stream()
     for number in range(3):
-        server.line.send_chunk(b"%d" % number)
+        server.writer.send_chunk(b"%d" % number)
         await asyncio.sleep(0)
-    server.line.send_chunk(b"end", last=True)
+    server.writer.send_chunk(b"end", last=True)
     await within(serving)
     assert server.body == b"012end"
     assert [m.get("more_body") for m in server.sent] == [None, True, True, True, False]
@@ -80,15 +80,15 @@ async def test_what_is_said_comes_in_order_and_the_last_of_it_ends_the_response(
 async def test_there_is_room_once_the_reader_has_taken_what_was_said() -> None:
     server = AsgiServer()
     server.reads.clear()
-    serving = asyncio.create_task(server.line.send_all())
-    server.line.begin_stream()
-    waiting = asyncio.create_task(server.line.wait_writable())
+    serving = asyncio.create_task(server.writer.send_all())
+    server.writer.begin_stream()
+    waiting = asyncio.create_task(server.writer.wait_writable())
     await asyncio.sleep(0)
     assert not waiting.done()
     server.reads.set()
     await within(waiting)
     assert len(server.sent) == 1
-    server.line.send_chunk(b"", last=True)
+    server.writer.send_chunk(b"", last=True)
     await within(serving)
 
 
@@ -97,42 +97,42 @@ async def test_a_client_that_leaves_ends_the_response_and_its_call_is_told(reads
     server = AsgiServer()
     if not reads:
         server.reads.clear()
-    serving = asyncio.create_task(server.line.send_all())
-    server.line.begin_stream()
-    waiting = asyncio.create_task(server.line.wait_writable())
+    serving = asyncio.create_task(server.writer.send_all())
+    server.writer.begin_stream()
+    waiting = asyncio.create_task(server.writer.wait_writable())
     await asyncio.sleep(0)
     server.leaves.set()
     await within(serving)
     await within(waiting)
-    assert server.call.left == 1
+    assert server.call.disconnects == 1
 
 
 async def test_a_send_that_fails_is_a_client_that_left() -> None:
     server = AsgiServer()
     server.broken = True
-    server.line.begin_stream()
-    await server.line.send_all()
-    assert server.call.left == 1
+    server.writer.begin_stream()
+    await server.writer.send_all()
+    assert server.call.disconnects == 1
 
 
 async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.send_all())
+    serving = asyncio.create_task(server.writer.send_all())
     await asyncio.sleep(0)
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    assert server.call.left == 1
+    assert server.call.disconnects == 1
 
 
 async def test_another_app_responds_once_it_took_over() -> None:
     server = AsgiServer()
-    serving = asyncio.create_task(server.line.send_all())
+    serving = asyncio.create_task(server.writer.send_all())
     await asyncio.sleep(0)
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.body", "body": b"other"})
 
-    server.line.hand_over(respond)
+    server.writer.hand_over(respond)
     await within(serving)
     assert server.body == b"other"

@@ -1,4 +1,4 @@
-"""Replicas behind a load balancer are restarted one after the other, and no call fails."""
+"""Replicas behind a load balancer restart one after the other, and no call fails."""
 
 import asyncio
 import itertools
@@ -41,13 +41,13 @@ class Replica:
     def __init__(self, name: str, command: tuple[str, ...], front: int) -> None:
         self.name = name
         self.port = free_port()
-        door = ("--http", f"127.0.0.1:{self.port}", "--auth", "none")
+        options = ("--http", f"127.0.0.1:{self.port}", "--auth", "none")
         verb, *what = command
         # Clients send the load balancer's host and port.
-        self._command = (*PORTICO, verb, *door, "--allow-host", f"127.0.0.1:{front}", *what)
+        self._command = (*PORTICO, verb, *options, "--allow-host", f"127.0.0.1:{front}", *what)
 
     async def start(self) -> None:
-        """Start it, and wait until it serves: haproxy takes a new server for healthy."""
+        """Start it, and wait until it serves: haproxy assumes that a new server is healthy."""
         self._process = await asyncio.create_subprocess_exec(*self._command, stderr=PIPE)
         assert self._process.stderr is not None
         async with asyncio.timeout(WAIT_S):
@@ -55,7 +55,7 @@ class Replica:
                 assert line, "it ended at once"
 
     async def stop(self) -> int:
-        """Stop it as a supervisor does; its exit code."""
+        """Stop it as a supervisor does, and return its exit code."""
         self._process.terminate()
         return await asyncio.wait_for(self._process.wait(), WAIT_S)
 
@@ -75,7 +75,7 @@ Call = Callable[[int], Awaitable[httpx2.Response]]
 
 
 class Load:
-    """Clients that call without a pause, and what became of their calls."""
+    """Clients that call without a pause, and the outcomes of their calls."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url}/mcp"
@@ -85,7 +85,7 @@ class Load:
     async def run(self, number: int, kind: str) -> None:
         async with httpx2.AsyncClient(timeout=WAIT_S) as client:
             call = self._modern(client) if kind == "modern" else self._in_session(client)
-            # Some calls are slow, so that every stop finds one under way.
+            # Some calls are slow, so that every stop finds one running.
             for turn in itertools.count(number):
                 try:
                     response = await call(400 if turn % 20 == 0 else 20)
@@ -171,4 +171,4 @@ async def test_no_call_fails_while_replicas_behind_haproxy_are_restarted(
     record_property("soak", f"{rounds} restarts, {calls} calls, {broken} failed")
     assert not failed
     assert set(load.outcomes) == done
-    assert load.sessions > CLIENTS  # some outlived their process, and were begun again
+    assert load.sessions > CLIENTS  # some outlived their process, and were started again

@@ -1,5 +1,4 @@
-"""Calls of legacy sessions that are begun without a task: the same bytes as by the usual way, the
-same sessions, streams and limits."""
+"""Legacy calls without a task have the same bytes, sessions, streams and limits as over ASGI."""
 
 import asyncio
 import json
@@ -44,12 +43,12 @@ class Begun(Pending):
 
 
 class Endpoint:
-    """Begins every call: one with a progress token as a coroutine, all others without a task."""
+    """Begins calls with a progress token as coroutines, and all others without a task."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Begun] = asyncio.Queue()
         self.usual = 0
-        """How many calls came through ASGI."""
+        """Return how many calls came through ASGI."""
         self.fails = False
         self.version: Any = None
 
@@ -92,7 +91,7 @@ class Wire:
         return await asyncio.wait_for(self.endpoint.begun.get(), WAIT_S)
 
     async def response(self) -> bytes:
-        """One whole response, but for its date."""
+        """Return one whole response, without its date."""
         head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), WAIT_S)
         length = re.search(rb"content-length: (\d+)", head)
         if length is not None:
@@ -102,7 +101,7 @@ class Wire:
         return re.sub(rb"date: [^\r]*", b"date: now", head) + body
 
     def come_back(self, id: str) -> None:
-        """Ask for what came after this event."""
+        """Request the events after this one."""
         lines = {"host": "localhost", "accept": "text/event-stream", "last-event-id": id}
         text = "".join(f"{k}: {v}\r\n" for k, v in (lines | self.headers).items())
         self.writer.write(f"GET /mcp HTTP/1.1\r\n{text}\r\n".encode())
@@ -116,7 +115,7 @@ class Wire:
 async def talking(
     usual: bool = False, limits: HttpLimits | None = None, version: str = "2025-11-25"
 ) -> AsyncIterator[Wire]:
-    """A session with a connection of its own; `usual` for the way through ASGI."""
+    """Open a session with its own connection; `usual` takes the path through ASGI."""
     from portico.model.version import BY_TEXT
 
     endpoint = Endpoint()
@@ -159,12 +158,12 @@ async def talks(wire: Wire, begun: Begun) -> None:
 
 
 async def asks(wire: Wire, begun: Begun) -> None:
-    asked = asyncio.create_task(begun.peer.ask("roots/list", b"{}"))
+    question = asyncio.create_task(begun.peer.ask("roots/list", b"{}"))
     for _ in range(3):
         await asyncio.sleep(0)
     reply = {"jsonrpc": "2.0", "id": "portico-1", "result": {"roots": []}}
     assert (await wire.site.post(reply, wire.headers)).status_code == 202
-    assert json.loads(await asyncio.wait_for(asked, WAIT_S)) == {"roots": []}
+    assert json.loads(await asyncio.wait_for(question, WAIT_S)) == {"roots": []}
     begun.answer()
 
 
@@ -213,7 +212,7 @@ SCENES: list[Scene] = [
 
 
 async def played(scene: Scene, version: str, usual: bool) -> list[bytes]:
-    """All that a client gets: for a plain call, for one of the scene's, and for those after."""
+    """Return all responses: to a plain call, to one of the scene, and to the next ones."""
     found = []
     async with talking(usual, version=version) as wire:
         for play in (answers, scene, answers):
@@ -347,7 +346,7 @@ async def test_known_headers_in_pieces_and_several_at_once_are_answered_in_order
             assert b'"id":%d' % id in await wire.response()
             if id < 5:
                 (await asyncio.wait_for(wire.endpoint.begun.get(), WAIT_S)).answer(str(id + 1))
-        wire.endpoint.usual = 0  # two at once may go the usual way
+        wire.endpoint.usual = 0  # two at once may go through ASGI
 
 
 async def test_other_headers_are_looked_at_anew() -> None:

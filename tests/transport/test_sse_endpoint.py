@@ -19,7 +19,7 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class OldClient:
-    """One client: its stream, and where it posts."""
+    """One client: its stream, and its URL for POSTs."""
 
     def __init__(self, site: Site, stream: Stream, path: str) -> None:
         self.site = site
@@ -83,22 +83,22 @@ async def test_progress_and_questions_travel_on_the_stream() -> None:
     call["params"]["_meta"] = {"progressToken": 1}
     async with old("2025-06-18") as (_, client):
         progress = await client.ask(call)
-        said = await client.stream.message()
+        response = await client.stream.message()
         question = await client.ask(tool_call("ask", id=2))
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "cancel"}}
         result = await client.ask(answer)
 
     assert progress["method"] == "notifications/progress"
-    assert said["result"]["content"][0]["text"] == "said"
+    assert response["result"]["content"][0]["text"] == "said"
     assert result["result"]["content"][0]["text"] == "cancel"
 
 
 async def test_changes_come_over_the_stream() -> None:
     async with old() as (stage, client):
         stage.server.remove_tool("fail")
-        told = await client.stream.message()
+        notification = await client.stream.message()
 
-    assert told["method"] == "notifications/tools/list_changed"
+    assert notification["method"] == "notifications/tools/list_changed"
 
 
 async def test_a_batch_is_answered_by_an_array() -> None:

@@ -48,7 +48,7 @@ def server() -> Server:
 
     @server.tool
     async def wait() -> str:
-        """Wait until told to go on."""
+        """Wait for the test."""
         server.started.set()  # type: ignore[attr-defined]
         try:
             await server.go_on.wait()  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def server() -> Server:
 
     @server.tool
     async def ask(context: Context) -> str:
-        """Ask for roots."""
+        """Request the roots."""
         return json.dumps(await context.roots())
 
     return server
@@ -161,7 +161,7 @@ async def test_an_id_may_be_used_again_as_soon_as_its_answer_is_written(server: 
         nonlocal left
         left -= 1
         if left >= 0:
-            stdio.received(again)  # a client as fast as can be
+            stdio.received(again)  # the fastest possible client
 
     server.go_on.set()  # type: ignore[attr-defined]
     stdio = StdioServer(server.endpoint(()), written)
@@ -297,8 +297,8 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     await server.started.wait()  # type: ignore[attr-defined]
     await wire.next()
     await asyncio.wait_for(wire.server.drain(0.01), 5)
-    told = await wire.next()
-    assert (told["id"], told["error"]["message"]) == (1, "the server is shutting down")
+    refused = await wire.next()
+    assert (refused["id"], refused["error"]["message"]) == (1, "the server is shutting down")
     await server.stopped.wait()  # type: ignore[attr-defined]
     await wire.server.connection.wait_idle()
     assert wire.server.connection.running == {}
@@ -363,7 +363,7 @@ async def child(tmp_path: Path, *options: str) -> AsyncIterator[asyncio.subproce
         await process.wait()
 
 
-async def exchange(process: asyncio.subprocess.Process, *messages: Any) -> None:
+async def send_messages(process: asyncio.subprocess.Process, *messages: Any) -> None:
     assert process.stdin is not None
     process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
     await process.stdin.drain()
@@ -376,7 +376,7 @@ async def line(stream: asyncio.StreamReader | None) -> bytes:
 
 async def test_nothing_that_is_printed_reaches_the_client(tmp_path: Path) -> None:
     async with child(tmp_path) as process:
-        await exchange(process, initialize(), request("tools/call", {"name": "loud"}, 1))
+        await send_messages(process, initialize(), request("tools/call", {"name": "loud"}, 1))
         for id in (0, 1):
             assert json.loads(await line(process.stdout))["id"] == id
         assert await line(process.stderr) == b"printed while loading\n"
@@ -385,7 +385,7 @@ async def test_nothing_that_is_printed_reaches_the_client(tmp_path: Path) -> Non
 
 async def test_sigterm_lets_a_running_call_finish_and_exits_with_0(tmp_path: Path) -> None:
     async with child(tmp_path) as process:
-        await exchange(process, initialize(), request("tools/call", {"name": "slow"}, 1))
+        await send_messages(process, initialize(), request("tools/call", {"name": "slow"}, 1))
         await line(process.stdout)
         while await line(process.stderr) != b"slow began\n":
             pass
@@ -396,7 +396,7 @@ async def test_sigterm_lets_a_running_call_finish_and_exits_with_0(tmp_path: Pat
 
 async def test_a_stuck_plain_function_does_not_keep_the_process(tmp_path: Path) -> None:
     async with child(tmp_path, "--drain", "0.1") as process:
-        await exchange(process, initialize(), request("tools/call", {"name": "stuck"}, 1))
+        await send_messages(process, initialize(), request("tools/call", {"name": "stuck"}, 1))
         while await line(process.stderr) != b"stuck began\n":
             pass
         process.send_signal(signal.SIGTERM)
@@ -405,7 +405,7 @@ async def test_a_stuck_plain_function_does_not_keep_the_process(tmp_path: Path) 
 
 async def test_closed_input_is_the_end_but_what_was_asked_is_answered(tmp_path: Path) -> None:
     async with child(tmp_path) as process:
-        await exchange(process, initialize(), request("tools/call", {"name": "slow"}, 1))
+        await send_messages(process, initialize(), request("tools/call", {"name": "slow"}, 1))
         assert process.stdin is not None
         process.stdin.close()
         for id in (0, 1):
@@ -444,6 +444,6 @@ async def test_a_disk_that_is_full_is_told_of_in_a_line(tmp_path: Path) -> None:
             stdout=full,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await asyncio.wait_for(process.communicate(), 20)
-    told = b"portico: cannot write responses: No space left on device\n"
-    assert said == b"printed while loading\n" + told
+        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+    report = b"portico: cannot write responses: No space left on device\n"
+    assert stderr == b"printed while loading\n" + report

@@ -1,5 +1,4 @@
-"""Our HTTP connection is made of the inside of uvicorn: which versions of it are allowed, and
-whether its newest release would do."""
+"""Our HTTP connection uses uvicorn's internals: tests its version bounds and newest release."""
 
 import re
 import subprocess
@@ -54,7 +53,7 @@ def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "packages"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    # Without our bounds, which hold for Portico only.
+    # Without our version bounds, which apply only to Portico.
     argv = [*pip, "--target", str(folder), "uvicorn"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=240)
     if done.returncode:
