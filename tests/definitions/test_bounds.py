@@ -71,7 +71,7 @@ def doubling(keyword: str, levels: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_references_that_unfold_without_end_are_refused(keyword: str) -> None:
-    with pytest.raises(SchemaError, match="unfolds"):
+    with pytest.raises(SchemaError, match="expands"):
         Schema(doubling(keyword, 60)).check()
 
 
@@ -81,14 +81,14 @@ def test_other_ways_to_refer_count_as_well() -> None:
         twice = [{"$dynamicRef": f"#a{level - 1}"}, {"$ref": f"#/%24defs/d{level - 1}"}]
         parts[f"d{level}"] = {"$dynamicAnchor": f"a{level}", "anyOf": twice}
 
-    with pytest.raises(SchemaError, match="unfolds"):
+    with pytest.raises(SchemaError, match="expands"):
         Schema({"$defs": parts, "$ref": "#a59"}).check()
 
 
 def test_a_long_chain_of_references_is_refused() -> None:
     parts: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(5_000)}
 
-    with pytest.raises(SchemaError, match="lead through more than"):
+    with pytest.raises(SchemaError, match="nested more than"):
         Schema({"$defs": {**parts, "d5000": {}}, "$ref": "#/$defs/d0"}).check()
 
 

@@ -126,7 +126,9 @@ def alias(a: int = Field(alias="b")) -> None: ...
 def dated(a: Annotated[date, Field(ge=date(2020, 1, 1))]) -> None: ...
 
 
-@pytest.mark.parametrize(("function", "why"), [(alias, "with an alias"), (dated, "no JSON form")])
+@pytest.mark.parametrize(
+    ("function", "why"), [(alias, "with an alias"), (dated, "written as JSON")]
+)
 def test_what_cannot_be_honoured_is_refused(function: Callable[..., Any], why: str) -> None:
     with pytest.raises(DefinitionError, match=f"parameter a: .*{why}"):
         derive_tool(function)

@@ -64,7 +64,7 @@ def test_what_is_bound_by_name_is_neither_shown_nor_taken() -> None:
 
 
 def test_a_method_without_its_object_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"Quiet.tell\(\): parameter self: .* of an object"):
+    with pytest.raises(DefinitionError, match=r"Quiet.tell\(\): parameter self: .* of an instance"):
         derive_tool(Quiet.tell)
 
 

@@ -94,7 +94,7 @@ def test_text_that_is_not_of_the_type_is_the_callers_error() -> None:
 def test_a_prompt_that_takes_what_text_cannot_be_is_refused() -> None:
     def prompt(value: Callable[[], int]) -> Any: ...
 
-    assert "parameter value: has no JSON form" in refused(lambda: derive_prompt(prompt))
+    assert "parameter value: its type has no JSON Schema" in refused(lambda: derive_prompt(prompt))
 
 
 # Resources and templates.
@@ -173,7 +173,7 @@ def test_a_wrong_template_or_uri_is_refused_with_the_function() -> None:
 def test_a_parameter_that_no_text_can_become_is_refused() -> None:
     def read(name: Callable[[], int]) -> Any: ...
 
-    assert "parameter name: has no JSON form" in refused(
+    assert "parameter name: its type has no JSON Schema" in refused(
         lambda: derive_template(read, "x://{name}")
     )
 

@@ -41,7 +41,7 @@ def test_the_context_need_not_be_importable() -> None:
     def one(a: int, ctx: Context | None = None) -> None: ...
 
     assert derive_tool(one).context_parameter == "ctx"
-    with pytest.raises(DefinitionError, match="context twice"):
+    with pytest.raises(DefinitionError, match="two parameters for the context"):
         derive_tool(tool)
 
 
@@ -102,9 +102,9 @@ def test_a_name_that_means_nothing_is_refused_with_the_parameter() -> None:
     def returns() -> Nowhere: ...  # type: ignore[name-defined]  # noqa: F821
 
     tool_error = _refused(tool)
-    assert "tool(): parameter value: cannot make sense of its annotation" in tool_error
+    assert "tool(): parameter value: cannot resolve its annotation" in tool_error
     assert "name 'Nowhere' is not defined" in tool_error
-    assert "returns(): the return type: cannot make sense" in _refused(returns)
+    assert "returns(): the return type: cannot resolve" in _refused(returns)
 
 
 def test_an_annotation_that_is_no_expression_is_refused() -> None:

@@ -230,7 +230,7 @@ def test_models_of_the_same_name_are_refused() -> None:
 
     tool.__annotations__ = {"a": local(int), "b": local(str)}
 
-    assert 'two different types are called "Inner"' in refused(tool)
+    assert 'two different types have the name "Inner"' in refused(tool)
 
 
 def test_defaults_that_have_a_json_form_are_told() -> None:
@@ -270,8 +270,8 @@ def test_variable_arguments_are_refused_by_name() -> None:
     def many(*args: int) -> None: ...
     def named(a: int, **options: int) -> None: ...
 
-    assert "many(): parameter *args: cannot be described" in refused(many)
-    assert "named(): parameter **options: cannot be described" in refused(named)
+    assert "many(): parameter *args: is not supported" in refused(many)
+    assert "named(): parameter **options: is not supported" in refused(named)
 
 
 def test_a_type_without_a_json_form_is_refused_by_name() -> None:
@@ -279,12 +279,12 @@ def test_a_type_without_a_json_form_is_refused_by_name() -> None:
 
     def tool(ok: int, s: Socket) -> None: ...
 
-    assert "tool(): parameter s: has no JSON form" in refused(tool)
+    assert "tool(): parameter s: its type has no JSON Schema" in refused(tool)
     assert "Socket" in refused(tool)
 
 
 def test_a_class_is_no_function() -> None:
-    assert refused(Place) == "Place: is a class; give a function"
+    assert refused(Place) == "Place: is a class; pass a function"
 
 
 def test_a_builtin_without_a_signature_is_refused() -> None:
@@ -323,7 +323,7 @@ def test_a_parameter_called_context_with_a_type_of_its_own_is_an_argument() -> N
 def test_two_contexts_are_one_too_many() -> None:
     def tool(a: Context, b: Context) -> None: ...
 
-    assert "takes the context twice" in refused(tool)
+    assert "has two parameters for the context" in refused(tool)
 
 
 # Arguments.
@@ -425,9 +425,9 @@ def test_a_missing_argument_is_told_too() -> None:
 def test_what_cannot_be_sent_is_named_with_its_function() -> None:
     def tool() -> None: ...
 
-    with pytest.raises(DefinitionError, match=r"tool\(\): _meta: has no JSON form"):
+    with pytest.raises(DefinitionError, match=r"tool\(\): _meta: cannot be written as JSON"):
         derive_tool(tool, meta={"x": object()})
-    with pytest.raises(DefinitionError, match=r"tool\(\): outputSchema: has no JSON form"):
+    with pytest.raises(DefinitionError, match=r"tool\(\): outputSchema: cannot be written as JSON"):
         derive_tool(tool, output_schema={"type": "object", "default": object()})
 
 

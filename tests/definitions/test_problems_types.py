@@ -6,7 +6,7 @@ import pytest
 
 from portico.definitions.keywords import DIALECTS, TYPES
 from portico.definitions.schema import compiled
-from portico.definitions.violations import is_of
+from portico.definitions.violations import has_type
 
 _VALUES: list[Any] = [
     *(None, True, False, 0, -1, 2**70, -(2**63), 1.0, -0.0, 1.5, 1e20, 1e300, 5e-324),
@@ -18,5 +18,5 @@ _VALUES: list[Any] = [
 @pytest.mark.parametrize("types", [[name] for name in TYPES] + [["integer", "null"], ["string"]])
 def test_a_type_is_told_as_the_validator_tells_it(dialect: str, types: list[str]) -> None:
     validator = compiled({"$schema": dialect, "type": types})
-    wrong = [v for v in _VALUES if is_of(types, v, dialect) is not validator.is_valid(v)]
+    wrong = [v for v in _VALUES if has_type(types, v, dialect) is not validator.is_valid(v)]
     assert wrong == []

@@ -155,7 +155,7 @@ def test_alternatives_that_are_equally_near_are_all_told() -> None:
     schema = {"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}
 
     assert said(schema, {}) == (
-        "fits none of 2 alternatives: "
+        "matches none of 2 alternatives: "
         "(1) phone: missing (required) or (2) email: missing (required)"
     )
 
@@ -163,7 +163,10 @@ def test_alternatives_that_are_equally_near_are_all_told() -> None:
 def test_fitting_too_many_alternatives_is_told() -> None:
     schema = {"oneOf": [{"required": ["a"]}, {"required": ["b"]}, {"required": ["c"]}]}
 
-    assert said(schema, {"a": 1, "c": 1}) == "fits alternatives 1 and 3 of 3, must fit exactly one"
+    assert (
+        said(schema, {"a": 1, "c": 1})
+        == "matches alternatives 1 and 3 of 3, must match exactly one"
+    )
 
 
 def test_of_many_alternatives_the_last_counts_too() -> None:
@@ -317,12 +320,15 @@ def test_there_is_a_problem_exactly_when_the_validator_says_so(schema: Any, inst
     ("schema", "message"),
     [
         ({"type": "strnig"}, 'type: "strnig" is not a JSON Schema type'),
-        ({"pattern": "("}, "is not a regular expression"),
+        ({"pattern": "("}, "is not a valid regular expression"),
         ({"$ref": "http://example.com/a.json"}, "never fetched"),
         ({"$ref": "file:///etc/passwd"}, "never fetched"),
         ({"properties": {"a": {"$ref": "#/$defs/b"}}}, r"properties.a.\$ref: .* is not in this"),
         ({"$schema": "http://json-schema.org/draft-03/schema#"}, "2020-12, 2019-09, draft-07"),
-        ({"$defs": {"a": {"$schema": "urn:mine"}}}, r"\$defs.a.\$schema: .* not a dialect"),
+        (
+            {"$defs": {"a": {"$schema": "urn:mine"}}},
+            r"\$defs.a.\$schema: .* not a supported dialect",
+        ),
         ({"dependentRequired": {"a": "b"}}, "dependentRequired.a: must be a list"),
         ([], "a schema is an object or a boolean"),
     ],

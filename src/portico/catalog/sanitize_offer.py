@@ -136,32 +136,32 @@ def _sanitize_texts(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
 def _sanitize_schema(schema: Any) -> None:
     """Sanitize the texts in a schema, but not its values; without recursion, because a schema may
     be nested deeply."""
-    waiting = [schema]
-    while waiting:
-        at = waiting.pop()
+    pending = [schema]
+    while pending:
+        at = pending.pop()
         if isinstance(at, list):
-            waiting += at
+            pending += at
         elif isinstance(at, dict):
             _sanitize_texts(at, _SCHEMA_TEXTS)
             for key, of in at.items():
                 if key in _SCHEMA_MAPS and isinstance(of, dict):
-                    waiting += of.values()
+                    pending += of.values()
                 elif key not in _VALUES:
-                    waiting.append(of)
+                    pending.append(of)
 
 
 def _strings(value: Any) -> Iterator[str]:
     """Yield all strings in a JSON value, including keys."""
-    waiting = [value]
-    while waiting:
-        at = waiting.pop()
+    pending = [value]
+    while pending:
+        at = pending.pop()
         if isinstance(at, str):
             yield at
         elif isinstance(at, list):
-            waiting += at
+            pending += at
         elif isinstance(at, dict):
             yield from at
-            waiting += at.values()
+            pending += at.values()
 
 
 def _decode(raw: bytes) -> Any:

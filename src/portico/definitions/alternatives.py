@@ -1,15 +1,15 @@
-"""Several alternatives, none of which fits: what is the one useful thing to say?"""
+"""The most useful violation of a value that matches none of several alternatives."""
 
 from typing import Any
 
 from portico.definitions.violations import SchemaViolation, options_problem, type_problem
 
-_MOST_SHOWN = 4
-_LONGEST_SHOWN = 100
+_MAX_ALTERNATIVES = 4
+_MAX_LENGTH = 100
 
 
 def best_of(path: str, value: Any, attempts: list[list[SchemaViolation]]) -> list[SchemaViolation]:
-    """From what is wrong by each alternative of the value at a path, what to tell."""
+    """Return the most useful of the violations that each alternative reports for one value."""
     if len(attempts) == 1:
         return attempts[0]
     common = _common_type(path, value, attempts) or _common_options(attempts)
@@ -18,14 +18,14 @@ def best_of(path: str, value: Any, attempts: list[list[SchemaViolation]]) -> lis
     ranked = sorted(attempts, key=lambda problems: _distance(path, problems))
     if _distance(path, ranked[0]) < _distance(path, ranked[1]):
         return ranked[0]
-    first = (_cut(str(problems[0])) for problems in attempts[:_MOST_SHOWN])
+    first = (_cut(str(problems[0])) for problems in attempts[:_MAX_ALTERNATIVES])
     each = (f"({number}) {text}" for number, text in enumerate(first, 1))
-    why = f"fits none of {len(attempts)} alternatives: {' or '.join(each)}"
+    why = f"matches none of {len(attempts)} alternatives: {' or '.join(each)}"
     return [SchemaViolation(path, why, keyword="anyOf")]
 
 
 def _distance(path: str, problems: list[SchemaViolation]) -> tuple[bool, bool, int]:
-    """How far a value is from an alternative: of another type, of another tag, or just flawed."""
+    """Rank an alternative: a wrong type is furthest, then a wrong tag, then other violations."""
     return (
         any(p.keyword == "type" and p.path == path for p in problems),
         any(_is_option(p) for p in problems),
@@ -36,7 +36,7 @@ def _distance(path: str, problems: list[SchemaViolation]) -> tuple[bool, bool, i
 def _common_type(
     path: str, value: Any, attempts: list[list[SchemaViolation]]
 ) -> SchemaViolation | None:
-    """All alternatives want another type: name the types."""
+    """Return one violation with all types, if every alternative expects another type."""
     types: list[str] = []
     for problems in attempts:
         found = next((p for p in problems if p.keyword == "type" and p.path == path), None)
@@ -47,7 +47,7 @@ def _common_type(
 
 
 def _common_options(attempts: list[list[SchemaViolation]]) -> SchemaViolation | None:
-    """All alternatives want something else of one field, as tagged unions do: name the tags."""
+    """Return one violation with all tags, if the alternatives are a tagged union."""
     for first in filter(_is_option, attempts[0]):
         options: list[Any] = []
         for problems in attempts:
@@ -65,4 +65,4 @@ def _is_option(problem: SchemaViolation) -> bool:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

@@ -1,23 +1,23 @@
-"""From JSON arguments, or text, to the values a function takes."""
+"""The conversion of JSON arguments, or text, to the values of a function's parameters."""
 
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from portico.definitions.shapes import revive
-from portico.definitions.signatures import NOTHING, Signature
+from portico.definitions.shapes import decode_model
+from portico.definitions.signatures import EMPTY, Signature
 from portico.model.errors import InvalidParams, ToolError
 
 _ABSENT = object()
-"""Stands for an argument that was not given; the function has a default of its own for it."""
+"""The value of a missing argument, for which the function has its own default."""
 
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
-"""From arguments as they came to arguments by parameter; raises what the caller is to be told."""
+"""Convert JSON arguments to values by parameter, or raise an error for the caller."""
 
 
 class Derived:
-    """A definition read off a function, and the way to call the function with JSON arguments."""
+    """A definition derived from a function, and the conversion of its JSON arguments."""
 
     __slots__ = ("_convert", "_signature", "definition", "wraps_result")
 
@@ -31,24 +31,24 @@ class Derived:
     ) -> None:
         self.definition = definition
         self.wraps_result = wraps_result
-        """True if the output schema has the value under the key `result`."""
+        """True if the output schema wraps the value in an object with the key `result`."""
         self._signature = signature
         self._convert = convert
 
     @property
     def context_parameter(self) -> str | None:
-        """The parameter that takes the context, if there is one."""
+        """The parameter that takes the context, if any."""
         return self._signature.context
 
     def bind(
         self, arguments: dict[str, Any], context: Any = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with; a value of the wrong kind is the caller's error."""
+        """Return the arguments of the function; a wrong type is the caller's error."""
         values = self._convert(arguments)
         signature = self._signature
         for parameter in signature.parameters:
-            if parameter.fill is not None and parameter.name not in values:
-                values[parameter.name] = parameter.fill()
+            if parameter.factory is not None and parameter.name not in values:
+                values[parameter.name] = parameter.factory()
         if signature.context is not None:
             values[signature.context] = context
         defaults = signature.positional
@@ -56,7 +56,7 @@ class Derived:
 
 
 def from_json(signature: Signature, label: str) -> Converter:
-    """Convert all arguments in one go, through a type that is made at the first call."""
+    """Convert all arguments at once, through a type that the first call creates."""
     names = [parameter.name for parameter in signature.parameters]
     shape: type[Any] | None = None
 
@@ -65,12 +65,12 @@ def from_json(signature: Signature, label: str) -> Converter:
         if shape is None:
             shape = _struct(signature)
         try:
-            values = msgspec.convert(arguments, shape, dec_hook=revive)
+            values = msgspec.convert(arguments, shape, dec_hook=decode_model)
         except msgspec.ValidationError as error:
             try:
-                values = msgspec.convert(whole_numbers(arguments), shape, dec_hook=revive)
+                values = msgspec.convert(whole_numbers(arguments), shape, dec_hook=decode_model)
             except (msgspec.ValidationError, RecursionError):
-                raise ToolError(f"{label}: {_said(error)}") from None
+                raise ToolError(f"{label}: {_reason(error)}") from None
         given = ((name, getattr(values, name)) for name in names)
         return {name: value for name, value in given if value is not _ABSENT}
 
@@ -86,11 +86,11 @@ def _struct(signature: Signature) -> type[Any]:
 
 
 def _typed(kind: Any) -> Any:
-    return Any if kind is NOTHING else kind
+    return Any if kind is EMPTY else kind
 
 
 def whole_numbers(value: Any) -> Any:
-    """To JSON Schema `1.0` is an integer, to msgspec it is none: make it one."""
+    """Convert floats like `1.0` to integers: JSON Schema accepts them, msgspec does not."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -102,7 +102,7 @@ def whole_numbers(value: Any) -> Any:
 
 
 def from_text(signature: Signature, label: str) -> Converter:
-    """Convert arguments that travel as text: prompts and the variables of URIs."""
+    """Convert arguments that are sent as text: of prompts and URI templates."""
     kinds = {parameter.name: _typed(parameter.type) for parameter in signature.parameters}
     needed = [parameter.name for parameter in signature.parameters if parameter.required]
 
@@ -115,7 +115,7 @@ def from_text(signature: Signature, label: str) -> Converter:
             try:
                 values[name] = _read_text(arguments[name], kinds[name])
             except msgspec.ValidationError as error:
-                raise InvalidParams(f"{label}: {name}: {_said(error)}") from None
+                raise InvalidParams(f"{label}: {name}: {_reason(error)}") from None
         return values
 
     return convert
@@ -123,20 +123,20 @@ def from_text(signature: Signature, label: str) -> Converter:
 
 def _read_text(value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kind, strict=False, dec_hook=revive)
+        return msgspec.convert(value, kind, strict=False, dec_hook=decode_model)
     except msgspec.ValidationError:
-        # A list or an object can only have come as JSON.
+        # A list or an object is sent as JSON.
         if not isinstance(value, str) or value[:1] not in "[{":
             raise
         try:
             decoded = msgspec.json.decode(value)
         except (msgspec.MsgspecError, RecursionError):
             decoded = value
-        return msgspec.convert(decoded, kind, strict=False, dec_hook=revive)
+        return msgspec.convert(decoded, kind, strict=False, dec_hook=decode_model)
 
 
-def _said(error: Exception) -> str:
-    """`days: expected int, got str` from msgspec's words."""
+def _reason(error: Exception) -> str:
+    """Return `days: expected int, got str` for msgspec's message."""
     what, _, where = str(error).partition(" - at `$")
     what = " ".join(what.replace("`", "").split())
     what = what[:1].lower() + what[1:]

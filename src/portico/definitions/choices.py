@@ -1,19 +1,19 @@
-"""Options in the order in which their author wrote them; msgspec sorts them."""
+"""The options of enums in the order of their source; msgspec sorts them."""
 
 import typing
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from portico.definitions.keywords import parts_of
+from portico.definitions.keywords import walk_json
 
 Choices = dict[frozenset[Any], list[Any]]
-"""By the options themselves, how they are written."""
+"""The options in source order, by their set."""
 
 
 def restore_order(schemas: Iterable[Any], kinds: Iterable[Any]) -> None:
-    """Put the options of all `enum`s in these schemas of these types into their own order."""
-    walked = (part for part in parts_of(*schemas) if isinstance(part, dict))
+    """Put the options of every `enum` in these schemas into the order of these types."""
+    walked = (part for part in walk_json(*schemas) if isinstance(part, dict))
     found = [s for s in walked if isinstance(s.get("enum"), list) and len(s["enum"]) > 1]
     if not found:
         return
@@ -48,7 +48,7 @@ def _options(kind: Any) -> list[Any]:
 
 
 def _fields(kind: Any) -> list[Any]:
-    """The types within a class, an alias or a new name."""
+    """Return the types inside a class, an alias or a `NewType`."""
     for name in ("__supertype__", "__value__"):
         if hasattr(kind, name):
             return [getattr(kind, name)]
@@ -58,7 +58,7 @@ def _fields(kind: Any) -> list[Any]:
     try:
         return list(typing.get_type_hints(kind, include_extras=True).values())
     except (NameError, TypeError, AttributeError):
-        return []  # msgspec, which knows more of classes, made its schema all the same
+        return []  # msgspec can still make its schema
 
 
 def _key(options: list[Any]) -> frozenset[Any]:

@@ -1,6 +1,6 @@
-"""Constraints that other libraries write into annotations, in msgspec's terms.
+"""Constraints of other libraries in annotations, converted to msgspec's.
 
-Read by their names and attributes: pydantic is never imported unless the user's code did.
+They are recognized by name and attributes, so that pydantic is not imported.
 """
 
 import types
@@ -25,7 +25,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def members(kind: Any) -> tuple[Any, ...]:
-    """The types that a union allows; any other type alone."""
+    """Return the members of a union; of another type, the type itself."""
     return typing.get_args(kind) if typing.get_origin(kind) in _UNIONS else (kind,)
 
 
@@ -35,7 +35,7 @@ def is_field(note: Any) -> bool:
 
 
 def constrained(kind: Any) -> Any:
-    """The same type, its constraints as `msgspec.Meta`."""
+    """Return the type with its constraints as `msgspec.Meta`."""
     if typing.get_origin(kind) is Annotated:
         inner = constrained(kind.__origin__)
         for note in kind.__metadata__:
@@ -52,12 +52,12 @@ def constrained(kind: Any) -> Any:
 
 
 def constrained_default(kind: Any, field: Any) -> Any:
-    """The type of a parameter whose default is a `Field(...)`."""
+    """Return the type of a parameter whose default is a `Field(...)`."""
     return _annotated(constrained(kind), field)
 
 
 def default_of(field: Any) -> Callable[[], Any] | None:
-    """Makes the default that a `Field(...)` stands for; None if it has none."""
+    """Return a function that makes the default of a `Field(...)`; None if it has no default."""
     if field.default_factory is not None:
         factory: Callable[[], Any] = field.default_factory
         return factory
@@ -68,7 +68,7 @@ def default_of(field: Any) -> Callable[[], Any] | None:
 
 
 def _annotated(kind: Any, note: Any) -> Any:
-    """The type with one more note."""
+    """Return the type with one more annotation."""
     limits = _limits(note)
     said = [(name, getattr(note, name, None)) for name in _WORDS] if is_field(note) else []
     words: dict[str, Any] = {name: value for name, value in said if value}
@@ -81,7 +81,7 @@ def _annotated(kind: Any, note: Any) -> Any:
         found = Annotated[kind, msgspec.Meta(**limits, **words)]
         msgspec.json.schema(found, schema_hook=lambda _: {})
     except (TypeError, ValueError):
-        # Of a type that msgspec does not limit itself: the schema still does.
+        # msgspec cannot constrain this type, but its schema can.
         keywords = {_KEYWORDS.get(name, name): value for name, value in limits.items()}
         words["extra_json_schema"] = {**keywords, **words.get("extra_json_schema", {})}
         return Annotated[kind, msgspec.Meta(**words)]
@@ -89,7 +89,7 @@ def _annotated(kind: Any, note: Any) -> Any:
 
 
 def _limits(note: Any) -> dict[str, Any]:
-    """The limits in a note: of `Field`, of annotated-types, or of pydantic's own notes."""
+    """Return the limits in an annotation of pydantic or annotated-types."""
     if isinstance(note, msgspec.Meta | str):
         return {}
     home = type(note).__module__.partition(".")[0]
@@ -103,5 +103,5 @@ def _limits(note: Any) -> dict[str, Any]:
     limits = {name: value for name, value in limits.items() if value is not None}
     for name, value in limits.items():
         if not isinstance(value, int | float | str):
-            raise TypeError(f"the limit {name}={value!r} has no JSON form")
+            raise TypeError(f"the limit {name}={value!r} cannot be written as JSON")
     return limits

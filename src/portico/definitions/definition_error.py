@@ -1,4 +1,4 @@
-"""What is wrong with a definition, and where."""
+"""The errors of definitions and schemas."""
 
 from typing import Self
 
@@ -16,7 +16,7 @@ class DefinitionError(RegistrationError):
         self.reason = reason
 
     def inside(self, *, source: str = "", entry: str = "", field: str = "") -> Self:
-        """The same error, seen from the document that holds what was checked."""
+        """Return the same error with the position of the checked value in its document."""
         joint = "" if not field or not self.field or self.field.startswith("[") else "."
         return type(self)(
             self.reason,
@@ -27,4 +27,4 @@ class DefinitionError(RegistrationError):
 
 
 class SchemaError(DefinitionError):
-    """A JSON Schema that cannot be used: it is invalid, points outside itself, or is too large."""
+    """A JSON Schema that is invalid, refers to other documents, or is too large."""

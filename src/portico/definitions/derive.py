@@ -1,7 +1,7 @@
-"""From a Python function to a definition, and from JSON arguments to its parameters.
+"""Tools, prompts and resources derived from Python functions.
 
-What reads functions is imported when the first one is read: a server of definition files needs
-none of it.
+The modules that inspect functions are imported on first use: a server of definition files does
+not need them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ def derive_tool(
     meta: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | EllipsisType | None = ...,
 ) -> "Derived":
-    """A tool from its signature and docstring; what is given here says otherwise.
+    """Derive a tool from a signature and docstring; the arguments given here override them.
 
-    `output_schema=None` promises nothing of the result, whatever the return type.
+    `output_schema=None` declares no output schema, whatever the return type.
     """
     from portico.definitions.binding import Derived, from_json
     from portico.definitions.shapes import input_schema
@@ -62,7 +62,7 @@ def derive_prompt(
     icons: Sequence[Mapping[str, Any]] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> "Derived":
-    """A prompt whose arguments are the parameters; they travel as text and are converted."""
+    """Derive a prompt whose arguments are the parameters; they are sent as text and converted."""
     from portico.definitions.binding import Derived, from_text
     from portico.definitions.shapes import input_schema
     from portico.definitions.signatures import read_signature
@@ -85,16 +85,16 @@ def derive_prompt(
 
 
 def derive_template(fn: Callable[..., Any], uri_template: str) -> "Derived":
-    """A resource template whose variables are the parameters; a plain URI gives a resource.
+    """Derive a resource template whose variables are the parameters, or a resource of a plain URI.
 
-    The function may also take `uri`, the URI that was read.
+    The function may also take `uri`, the requested URI.
     """
     from portico.definitions.binding import Derived, from_text
     from portico.definitions.signatures import read_signature
 
     signature = read_signature(fn)
     is_template = "{" in uri_template
-    # A resource without a name of its own goes by its URI.
+    # The name of a lambda's resource is its URI.
     name = uri_template if signature.name == "<lambda>" else None
     definition = _definition(signature, name, None, None)
     definition["uriTemplate" if is_template else "uri"] = uri_template

@@ -1,4 +1,4 @@
-"""What a docstring says: of the function in its first paragraph, and of each parameter."""
+"""The descriptions of a function and its parameters, from its docstring."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ _SECTIONS = ("args:", "arguments:", "parameters:", "params:")
 
 
 def summary(text: str) -> str:
-    """The first paragraph, as one line; a docstring may also begin with its parameters."""
+    """Return the first paragraph as one line; it is empty before a section of parameters."""
     paragraph: list[str] = []
     for line in text.strip().splitlines():
         line = line.strip()  # noqa: PLW2901  (only the stripped line matters)
@@ -17,7 +17,7 @@ def summary(text: str) -> str:
 
 
 def parameters(text: str) -> dict[str, str]:
-    """The description of each parameter, from an `Args:` section or `:param name:` lines."""
+    """Return the description of each parameter, from `Args:` or `:param name:` lines."""
     found: dict[str, str] = {}
     for name, words in (*_from_section(text.splitlines()), *_from_fields(text.splitlines())):
         found.setdefault(name.lstrip("*"), words)

@@ -1,4 +1,4 @@
-"""What one tool, resource, template or prompt must look like: a table of fields for each kind."""
+"""The fields of tools, resources, templates and prompts, as tables of checks."""
 
 from collections.abc import Callable, Mapping
 from string import ascii_letters, digits
@@ -11,10 +11,10 @@ from portico.definitions.definition_error import DefinitionError
 from portico.definitions.header_params import header_params
 from portico.definitions.structure import structural_check
 from portico.definitions.templates import UriTemplate
-from portico.definitions.wording import nearest, render, type_name
+from portico.definitions.wording import render, suggestion, type_name
 
 _Check = Callable[[Any, str], None]
-"""Takes a value and its field; raises DefinitionError with that field, or one inside it."""
+"""Check the value of a field; raise DefinitionError with that field or one inside it."""
 
 _SCHEME = frozenset(ascii_letters + digits + "+-.")
 
@@ -24,16 +24,16 @@ class DefinitionKind(Struct, frozen=True):
 
     noun: str
     key: str
-    """The field that tells entries apart."""
+    """The field that identifies an entry."""
     required: tuple[str, ...]
     fields: Mapping[str, _Check]
 
     def check(self, entry: Mapping[str, Any]) -> None:
-        """Raise DefinitionError, naming the field, unless an entry is well formed."""
+        """Raise DefinitionError with the field if an entry is not valid."""
         for field in self.required:
             if field not in entry:
-                near = [key for key in entry if nearest(field, [str(key)])]
-                hint = f"; {render(near[0])} is not known" if near else ""
+                near = [key for key in entry if suggestion(field, [str(key)])]
+                hint = f"; found {render(near[0])} instead" if near else ""
                 raise DefinitionError(f"is missing{hint}", field=field)
         for field, check in self.fields.items():
             if field in entry:
@@ -79,7 +79,7 @@ def _each(inner: _Check) -> _Check:
 
 
 def _fields(needed: tuple[str, ...] = (), /, **checks: _Check) -> _Check:
-    """An object whose known fields are checked."""
+    """Return a check of an object's known fields."""
     kind = DefinitionKind("", "", needed, checks)
 
     def check(value: Any, field: str) -> None:
@@ -113,7 +113,7 @@ def _schema(value: Any, field: str) -> None:
     try:
         structural_check(value)
         if b'"pattern' in msgspec.json.encode(value):
-            # Only the compiler knows a broken expression. It is slow to import, and few need it.
+            # Only the compiler finds an invalid pattern. It is slow to import, and rarely needed.
             from portico.definitions.schema import Schema
 
             Schema(value).check()
@@ -139,7 +139,7 @@ def _arguments(value: Any, field: str) -> None:
     names = [argument["name"] for argument in value]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise DefinitionError(f"{render(name)} is there twice", field=f"{field}[{index}].name")
+            raise DefinitionError(f"{render(name)} is listed twice", field=f"{field}[{index}].name")
 
 
 def _got(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The `{...}` of URI templates (RFC 6570, levels 1 to 3): read and expanded."""
+"""The expressions `{...}` of URI templates (RFC 6570, levels 1 to 3)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from portico.definitions.wording import render
 MAX_LENGTH = 4096
 _OPERATORS = "+#/?&"
 _UNSUPPORTED = ".;=,!@|"
-_NAME_MARKS = str.maketrans("_.%-", "aaaa")  # a hyphen is common, though the RFC has none
+_NAME_MARKS = str.maketrans("_.%-", "aaaa")  # hyphens are common, though not in the RFC
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class Expression(Struct, frozen=True):
-    """One `{...}`: its operator, the names in it, and whether they are exploded (`*`)."""
+    """One `{...}`: its operator, its names, and whether they are exploded (`*`)."""
 
     text: str
     operator: str
@@ -28,46 +28,46 @@ class Expression(Struct, frozen=True):
         return f"{{{self.text}}}"
 
     def only_name(self) -> str:
-        """The one name of an expression that cannot hold several."""
+        """Return the only name of an expression that must have one."""
         if len(self.names) > 1:
-            raise DefinitionError(f"{self} can hold only one variable")
+            raise DefinitionError(f"{self} can have only one variable")
         return self.names[0]
 
     def expand(self, values: Mapping[str, Any]) -> str:
-        """The text it stands for; names without a value leave none (RFC 6570, 3.2.1)."""
+        """Return the expanded text; names without a value are skipped (RFC 6570, 3.2.1)."""
         given = {n: str(values[n]) for n in self.names if values.get(n) is not None}
         if not given:
             return ""
         match self.operator:
             case "?" | "&":
-                pairs = (f"{name}={_encoded(value, '')}" for name, value in given.items())
+                pairs = (f"{name}={_encode(value, '')}" for name, value in given.items())
                 return self.operator + "&".join(pairs)
             case "/":
                 safe = "/" if self.explode else ""
-                return "".join("/" + _encoded(value, safe) for value in given.values())
+                return "".join("/" + _encode(value, safe) for value in given.values())
             case "+" | "#":
                 mark = "#" if self.operator == "#" else ""
-                return mark + ",".join(_kept(value) for value in given.values())
-        return ",".join(_encoded(v, "/" if self.explode else "") for v in given.values())
+                return mark + ",".join(_encode_reserved(value) for value in given.values())
+        return ",".join(_encode(v, "/" if self.explode else "") for v in given.values())
 
 
 def parse(text: str) -> Iterator[tuple[str, Expression | None]]:
-    """The template as plain texts, each with the expression after it; None after the last."""
+    """Yield each literal text with the expression after it; None after the last."""
     if len(text) > MAX_LENGTH:
         raise DefinitionError(f"is longer than {MAX_LENGTH} characters")
     if any(char <= " " or char == "\x7f" for char in text):
-        raise DefinitionError(f"{render(text)} has a space or a control character in it")
+        raise DefinitionError(f"{render(text)} contains a space or a control character")
     rest = text
     while rest:
         literal, brace, rest = rest.partition("{")
         if "}" in literal:
-            raise DefinitionError(f"{render(text)} has a }} without its {{")
+            raise DefinitionError(f"{render(text)} has a }} without a {{")
         if not brace:
             yield literal, None
             return
         inner, brace, rest = rest.partition("}")
         if not brace:
-            raise DefinitionError(f"{render(text)} has a {{ without its }}")
+            raise DefinitionError(f"{render(text)} has a {{ without a }}")
         yield literal, _expression(inner)
 
 
@@ -90,17 +90,17 @@ def _expression(text: str) -> Expression:
     return Expression(text, operator, names, explode)
 
 
-def _encoded(value: str, safe: str) -> str:
+def _encode(value: str, safe: str) -> str:
     from urllib.parse import quote
 
     return quote(value, safe=safe)
 
 
-def _kept(value: str) -> str:
-    """Encoded but for reserved characters and what is encoded already (RFC 6570, 3.2.3)."""
+def _encode_reserved(value: str) -> str:
+    """Encode all but reserved characters and existing escapes (RFC 6570, 3.2.3)."""
     first, *others = value.split("%")
-    text = _encoded(first, _RESERVED)
+    text = _encode(first, _RESERVED)
     for other in others:
         is_triplet = len(other) >= 2 and _HEX.issuperset(other[:2])
-        text += ("%" if is_triplet else "%25") + _encoded(other, _RESERVED)
+        text += ("%" if is_triplet else "%25") + _encode(other, _RESERVED)
     return text

@@ -12,12 +12,12 @@ from portico.model.offer import HeaderParam
 KEYWORD = "x-mcp-header"
 KINDS = ("string", "integer", "boolean")
 _TOKEN = frozenset(ascii_letters + digits + "!#$%&'*+-.^_`|~")  # RFC 9110, 5.6.2
-_DEEPEST = 500
-"""A schema that came from elsewhere may be nested beyond reason."""
+_MAX_DEPTH = 500
+"""The limit of nesting, because an upstream's schema may be nested without bound."""
 
 
 def header_params(input_schema: Any) -> tuple[HeaderParam, ...]:
-    """The parameters to mirror, or DefinitionError: one wrong annotation spoils the tool."""
+    """Return the parameters to mirror; raise DefinitionError if any annotation is invalid."""
     found: dict[str, HeaderParam] = {}
     for location, path, schema in _annotated(input_schema):
         field = dotted((*location, KEYWORD))
@@ -40,16 +40,16 @@ def header_params(input_schema: Any) -> tuple[HeaderParam, ...]:
 
 
 def _annotated(root: Any) -> Iterator[tuple[Location, tuple[str, ...] | None, dict[str, Any]]]:
-    """Every annotated schema, in document order, with the way to its value if that is static."""
-    waiting: list[tuple[Location, tuple[str, ...] | None, Any]] = [((), (), root)]
-    while waiting:
-        location, path, schema = waiting.pop()
-        if not isinstance(schema, dict) or len(location) > _DEEPEST:
+    """Yield every annotated schema in document order, with the path of its value if static."""
+    pending: list[tuple[Location, tuple[str, ...] | None, Any]] = [((), (), root)]
+    while pending:
+        location, path, schema = pending.pop()
+        if not isinstance(schema, dict) or len(location) > _MAX_DEPTH:
             continue
         if KEYWORD in schema:
             yield location, path, schema
         inside = list(subschemas(schema))
-        for way, inner in reversed(inside):
-            # Through anything but `properties`, whether the value is there depends on the call.
-            static = None if path is None or way[0] != "properties" else (*path, str(way[1]))
-            waiting.append(((*location, *way), static, inner))
+        for step, inner in reversed(inside):
+            # Other keywords than `properties` apply only to some calls.
+            static = None if path is None or step[0] != "properties" else (*path, str(step[1]))
+            pending.append(((*location, *step), static, inner))

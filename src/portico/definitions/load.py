@@ -1,4 +1,4 @@
-"""Definitions from files, bytes and objects: every field kept, every mistake named."""
+"""Load definitions from files, bytes and objects; every field is kept and checked."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.entries import PROMPT, RESOURCE, TEMPLATE, TOOL, DefinitionKind
-from portico.definitions.wording import listed, nearest, render, type_name
+from portico.definitions.wording import render, render_all, suggestion, type_name
 
 Source = str | PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any]
-"""A path, JSON, or what JSON would hold: a list of definitions, or an object with such lists."""
+"""A path, JSON, or decoded JSON: a list of definitions, or an object of such lists."""
 
 _KINDS = {"tools": TOOL, "resources": RESOURCE, "resourceTemplates": TEMPLATE, "prompts": PROMPT}
 
 
 class Definitions(Struct, frozen=True):
-    """All that one file defines."""
+    """All definitions of one file."""
 
     tools: list[dict[str, Any]]
     resources: list[dict[str, Any]]
@@ -28,25 +28,25 @@ class Definitions(Struct, frozen=True):
 
 
 def load_file(path: str | PathLike[str]) -> Definitions:
-    """All definitions of a file: an object of lists, or a bare list of tools."""
+    """Load the definitions of a file: an object of lists, or a list of tools."""
     name, document = _read(path)
     if isinstance(document, list):
         document = {"tools": document}
     found = _lists(document, name)
     if not found:
-        raise DefinitionError(f"has none of {listed(list(_KINDS))}", source=name)
-    return Definitions(*(_checked(found.get(key, []), key, name) for key in _KINDS))
+        raise DefinitionError(f"has none of {render_all(list(_KINDS))}", source=name)
+    return Definitions(*(_check_entries(found.get(key, []), key, name) for key in _KINDS))
 
 
 def _load(source: Source, key: str) -> list[dict[str, Any]]:
-    """The definitions of one kind in a source, or DefinitionError."""
+    """Load the definitions of one kind from a source."""
     name, document = _read(source)
     if isinstance(document, Mapping):
         found = _lists(document, name)
         if key not in found:
             raise DefinitionError(f"has no {render(key)}", source=name)
         document = found[key]
-    return _checked(document, key, name)
+    return _check_entries(document, key, name)
 
 
 load_tools = partial(_load, key="tools")
@@ -56,7 +56,7 @@ load_prompts = partial(_load, key="prompts")
 
 
 def _read(source: Source) -> tuple[str, Any]:
-    """What the source is called in messages, and what it holds."""
+    """Return the name of a source for messages, and its decoded content."""
     if isinstance(source, str | PathLike):
         name = fspath(source)
         try:
@@ -71,23 +71,25 @@ def _read(source: Source) -> tuple[str, Any]:
 
 
 def _decode(data: bytes, name: str) -> Any:
-    data = data.removeprefix(b"\xef\xbb\xbf")  # some editors leave a byte order mark
+    data = data.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
     try:
         data.decode()
         return msgspec.json.decode(data)
     except UnicodeDecodeError as error:
-        raise DefinitionError(f"is not UTF-8 text{_at(data, error.start)}", source=name) from None
+        raise DefinitionError(
+            f"is not UTF-8 text{_where(data, error.start)}", source=name
+        ) from None
     except RecursionError:
-        raise DefinitionError("is nested too deep", source=name) from None
+        raise DefinitionError("is nested too deeply", source=name) from None
     except msgspec.MsgspecError as error:
         what, _, where = str(error).rstrip(")").partition(" (byte ")
-        at = _at(data, int(where) if where.isdecimal() else len(data))
+        at = _where(data, int(where) if where.isdecimal() else len(data))
         what = what.removeprefix("JSON is malformed: ")
-        what = "it ends too early" if what == "Input data was truncated" else what
+        what = "unexpected end of file" if what == "Input data was truncated" else what
         raise DefinitionError(f"is not JSON: {what}{at}", source=name) from None
 
 
-def _at(data: bytes, offset: int) -> str:
+def _where(data: bytes, offset: int) -> str:
     before = data[:offset]
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
@@ -95,18 +97,18 @@ def _at(data: bytes, offset: int) -> str:
 
 
 def _lists(document: Any, name: str) -> dict[str, Any]:
-    """The lists of definitions in a document, by key; a key that is almost one is a mistake."""
+    """Return the lists of definitions by key; reject a key that is almost one of them."""
     if not isinstance(document, Mapping):
-        why = f"must hold an object or a list, not {type_name(document)}"
+        why = f"must be an object or a list, not {type_name(document)}"
         raise DefinitionError(why, source=name)
     for key in document:
-        hint = "" if key in _KINDS else nearest(str(key), _KINDS)
+        hint = "" if key in _KINDS else suggestion(str(key), _KINDS)
         if hint:
             raise DefinitionError(f"unknown key {render(key)}{hint}", source=name)
     return {key: document[key] for key in _KINDS if key in document}
 
 
-def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
+def _check_entries(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
     kind = _KINDS[key]
     if isinstance(entries, str) or not isinstance(entries, Sequence):
         why = f"must be a list of {kind.noun}s, not {type_name(entries)}"
@@ -114,9 +116,9 @@ def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
     checked: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries, 1):
         try:
-            definition = _plain(entry)
+            definition = _to_dict(entry)
             if not name:
-                check_json(definition)  # what was read from a file is JSON already
+                check_json(definition)  # a file has only JSON values
             kind.check(definition)
             if definition[kind.key] in checked:
                 first = list(checked).index(definition[kind.key]) + 1
@@ -128,8 +130,8 @@ def _checked(entries: Any, key: str, name: str) -> list[dict[str, Any]]:
     return list(checked.values())
 
 
-def _plain(entry: Any) -> dict[str, Any]:
-    """An entry as a dict: it may be one, or an object that has fields."""
+def _to_dict(entry: Any) -> dict[str, Any]:
+    """Convert an entry, a mapping or an object with fields, to a dict."""
     if isinstance(entry, Mapping):
         return dict(entry)
     if hasattr(entry, "model_dump"):  # a pydantic model, such as the SDK's types
@@ -145,16 +147,16 @@ def _plain(entry: Any) -> dict[str, Any]:
 
 
 def check_json(definition: Mapping[str, Any]) -> None:
-    """Raise DefinitionError, naming the field, for what cannot be sent."""
+    """Raise DefinitionError with the field if a value cannot be written as JSON."""
     for field, value in definition.items():
         try:
             msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DefinitionError(f"has no JSON form: {error}", field=str(field)) from None
+            raise DefinitionError(f"cannot be written as JSON: {error}", field=str(field)) from None
 
 
 def _entry(kind: DefinitionKind, number: int, entry: Any) -> str:
-    """`tool 2 ("get_weather")`, counted as people do."""
+    """Return `tool 2 ("get_weather")`, counted from 1."""
     named = entry.get(kind.key) if isinstance(entry, Mapping) else None
     shown_name = f" ({render(named)})" if named and isinstance(named, str) else ""
     return f"{kind.noun} {number}{shown_name}"

@@ -1,11 +1,11 @@
-"""One JSON Schema, compiled when it is first used, and what it says of a value."""
+"""A JSON Schema, compiled on first use, and the violations of a value."""
 
 from collections.abc import Iterable
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from portico.definitions.definition_error import SchemaError
-from portico.definitions.patterns import BACKTRACKS, COMPILED_BYTES
+from portico.definitions.patterns import MAX_BACKTRACKS, MAX_COMPILED_BYTES
 from portico.definitions.schema_limits import (
     FOREIGN_WORK,
     OWN_WORK,
@@ -23,13 +23,13 @@ __all__ = ["Schema", "SchemaError", "SchemaViolation", "describe", "structural_c
 
 
 class Schema:
-    """A JSON Schema; without `$schema` it is one of 2020-12. `format` only annotates."""
+    """A JSON Schema, of 2020-12 unless it has `$schema`. `format` is not checked."""
 
     def __init__(
         self, source: dict[str, Any] | bool, *, where: str = "", foreign: bool = False
     ) -> None:
-        """`foreign` is the schema of a server that checks its arguments itself: it gets less time,
-        and a value that would take more is left to the server."""
+        """`foreign`: the schema of a server that checks its arguments itself. It gets less time;
+        a value that needs more is not checked here."""
         self.source = source
         self._where = where
         self._foreign = foreign
@@ -37,28 +37,28 @@ class Schema:
         self._limits: SchemaLimits | None = None
 
     def check(self) -> None:
-        """Raise SchemaError if it is invalid, of an unknown dialect, not self-contained, or huge.
+        """Raise SchemaError if it is invalid, too large, or of an unknown dialect.
 
-        A reference to another document counts as dangling: nothing is ever fetched.
+        A reference to another document is an error: nothing is ever fetched.
         """
         self._compiled()
 
     def problems(self, instance: Any, size: int | None = None) -> list[SchemaViolation]:
-        """What is wrong with a value, in words a model can act on; empty if it is valid.
+        """Return the violations of a value, in words that a model can act on.
 
-        `size` is the number of bytes of its JSON, or more: a small value need not be measured.
+        `size` is at least the number of bytes of its JSON: a small value is not measured.
         """
         validator = self._validator or self._compiled()
         limits = self._limits
         assert limits is not None
-        plain = not limits.needed if size is None else size <= limits.small
+        plain = not limits.is_needed if size is None else size <= limits.safe_size
         if not plain and (excess := limits.excess(instance)):
             return self._unchecked(excess)
         started = None if plain else thread_time()
         try:
             if validator.is_valid(instance):
                 return []
-        except ValueError as error:  # not JSON: a value that no JSON text could have
+        except ValueError as error:  # the value is not JSON
             return self._unchecked(f"cannot be checked: {render(str(error), 200)}")
         from portico.definitions.explain import explain
 
@@ -68,7 +68,7 @@ class Schema:
         return [] if self._foreign else [SchemaViolation("", why)]
 
     def describe(self, problems: Iterable[SchemaViolation]) -> str:
-        """The problems in one short text."""
+        """Join the violations into one text."""
         return describe(problems)
 
     def _compiled(self) -> "Validator":
@@ -80,7 +80,7 @@ class Schema:
         return self._validator
 
     def _compile(self) -> "Validator":
-        structural_check(self.source, most=FOREIGN_NODES if self._foreign else MAX_NODES)
+        structural_check(self.source, max_nodes=FOREIGN_NODES if self._foreign else MAX_NODES)
         if self._foreign:
             check_compile_time(self.source)
         self._limits = SchemaLimits(self.source, FOREIGN_WORK if self._foreign else OWN_WORK)
@@ -88,7 +88,7 @@ class Schema:
 
 
 def compiled(schema: Any, **options: Any) -> "Validator":
-    """A validator that fetches nothing and whose patterns cannot run away, or SchemaError."""
+    """Compile a validator that fetches nothing and limits its patterns, or raise SchemaError."""
     import jsonschema_rs
 
     try:
@@ -97,7 +97,7 @@ def compiled(schema: Any, **options: Any) -> "Validator":
             validate_formats=False,
             retriever=_refuse,
             pattern_options=jsonschema_rs.FancyRegexOptions(
-                backtrack_limit=BACKTRACKS, size_limit=COMPILED_BYTES
+                backtrack_limit=MAX_BACKTRACKS, size_limit=MAX_COMPILED_BYTES
             ),
             **options,
         )
@@ -109,11 +109,11 @@ def compiled(schema: Any, **options: Any) -> "Validator":
 
 def _reason(error: Any) -> str:
     if error.instance_path and error.instance_path[-1] == "pattern":
-        what = f"{render(error.instance)} is not a regular expression, or too large a one"
-        return f"{what} (maxLength is the way to limit length)"
+        what = f"{render(error.instance)} is not a valid regular expression, or is too large"
+        return f"{what} (use maxLength to limit the length)"
     message: str = error.message
     return message if len(message) <= 200 else message[:199] + "…"
 
 
 def _refuse(uri: str, /) -> NoReturn:
-    raise ValueError(f"{render(uri)} is another document, and those are never fetched")
+    raise ValueError(f"{render(uri)} is another document; other documents are never fetched")

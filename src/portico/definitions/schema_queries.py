@@ -1,4 +1,4 @@
-"""Yes-or-no questions about parts of a schema, as many as there is time for."""
+"""Yes-or-no queries about parts of a schema, within a time limit."""
 
 from collections.abc import Iterable, Iterator
 from time import thread_time
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _MAX_PARTS = 1000
 _MAX_SECONDS = 0.015
-"""A last question may take about as long again."""
+"""The last query may take about as long again."""
 T = TypeVar("T")
 _ADDRESS = "http://portico.invalid/schema"
 
 
 class SchemaQueries:
-    """Asks the validator; when the time is up, every answer is no."""
+    """Queries to the validator; after the time limit, every result is False."""
 
     def __init__(self, root: Any, dialect: str, started: float | None) -> None:
         self._dialect = dialect
@@ -30,40 +30,42 @@ class SchemaQueries:
         self._address = urljoin(_ADDRESS, own.partition("#")[0] if isinstance(own, str) else "")
         self._registry = Registry([(self._address, root)])
         self._validators: dict[tuple[Any, ...], Validator | None] = {}
-        # CPU time, so that a busy machine does not change the answer.
+        # CPU time, so that a busy machine does not change the result.
         self._until = (thread_time() if started is None else started) + _MAX_SECONDS
 
-    def exhausted(self) -> bool:
-        """True when there is no time for another question."""
+    def is_exhausted(self) -> bool:
+        """True if the time limit has passed."""
         return thread_time() > self._until or len(self._validators) > _MAX_PARTS
 
-    def while_there_is_time(self, things: Iterable[T]) -> Iterator[T]:
-        """These things, as long as there is time for another question."""
+    def while_in_time(self, things: Iterable[T]) -> Iterator[T]:
+        """Yield these things until the time limit."""
         for thing in things:
             if thread_time() > self._until or len(self._validators) > _MAX_PARTS:
                 return
             yield thing
 
     def fails(self, location: Location, value: Any) -> bool:
-        """Does the value fail the schema at this location?"""
+        """True if the value does not match the schema at this location."""
         part: dict[str, Any] = {}
         if location not in self._validators:
             escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in location)
             pointer = quote("".join(f"/{step}" for step in escaped), safe="~/")
             part = {"$ref": f"{self._address}#{pointer}"}
-        return self._ask(location, part, value, registry=self._registry)
+        return self._fails(location, part, value, registry=self._registry)
 
     def breaks(self, schema: dict[str, Any], keyword: str, value: Any) -> bool:
-        """Does the value break this one keyword, which holds no schemas?"""
+        """True if the value violates this keyword, which contains no schemas."""
         part = {keyword: schema[keyword]}
         exclusive = "exclusive" + keyword.capitalize()
         if self._dialect == DRAFT_4 and exclusive in schema:
-            part[exclusive] = schema[exclusive]  # where it is a flag that changes the keyword
-        key = tuple((name, id(asked)) for name, asked in part.items())
-        return self._ask(key, part, value)
+            part[exclusive] = schema[exclusive]  # in draft 4 it is a flag of the keyword
+        key = tuple((name, id(limit)) for name, limit in part.items())
+        return self._fails(key, part, value)
 
-    def _ask(self, key: tuple[Any, ...], part: dict[str, Any], value: Any, **options: Any) -> bool:
-        if self.exhausted():
+    def _fails(
+        self, key: tuple[Any, ...], part: dict[str, Any], value: Any, **options: Any
+    ) -> bool:
+        if self.is_exhausted():
             return False
         try:
             if key not in self._validators:
@@ -74,5 +76,5 @@ class SchemaQueries:
                 return False
             return not validator.is_valid(value)
         except (SchemaError, ValueError):
-            # A part that cannot stand alone, or a value that is not JSON: nothing to say of either.
+            # The part cannot be compiled alone, or the value is not JSON.
             return False

@@ -1,4 +1,4 @@
-"""From Python types to JSON Schemas, and from JSON values to Python types."""
+"""The JSON Schemas of Python types."""
 
 import math
 import typing
@@ -9,7 +9,7 @@ import msgspec
 from portico.definitions.choices import restore_order
 from portico.definitions.constraints import members
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.signatures import NOTHING, Parameter, Signature
+from portico.definitions.signatures import EMPTY, Parameter, Signature
 from portico.definitions.wording import render
 
 _UNSTRUCTURED = (str, bytes, bytearray, type(None), object)
@@ -18,10 +18,10 @@ JsonObject = dict[str, Any]
 
 
 def input_schema(signature: Signature) -> JsonObject:
-    """The schema of a function's arguments."""
+    """Return the schema of a function's arguments."""
     shapes, definitions = _shapes(signature)
     properties = {
-        parameter.name: {**shape, **_told(parameter, shape)}
+        parameter.name: {**shape, **_annotations(parameter, shape)}
         for parameter, shape in zip(signature.parameters, shapes, strict=True)
     }
     schema: JsonObject = {"type": "object", "properties": properties}
@@ -34,9 +34,9 @@ def input_schema(signature: Signature) -> JsonObject:
 
 
 def output_schema(returns: Any) -> tuple[JsonObject | None, bool]:
-    """The schema of what a function returns, and whether it stands under the key `result`.
+    """Return the schema of a return type, and whether it wraps the value under the key `result`.
 
-    None for what is (or may be) text, content or nothing: there is no structure to promise.
+    Types that are, or may be, text, content or None have no schema.
     """
     if is_unstructured(returns):
         return None, False
@@ -52,7 +52,7 @@ def output_schema(returns: Any) -> tuple[JsonObject | None, bool]:
 
 
 def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObject], JsonObject]:
-    """The schemas of some types, and the definitions of the classes in them."""
+    """Return the schemas of some types, and the definitions of their classes."""
     definitions: JsonObject = {}
 
     def hook(model: Any) -> JsonObject:
@@ -62,8 +62,8 @@ def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObj
         _add(definitions, shape.pop("$defs", {}))
         return shape
 
-    known = [Any if kind is NOTHING else kind for kind in kinds]
-    # All at once, because then classes of the same name get different ones.
+    known = [Any if kind is EMPTY else kind for kind in kinds]
+    # All at once, so that classes with the same name get different definitions.
     shapes, components = msgspec.json.schema_components(
         known, schema_hook=hook, ref_template="#/$defs/{name}"
     )
@@ -72,15 +72,15 @@ def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObj
     return list(shapes), definitions
 
 
-def revive(kind: Any, value: Any) -> Any:
-    """What `msgspec.convert` does not know itself; `schemas_of` lets only pydantic models pass."""
+def decode_model(kind: Any, value: Any) -> Any:
+    """Decode a type that msgspec does not know; `schemas_of` accepts only pydantic models."""
     return kind.model_validate(value)
 
 
 def is_unstructured(kind: Any) -> bool:
-    """True for text, bytes, nothing, anything and content, and for unions and lists with those."""
+    """True for text, bytes, None, Any and content, and for unions and lists with those."""
     kind = _bare(kind)
-    if kind in (NOTHING, Any) or kind in _UNSTRUCTURED or _is_content(kind):
+    if kind in (EMPTY, Any) or kind in _UNSTRUCTURED or _is_content(kind):
         return True
     several = members(kind)
     if several != (kind,):
@@ -100,11 +100,11 @@ def _shapes(signature: Signature) -> tuple[list[JsonObject], JsonObject]:
 
 
 def check_shape(signature: Signature, parameter: Parameter) -> None:
-    """Raise DefinitionError, naming the parameter, if its type has no JSON form."""
+    """Raise DefinitionError with the parameter if its type has no JSON Schema."""
     try:
         schemas_of([parameter.type])
     except (TypeError, NameError, ValueError) as error:
-        why = f"has no JSON form: {_last_line(error)}"
+        why = f"its type has no JSON Schema: {_last_line(error)}"
         raise signature.error(why, parameter.name) from None
 
 
@@ -113,7 +113,7 @@ def _is_content(kind: Any) -> bool:
 
 
 def _bare(kind: Any) -> Any:
-    """A type without annotations, aliases (3.12) and new names."""
+    """Return a type without annotations, aliases (3.12) and `NewType`."""
     while True:
         if typing.get_origin(kind) is Annotated:
             kind = kind.__origin__
@@ -128,33 +128,33 @@ def _bare(kind: Any) -> Any:
 def _add(definitions: JsonObject, more: JsonObject) -> None:
     for name, shape in more.items():
         if definitions.setdefault(name, shape) != shape:
-            raise DefinitionError(f"two different types are called {render(name)}")
+            raise DefinitionError(f"two different types have the name {render(name)}")
 
 
 def _inlined(shape: JsonObject, definitions: JsonObject) -> JsonObject:
-    """The schema itself in place of a reference to it: legacy clients look for its type."""
+    """Replace a reference at the root by its schema: legacy clients look for its type."""
     name = str(shape.get("$ref", "")).removeprefix("#/$defs/")
     if name not in definitions:
         return shape
     whole = {**definitions[name], **{k: v for k, v in shape.items() if k != "$ref"}}
     if f'"#/$defs/{name}"'.encode() not in msgspec.json.encode(definitions):
-        del definitions[name]  # unless it also refers to itself
+        del definitions[name]  # unless it is recursive
     return whole
 
 
-def _told(parameter: Parameter, shape: JsonObject) -> JsonObject:
-    """What else is known of a parameter: its description and its default."""
-    told: JsonObject = {}
+def _annotations(parameter: Parameter, shape: JsonObject) -> JsonObject:
+    """Return the description and default of a parameter."""
+    annotations: JsonObject = {}
     words = _annotated_words(parameter) or parameter.description
     if words and "description" not in shape:
-        told["description"] = words
+        annotations["description"] = words
     if not parameter.required:
-        told.update(_default(parameter))
-    return told
+        annotations.update(_default(parameter))
+    return annotations
 
 
 def _annotated_words(parameter: Parameter) -> str:
-    """The description in `Annotated[int, "words"]`, or that of another library's note."""
+    """Return the description in `Annotated[int, "words"]`, or of another library's annotation."""
     if typing.get_origin(parameter.type) is not Annotated:
         return ""
     notes = [note for note in parameter.type.__metadata__ if not isinstance(note, msgspec.Meta)]
@@ -167,7 +167,7 @@ def _default(parameter: Parameter) -> JsonObject:
     try:
         plain = msgspec.to_builtins(default, enc_hook=_dumped, str_keys=True)
     except (TypeError, ValueError, RecursionError):
-        return {}  # it exists in Python only, and there it still applies
+        return {}  # JSON cannot express it, but Python still applies it
     return {} if isinstance(plain, float) and not math.isfinite(plain) else {"default": plain}
 
 
@@ -178,5 +178,5 @@ def _dumped(value: Any) -> Any:
 
 
 def _last_line(error: Exception) -> str:
-    """The line of msgspec's message that names the type."""
+    """Return the line of msgspec's message that names the type."""
     return str(error).strip().rpartition("\n")[2][:200]

@@ -1,4 +1,4 @@
-"""A function's parameters with their types, wherever those are written and however quoted."""
+"""The parameters and return type of a function, with quoted annotations resolved."""
 
 import inspect
 import sys
@@ -22,53 +22,53 @@ from portico.definitions.constraints import (
 from portico.definitions.definition_error import DefinitionError
 from portico.definitions.wording import render
 
-NOTHING: Any = inspect.Parameter.empty
-"""Stands where there is no default, or no annotation."""
+EMPTY: Any = inspect.Parameter.empty
+"""The value of a missing default or annotation."""
 _CONTEXTS = frozenset({"Context", "BlockingContext"})
 
 
 class Parameter(Struct, frozen=True):
-    """One parameter that the caller gives."""
+    """A parameter that the caller provides."""
 
     name: str
     type: Any
     default: Any
     description: str
-    fill: Callable[[], Any] | None = None
-    """Makes the value to call with, where Python's own default is pydantic's `Field`."""
+    factory: Callable[[], Any] | None = None
+    """Makes the default, if the default in Python is pydantic's `Field`."""
 
     @property
     def required(self) -> bool:
         """True if it has no default."""
-        return self.default is NOTHING
+        return self.default is EMPTY
 
 
 class Signature(Struct, frozen=True):
-    """What a function takes and returns, and what its docstring says."""
+    """The parameters, return type and docstring of a function."""
 
     label: str
-    """What the function is called in messages."""
+    """The name of the function in messages."""
     name: str
     summary: str
     parameters: tuple[Parameter, ...]
     context: str | None
     """The parameter that takes the context."""
     positional: dict[str, Any]
-    """The parameters that have to be given by position, in order, with their defaults."""
+    """The positional-only parameters in order, with their defaults."""
     returns: Any
 
     def error(self, reason: str, parameter: str = "") -> DefinitionError:
-        """An error that names the function and the parameter."""
+        """Return an error with the function and the parameter."""
         field = f"parameter {parameter}" if parameter else ""
         return DefinitionError(reason, source=self.label, field=field)
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
-    """Read a function, or raise DefinitionError for one that cannot be called by name."""
+    """Read a function's signature; raise DefinitionError if it cannot be called by name."""
     if isinstance(function, type):
-        raise DefinitionError("is a class; give a function", source=function.__qualname__)
-    target = _written(function)
-    # An object that is called goes by the name of its class.
+        raise DefinitionError("is a class; pass a function", source=function.__qualname__)
+    target = _unwrapped(function)
+    # A callable object has the name of its class.
     is_object = target.__name__ == "__call__"
     name = type(function).__name__ if is_object else target.__name__
     label = f"{name if is_object else target.__qualname__}()"
@@ -76,13 +76,13 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         found = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"has no signature: {error}", source=label) from None
-    # A call without a docstring would get the words that Python has for all calls.
+    # Without its own docstring, `__call__` would inherit Python's.
     doc = "" if is_object and not target.__doc__ else inspect.getdoc(target) or ""
     scope = _Scope(target, label)
     bound = function.keywords if isinstance(function, partial) else ()
-    # What is bound may be a secret, and is not the caller's to give.
+    # Bound arguments may be secrets, and callers must not override them.
     free = [parameter for name, parameter in found.parameters.items() if name not in bound]
-    context, parameters = _parted(free, scope, docstrings.parameters(doc))
+    context, parameters = _split_context(free, scope, docstrings.parameters(doc))
     return Signature(
         label=label,
         name=name,
@@ -98,8 +98,8 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     )
 
 
-def _written(function: Any) -> Any:
-    """The function as it stands in the source: without decorators and partial arguments."""
+def _unwrapped(function: Any) -> Any:
+    """Return the function without decorators and partial arguments."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -108,67 +108,69 @@ def _written(function: Any) -> Any:
     return type(function).__call__
 
 
-def _parted(
+def _split_context(
     found: list[inspect.Parameter], scope: "_Scope", described: Mapping[str, str]
 ) -> tuple[str | None, list[Parameter]]:
-    """The parameter that takes the context, and those that the caller gives."""
+    """Return the parameter that takes the context, and those that the caller provides."""
     contexts: list[str] = []
     parameters: list[Parameter] = []
     for one in found:
         words = described.get(one.name, "")
-        read = None if _takes_context(one) else _read(one, scope, words)
-        if read is None or _means_context(read.type):
+        read = None if _takes_context(one) else _parameter(one, scope, words)
+        if read is None or _is_context(read.type):
             contexts.append(one.name)
         else:
             parameters.append(read)
     if len(contexts) > 1:
-        raise DefinitionError("takes the context twice", source=scope.label)
+        raise DefinitionError("has two parameters for the context", source=scope.label)
     return (contexts[0] if contexts else None), parameters
 
 
-def _read(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Parameter:
+def _parameter(parameter: inspect.Parameter, scope: "_Scope", description: str) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        why = "cannot be described: every argument needs a name of its own"
+        why = "is not supported: every argument needs its own name"
         where = f"parameter {str(parameter).partition(':')[0]}"
         raise DefinitionError(why, source=scope.label, field=where)
     where = f"parameter {parameter.name}"
-    if parameter.name == "self" and parameter.annotation is NOTHING:
-        why = "no caller has it to give: register the method of an object, not of a class"
+    if parameter.name == "self" and parameter.annotation is EMPTY:
+        why = "callers cannot provide it; register a method of an instance, not of a class"
         raise DefinitionError(why, source=scope.label, field=where)
     kind = scope.resolve(parameter.annotation, where)
     try:
-        return _limited(Parameter(parameter.name, kind, parameter.default, description))
+        return _with_constraints(Parameter(parameter.name, kind, parameter.default, description))
     except TypeError as error:
         raise DefinitionError(str(error), source=scope.label, field=where) from None
 
 
-def _limited(parameter: Parameter) -> Parameter:
-    """The parameter with what pydantic and annotated-types say of it in terms of msgspec."""
+def _with_constraints(parameter: Parameter) -> Parameter:
+    """Return the parameter with the constraints of pydantic and annotated-types."""
     field = parameter.default
     if not is_field(field):
         return replace(parameter, type=constrained(parameter.type))
     if field.alias is not None or field.validation_alias is not None:
-        raise TypeError("takes pydantic's Field with an alias; name the parameter so instead")
-    fill = default_of(field)
-    default = NOTHING if fill is None else field.default
-    kind = Any if parameter.type is NOTHING else parameter.type
-    return replace(parameter, type=constrained_default(kind, field), default=default, fill=fill)
+        raise TypeError("has a pydantic Field with an alias; rename the parameter instead")
+    factory = default_of(field)
+    default = EMPTY if factory is None else field.default
+    kind = Any if parameter.type is EMPTY else parameter.type
+    return replace(
+        parameter, type=constrained_default(kind, field), default=default, factory=factory
+    )
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
-    """By its annotation, which need not be importable at run time, or else by its name."""
+    """True by its annotation, which need not be importable, or by its name."""
     annotation = parameter.annotation
-    if annotation is NOTHING:
+    if annotation is EMPTY:
         return parameter.name == "context"
     if isinstance(annotation, str):
         name = annotation.strip("\"' ").replace(" ", "").removesuffix("|None")
         return name.rpartition(".")[2] in _CONTEXTS
-    return _means_context(annotation)
+    return _is_context(annotation)
 
 
-def _means_context(annotation: Any) -> bool:
+def _is_context(annotation: Any) -> bool:
     if typing.get_origin(annotation) is Annotated:
-        return _means_context(annotation.__origin__)
+        return _is_context(annotation.__origin__)
     for member in members(annotation):
         if isinstance(member, typing.ForwardRef):
             names = [member.__forward_arg__.rpartition(".")[2]]
@@ -180,7 +182,7 @@ def _means_context(annotation: Any) -> bool:
 
 
 class _Scope:
-    """The names that the annotations of one function can mean."""
+    """The names that a function's annotations can refer to."""
 
     def __init__(self, target: Any, label: str) -> None:
         self.label = label
@@ -190,27 +192,26 @@ class _Scope:
         self._closure = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
 
     def resolve(self, annotation: Any, what: str) -> Any:
-        """The type that an annotation means; NOTHING if there is none."""
-        if annotation is NOTHING or type(annotation) is type:
+        """Return the type of an annotation; EMPTY if there is none."""
+        if annotation is EMPTY or type(annotation) is type:
             return annotation
         try:
             try:
                 return self._evaluated(annotation, self._closure)
             except NameError:
-                return self._evaluated(annotation, {**self._surroundings(), **self._closure})
+                return self._evaluated(annotation, {**self._enclosing_names(), **self._closure})
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
-            why = f"cannot make sense of its annotation {render(str(annotation))}: {error}"
+            why = f"cannot resolve its annotation {render(str(annotation))}: {error}"
             raise DefinitionError(why, source=self.label, field=what) from None
 
     def _evaluated(self, annotation: Any, local: dict[str, Any]) -> Any:
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
         return typing.get_type_hints(holder, self._globals, local, include_extras=True)["it"]
 
-    def _surroundings(self) -> dict[str, Any]:
-        """Names of the functions around this one that are still running.
+    def _enclosing_names(self) -> dict[str, Any]:
+        """Return the local names of the enclosing functions that are still running.
 
-        A quoted annotation does not make a closure, so a class beside a nested function is found
-        only here.
+        A quoted annotation creates no closure, so a local class is found only here.
         """
         names: dict[str, Any] = {}
         frame: types.FrameType | None = sys._getframe(1)

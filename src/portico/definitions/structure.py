@@ -1,7 +1,7 @@
-"""The ordinary mistakes in a JSON Schema, found without compiling it.
+"""Checks for common mistakes in a JSON Schema, without compiling it.
 
-This runs for every schema of a file while a server starts, so it imports no validator; what it
-lets through is checked in full when the schema is first used.
+They run for every schema of a file at startup, so they import no validator; the full check runs
+when the schema is first used.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from portico.definitions.keywords import (
     DIALECTS,
     DRAFT_4,
     LATEST,
-    MANY,
-    NAMED,
-    ONE,
-    REF_STANDS_ALONE,
+    REF_ONLY_DIALECTS,
     REFERENCES,
+    SCHEMA_LISTS,
+    SCHEMA_MAPS,
+    SINGLE_SCHEMAS,
     TYPES,
     Location,
     dialect,
@@ -26,32 +26,32 @@ from portico.definitions.references import References
 from portico.definitions.wording import dotted, render, type_name
 
 MAX_DEPTH = 128
-"""Levels of JSON in a schema; fifty objects within objects need about a hundred."""
+"""The limit of nested JSON in a schema; fifty nested objects need about a hundred levels."""
 MAX_NODES = 50_000
 FOREIGN_NODES = 3_000
-"""The same for a schema that somebody else checks as well; more take too long to compile."""
+"""The limit for a schema of an upstream; a larger one takes too long to compile."""
 
 _Fault = tuple[Location, str]
 
 
-def structural_check(schema: Any, *, where: str = "", most: int = MAX_NODES) -> None:
-    """Raise SchemaError for what is too large, misuses a keyword or has dangling references."""
+def structural_check(schema: Any, *, where: str = "", max_nodes: int = MAX_NODES) -> None:
+    """Raise SchemaError if it is too large, misuses a keyword or has dangling references."""
     try:
-        _check_size(schema, most)
+        _check_size(schema, max_nodes)
         if _check_schemas(schema):
             References(schema).check()
     except SchemaError as error:
         raise error.inside(source=where) from None
 
 
-def _check_size(root: Any, most: int) -> None:
-    """Walks everything, also what is only data (`default`, `enum`), because it is compiled too."""
+def _check_size(root: Any, max_nodes: int) -> None:
+    """Count all values, including data (`default`, `enum`), which is compiled too."""
     nodes = 0
     level: list[Any] = [root]
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
-        if nodes > most:
-            raise SchemaError(f"has more than {most} values")
+        if nodes > max_nodes:
+            raise SchemaError(f"has more than {max_nodes} values")
         below: list[Any] = []
         for value in level:
             if isinstance(value, dict):
@@ -68,9 +68,9 @@ def _check_schemas(root: Any) -> bool:
     """Check the keywords of every schema; True if any of them refers to another."""
     named = dialect(root)
     refers = False
-    waiting: list[tuple[Location, Any]] = [((), root)]
-    while waiting:
-        location, schema = waiting.pop()
+    pending: list[tuple[Location, Any]] = [((), root)]
+    while pending:
+        location, schema = pending.pop()
         if isinstance(schema, bool):
             continue
         if not isinstance(schema, dict):
@@ -79,7 +79,7 @@ def _check_schemas(root: Any) -> bool:
         if fault is not None:
             raise _error((*location, *fault[0]), fault[1])
         refers = refers or any(keyword in schema for keyword in REFERENCES)
-        waiting.extend(((*location, *way), inner) for way, inner in subschemas(schema))
+        pending.extend(((*location, *step), inner) for step, inner in subschemas(schema))
     return refers
 
 
@@ -88,7 +88,7 @@ def _error(location: Location, reason: str) -> SchemaError:
 
 
 def _fault(schema: dict[str, Any], named: str) -> _Fault | None:
-    if "$ref" in schema and named in REF_STANDS_ALONE:
+    if "$ref" in schema and named in REF_ONLY_DIALECTS:
         return None if isinstance(schema["$ref"], str) else (("$ref",), "must be a string")
     for keyword, value in schema.items():
         check = _CHECKS.get(keyword)
@@ -96,21 +96,21 @@ def _fault(schema: dict[str, Any], named: str) -> _Fault | None:
             continue
         fault = check(value)
         if fault is None and keyword == "items" and named == LATEST and isinstance(value, list):
-            fault = (), "must be a schema; the 2020-12 keyword for a list of them is prefixItems"
+            fault = (), "must be a schema; in 2020-12 use prefixItems for a list of schemas"
         if fault is not None:
             return (keyword, *fault[0]), fault[1]
     return None
 
 
-# One small check for each kind of value. A fault is where (inside the value) and why.
+# One check for each kind of value. A fault is a location inside the value, and a reason.
 
 
 def _is_type(value: Any) -> _Fault | None:
     names = value if isinstance(value, list) else [value]
     for index, name in enumerate(names):
         if not isinstance(name, str) or name not in TYPES:
-            way = (index,) if isinstance(value, list) else ()
-            return way, f"{render(name)} is not a JSON Schema type"
+            step = (index,) if isinstance(value, list) else ()
+            return step, f"{render(name)} is not a JSON Schema type"
     return None if names else ((), "must name at least one type")
 
 
@@ -187,7 +187,7 @@ def _is_count(value: Any) -> _Fault | None:
 def _is_dialect(value: Any) -> _Fault | None:
     if isinstance(value, str) and value.removesuffix("#") in DIALECTS:
         return None
-    return (), f"{render(value)} is not a dialect we know: {', '.join(DIALECTS.values())}"
+    return (), f"{render(value)} is not a supported dialect: {', '.join(DIALECTS.values())}"
 
 
 def _got(value: Any) -> str:
@@ -196,9 +196,9 @@ def _got(value: Any) -> str:
 
 _BOOLEAN_IN_DRAFT_4 = ("exclusiveMinimum", "exclusiveMaximum")
 _CHECKS: dict[str, Callable[[Any], _Fault | None]] = {
-    **dict.fromkeys(ONE, _is_schema),
-    **dict.fromkeys(MANY, _are_schemas),
-    **dict.fromkeys(NAMED, _are_named_schemas),
+    **dict.fromkeys(SINGLE_SCHEMAS, _is_schema),
+    **dict.fromkeys(SCHEMA_LISTS, _are_schemas),
+    **dict.fromkeys(SCHEMA_MAPS, _are_named_schemas),
     "items": _is_items,
     "$schema": _is_dialect,
     "type": _is_type,

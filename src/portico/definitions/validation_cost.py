@@ -1,23 +1,23 @@
-"""How much work a schema can cause the validator for one value, found without asking it.
+"""An estimate of the validator's work for one value and a schema.
 
-The validator has no time limit and holds up every other call, so the bound is set before it runs.
-One unit is about 20 ns, the time of a `type` check. Recursive references cost one visit for each
-value, because the validator remembers their outcomes.
+The validator has no time limit and blocks every other call, so the work is limited before it
+runs. One unit is about 20 ns, the time of a `type` check. Recursive references cost one visit for
+each value, because the validator caches their outcomes.
 """
 
 from typing import Any
 
-from portico.definitions.keywords import REFERENCES, STORES, parts_of, subschemas
+from portico.definitions.keywords import REFERENCES, SCHEMA_STORES, subschemas, walk_json
 from portico.definitions.references import References
 
 MAX_UNITS = 1_000_000_000
-"""Where counting ends: far beyond every limit."""
-_COMPARED = 15
+"""Counting stops here, far beyond every limit."""
+_COMPARE = 15
 """Units to compare two numbers, or one level of an object."""
-_HUGE = 75
-"""Units for a number beyond 63 bits, which is compared digit by digit."""
-_EVALUATED_AGAIN = 4
-"""How often `unevaluatedProperties` and `unevaluatedItems` run the schemas beside them."""
+_BIG_NUMBER_UNITS = 75
+"""Units for a number beyond 63 bits."""
+_REEVALUATIONS = 4
+"""How often `unevaluatedProperties` and `unevaluatedItems` evaluate the schemas beside them."""
 
 _IN_PLACE = frozenset(
     {
@@ -27,17 +27,17 @@ _IN_PLACE = frozenset(
 )
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _ALTERNATIVE = ("properties", "additionalProperties", "prefixItems", "items", "additionalItems")
-"""Of these a field or an item meets one schema, of the other keywords every one."""
+"""Only one of the schemas of these keywords applies to a field or an item."""
 
 
-def huge(number: int) -> int:
-    """Units for one number, if it is beyond 63 bits; else 0."""
+def number_units(number: int) -> int:
+    """Return the units of a number beyond 63 bits; 0 for others."""
     bits = number.bit_length()
-    return _HUGE + (bits // 53) ** 2 if bits > 63 else 0
+    return _BIG_NUMBER_UNITS + (bits // 53) ** 2 if bits > 63 else 0
 
 
 class ValidationCost:
-    """The units of work a schema can cause at a single place of a value."""
+    """The units of work that a schema costs for one value inside the checked value."""
 
     def __init__(self, schema: Any, references: References) -> None:
         self._references = references
@@ -46,11 +46,11 @@ class ValidationCost:
         here, below = self._measured(schema)
         again = (max(self._found[key]) for key in self._circular)
         self.width = min(max(here, below) + sum(again), MAX_UNITS)
-        """Units at the place where the most schemas apply."""
+        """Units for the value to which the most schemas apply."""
         self.recursive = bool(self._circular)
 
     def _measured(self, schema: Any) -> tuple[int, int]:
-        """Units at the value itself, and at most at one place below it."""
+        """Return the units for the value itself, and the maximum for a value inside it."""
         if not isinstance(schema, dict):
             return 1, 0
         key = id(schema)
@@ -63,7 +63,7 @@ class ValidationCost:
         return found
 
     def _measure(self, schema: dict[str, Any]) -> tuple[int, int]:
-        own = 1 + sum(_weight(keyword, value) for keyword, value in schema.items())
+        own = 1 + sum(_keyword_units(keyword, value) for keyword, value in schema.items())
         here = below = one_of = all_of = 0
         for keyword, inner in self._applied(schema):
             at_value, deeper = self._measured(inner)
@@ -75,13 +75,13 @@ class ValidationCost:
             else:
                 all_of += max(at_value, deeper)
         if any(keyword in schema for keyword in _UNEVALUATED):
-            here, below = here * _EVALUATED_AGAIN, below * _EVALUATED_AGAIN + here
+            here, below = here * _REEVALUATIONS, below * _REEVALUATIONS + here
         return min(own + here, MAX_UNITS), min(below + one_of + all_of, MAX_UNITS)
 
     def _applied(self, schema: dict[str, Any]) -> list[tuple[str, Any]]:
-        """The schemas that this one applies to its value or to parts of it."""
-        inside = [(str(way[0]), inner) for way, inner in subschemas(schema)]
-        applied = [(keyword, inner) for keyword, inner in inside if keyword not in STORES]
+        """Return the schemas that this one applies to its value or parts of it."""
+        inside = [(str(step[0]), inner) for step, inner in subschemas(schema)]
+        applied = [(keyword, inner) for keyword, inner in inside if keyword not in SCHEMA_STORES]
         for keyword in REFERENCES:
             reference = schema.get(keyword)
             if isinstance(reference, str):
@@ -91,23 +91,25 @@ class ValidationCost:
         return applied
 
 
-def _weight(keyword: str, value: Any) -> int:
-    """Units for one keyword, apart from the schemas in it."""
+def _keyword_units(keyword: str, value: Any) -> int:
+    """Return the units of a keyword, without the schemas in it."""
     match keyword:
         case "const":
-            return _data(value)
+            return _value_units(value)
         case "enum" if isinstance(value, list):
-            # Plain options are looked up; the others are compared one by one.
-            slow = (one for one in value if isinstance(one, dict | list) or _data(one) > _COMPARED)
-            return 5 + sum(map(_data, slow))
+            # Simple options are looked up in a set; the others are compared one by one.
+            slow = (
+                one for one in value if isinstance(one, dict | list) or _value_units(one) > _COMPARE
+            )
+            return 5 + sum(map(_value_units, slow))
         case "required" | "dependentRequired":
-            return 1 + _data(value) // _COMPARED
+            return 1 + _value_units(value) // _COMPARE
         case "uniqueItems":
             return 5
-    return 2 + (huge(value) if isinstance(value, int) else 0)
+    return 2 + (number_units(value) if isinstance(value, int) else 0)
 
 
-def _data(value: Any) -> int:
-    """Units to compare with a value."""
-    parts = parts_of(value)
-    return sum(_COMPARED + (huge(one) if isinstance(one, int) else 0) for one in parts)
+def _value_units(value: Any) -> int:
+    """Return the units to compare with a value."""
+    parts = walk_json(value)
+    return sum(_COMPARE + (number_units(one) if isinstance(one, int) else 0) for one in parts)

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a value, in words a model can act on."""
+"""The violations of a schema, in words that a model can act on."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,46 +6,46 @@ from typing import Any
 from msgspec import Struct
 
 from portico.definitions.keywords import DRAFT_4
-from portico.definitions.wording import MAX_LENGTH, listed, render, type_name
+from portico.definitions.wording import MAX_LENGTH, render, render_all, type_name
 from portico.model.wording import counted
 
 
 class SchemaViolation(Struct, frozen=True):
-    """What is wrong, where (`items[2].name`; empty for the whole value), and what was expected."""
+    """A message with its path (`items[2].name`; empty for the whole value)."""
 
     path: str
     message: str
     expected: Any = None
-    """What the schema asks for: a type, the options, a limit."""
+    """The type, the options or the limit in the schema."""
     keyword: str = ""
-    """The keyword of the schema that says so."""
+    """The violated keyword of the schema."""
     got: str = ""
-    """The value that was given, shortened, if the problem is about the value itself."""
+    """The given value, shortened, if the violation is about the value itself."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 def describe(problems: Iterable[SchemaViolation]) -> str:
-    """The problems in one short text."""
+    """Join the violations into one text."""
     return "; ".join(map(str, problems))
 
 
-def assertion(path: str, keyword: str, asked: Any, value: Any) -> SchemaViolation:
-    """The problem of a value that breaks a keyword which asks something of the value itself."""
-    return SchemaViolation(path, _WORDS[keyword](asked, value), asked, keyword, render(value))
+def assertion_problem(path: str, keyword: str, limit: Any, value: Any) -> SchemaViolation:
+    """Return the violation of a keyword that constrains the value itself."""
+    return SchemaViolation(path, _MESSAGES[keyword](limit, value), limit, keyword, render(value))
 
 
-def is_of(types: list[str], value: Any, dialect: str) -> bool:
-    """True for a value of one of these types."""
+def has_type(types: list[str], value: Any, dialect: str) -> bool:
+    """True if a value has one of these types."""
     kind = type_name(value)
     if kind == "integer" and isinstance(value, float) and dialect == DRAFT_4:
-        kind = "number"  # by how it is written, there
+        kind = "number"  # in draft 4, 1.0 is not an integer
     return kind in types or (kind == "integer" and "number" in types)
 
 
 def type_problem(path: str, types: list[str], value: Any) -> SchemaViolation:
-    """The problem of a value that is of none of these types."""
+    """Return the violation of a value that has none of these types."""
     kind = type_name(value)
     got = f"{kind} {render(value)}" if isinstance(value, str | int | float) else kind
     expected = types[0] if len(types) == 1 else types
@@ -53,12 +53,12 @@ def type_problem(path: str, types: list[str], value: Any) -> SchemaViolation:
 
 
 def options_problem(path: str, options: list[Any], got: str) -> SchemaViolation:
-    """The problem of a value that is none of these."""
+    """Return the violation of a value that is not one of these options."""
     if len(options) == 1:
         return SchemaViolation(
             path, f"must be {render(options[0])}, not {got}", options, "enum", got
         )
-    return SchemaViolation(path, f"{got} is not one of {listed(options)}", options, "enum", got)
+    return SchemaViolation(path, f"{got} is not one of {render_all(options)}", options, "enum", got)
 
 
 def _cut(text: str) -> str:
@@ -66,13 +66,13 @@ def _cut(text: str) -> str:
 
 
 def _counted(unit: str, bound: str) -> Callable[[Any, Any], str]:
-    def words(asked: Any, value: Any) -> str:
-        return f"has {counted(len(value), unit)}, must have at {bound} {render(asked)}"
+    def words(limit: Any, value: Any) -> str:
+        return f"has {counted(len(value), unit)}, must have at {bound} {render(limit)}"
 
     return words
 
 
-_WORDS: dict[str, Callable[[Any, Any], str]] = {
+_MESSAGES: dict[str, Callable[[Any, Any], str]] = {
     "const": lambda want, got: f"must be {render(want)}, not {render(got)}",
     "minimum": lambda want, got: f"{render(got)} is less than the minimum {render(want)}",
     "maximum": lambda want, got: f"{render(got)} is more than the maximum {render(want)}",
@@ -88,4 +88,4 @@ _WORDS: dict[str, Callable[[Any, Any], str]] = {
     "uniqueItems": lambda _, __: "has the same item more than once",
     "pattern": lambda want, got: f"{render(got)} does not match the pattern {_cut(want)}",
 }
-ASSERTIONS = frozenset(_WORDS) | {"enum"}
+ASSERTIONS = frozenset(_MESSAGES) | {"enum"}

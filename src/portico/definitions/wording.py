@@ -1,4 +1,4 @@
-"""How values, paths and near misses are written in messages: short, whatever comes in."""
+"""Values, paths and suggestions as short text for messages."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -16,7 +16,7 @@ _WORD_MARKS = str.maketrans("_-$", "aaa")
 
 
 def type_name(value: Any) -> str:
-    """The JSON type of a value, as JSON Schema calls it."""
+    """Return the JSON Schema type of a value."""
     match value:
         case None:
             return "null"
@@ -36,7 +36,7 @@ def type_name(value: Any) -> str:
 
 
 def render(value: Any, limit: int = MAX_LENGTH) -> str:
-    """A value as short JSON-like text, at a cost that does not grow with the value."""
+    """Return a value as short JSON-like text, in time that does not grow with the value."""
     text = _text(value, limit, 0)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -46,10 +46,10 @@ def _text(value: Any, limit: int, depth: int) -> str:
         case None | bool():
             return "null" if value is None else str(value).lower()
         case int():
-            # Python itself refuses to print integers of thousands of digits.
+            # Python raises an error for integers of thousands of digits.
             return str(value) if value.bit_length() <= 256 else "(very large)"
         case str():
-            # Cut before it is quoted, so that both quotes show.
+            # Cut before quoting, so that both quotes are kept.
             text = value if len(value) <= limit - 2 else value[: limit - 3] + "…"
             escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
             return f'"{printable(escaped)}"'
@@ -69,7 +69,7 @@ def _text(value: Any, limit: int, depth: int) -> str:
 
 
 def _joined(parts: Iterable[str], limit: int) -> str:
-    """As many of the parts as fit; the others are never made."""
+    """Join as many parts as fit; the others are never created."""
     taken: list[str] = []
     length = 0
     for part in parts:
@@ -80,15 +80,15 @@ def _joined(parts: Iterable[str], limit: int) -> str:
     return ", ".join(taken)
 
 
-def listed(options: Sequence[Any]) -> str:
-    """Alternatives as text, the first few of them."""
+def render_all(options: Sequence[Any]) -> str:
+    """Return the first few options as text."""
     text = ", ".join(render(option, 40) for option in options[:_MAX_OPTIONS])
     more = len(options) - _MAX_OPTIONS
     return f"{text} and {more} more" if more > 0 else text
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """A path into a document: `items[2].name`, or `["a.b"]` for a key that is no plain word."""
+    """Return a path as text: `items[2].name`, or `["a.b"]` for a key that is not a plain word."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -100,11 +100,11 @@ def dotted(path: Iterable[str | int]) -> str:
     return text if len(text) <= _MAX_PATH else "…" + text[-_MAX_PATH:]
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str:
-    """` (did you mean "city"?)` if one of the candidates is that close, else nothing."""
+def suggestion(word: str, candidates: Iterable[str]) -> str:
+    """Return ` (did you mean "city"?)` if a candidate is similar, else ""."""
     if len(word) > _MAX_CANDIDATE:
         return ""
-    # Comparing is slow, so neither many nor long candidates are looked at.
+    # Comparing is slow, so the number and length of candidates are limited.
     few = islice(candidates, _MAX_CANDIDATES)
     found = close_matches(word, (c for c in few if len(c) <= _MAX_CANDIDATE), cutoff=0.7)
     return f" ({did_you_mean(map(render, found))})" if found else ""

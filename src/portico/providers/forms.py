@@ -6,7 +6,7 @@ import msgspec
 
 from portico.definitions.binding import whole_numbers
 from portico.definitions.definition_error import DefinitionError
-from portico.definitions.shapes import revive, schemas_of
+from portico.definitions.shapes import decode_model, schemas_of
 from portico.model.errors import AskError
 
 T = TypeVar("T")
@@ -43,10 +43,10 @@ class ClassForm(Generic[T]):
     def read(self, content: dict[str, Any]) -> T:
         """Return an instance of the class; raise AskError for content that its checks reject."""
         try:
-            return msgspec.convert(content, self._kind, dec_hook=revive)
+            return msgspec.convert(content, self._kind, dec_hook=decode_model)
         except (msgspec.ValidationError, ValueError) as error:
             try:
-                return msgspec.convert(whole_numbers(content), self._kind, dec_hook=revive)
+                return msgspec.convert(whole_numbers(content), self._kind, dec_hook=decode_model)
             except (msgspec.ValidationError, ValueError):
                 raise AskError(f"the client's answer does not match the form: {error}") from None
 
