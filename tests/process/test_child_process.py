@@ -283,7 +283,7 @@ async def test_an_inherited_secret_is_not_among_the_last_words() -> None:
     argv = (sys.executable, "-I", "-S", "-c", code)
     wire, _ = await opened(Command(argv, environment={"ACME_API_KEY": "k-123456789"}))
     assert wire.process is not None
-    await wire.process.gone(WAIT_S)
+    await wire.process.wait_exited(WAIT_S)
     await turns()
     await wire.close()
     assert wire.stderr_tail.tail() == "refused ***"

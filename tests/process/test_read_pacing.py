@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import patch
 
-from portico.process.read_pacing import BUSY, LEAST, MOST, SLICE_S, ReadPacing
+from portico.process.read_pacing import MAX_BUSY_SLICES, MAX_READ, MIN_READ, SLICE_S, ReadPacing
 
 
 class Clock:
@@ -33,21 +33,21 @@ def test_a_flood_of_small_messages_is_read_in_small_pieces_and_a_large_result_in
     pace, clock = ReadPacing(), Clock()
     for _ in range(3):
         taken(pace, clock, 1e-7)  # 5 us for a message of 50 bytes
-    assert LEAST <= pace.size <= SLICE_S / 1e-7
+    assert MIN_READ <= pace.size <= SLICE_S / 1e-7
     taken(pace, clock, 1e-10)
-    assert pace.size == MOST
+    assert pace.size == MAX_READ
 
 
 def test_a_flood_that_nobody_waits_for_has_to_rest_and_a_burst_has_not() -> None:
     pace, clock = ReadPacing(), Clock()
-    rests = [taken(pace, clock, 1e-6) for _ in range(2 * BUSY)]
-    assert not any(rests[: BUSY - 1])
-    assert all(rests[BUSY:])
+    rests = [taken(pace, clock, 1e-6) for _ in range(2 * MAX_BUSY_SLICES)]
+    assert not any(rests[: MAX_BUSY_SLICES - 1])
+    assert all(rests[MAX_BUSY_SLICES:])
 
 
 def test_answers_are_never_delayed() -> None:
     pace, clock = ReadPacing(), Clock()
-    assert not any(taken(pace, clock, 1e-6, wanted=True) for _ in range(2 * BUSY))
+    assert not any(taken(pace, clock, 1e-6, wanted=True) for _ in range(2 * MAX_BUSY_SLICES))
 
 
 async def test_what_was_read_at_once_is_handled_over_several_turns() -> None:
@@ -68,6 +68,6 @@ async def test_what_was_read_at_once_is_handled_over_several_turns() -> None:
 
     beside = asyncio.create_task(others())
     with patch("portico.process.read_pacing.perf_counter", clock):
-        await pace.spread(bytes(64 * 1024), handle)
+        await pace.handle_in_slices(bytes(64 * 1024), handle)
     beside.cancel()
     assert seen[-1] - seen[0] > 10

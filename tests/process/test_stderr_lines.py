@@ -1,6 +1,6 @@
 """A child's stderr passes on as it comes, without its secrets, and never holds anybody up."""
 
-from portico.process.stderr_lines import MAX_A_SECOND, StderrLines
+from portico.process.stderr_lines import MAX_BYTES_PER_SECOND, StderrLines
 from portico.process.stderr_tail import StderrTail
 
 
@@ -25,7 +25,7 @@ def test_a_flood_is_cut_short_and_said_to_be() -> None:
     overheard.add(b"calm again\n")
     assert heard[-1] == "calm again"
     assert heard[-2].startswith("... ")
-    assert sum(map(len, heard)) <= MAX_A_SECOND + len("... 99999 more lines" + "calm again")
+    assert sum(map(len, heard)) <= MAX_BYTES_PER_SECOND + len("... 99999 more lines" + "calm again")
 
 
 def test_a_line_without_an_end_is_not_kept() -> None:

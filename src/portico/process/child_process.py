@@ -1,8 +1,8 @@
-"""A child process that leads a group of its own, and takes all who descend from it along.
+"""A child process that leads its own group, and ends together with all its descendants.
 
-We start it and wait for it ourselves: uvloop's way of starting leaks descriptors into children, so
-that one holds another's pipes open, and asyncio's way of waiting waits for grandchildren too.
-Its pipes we read and write ourselves too: asyncio's transports cost more than the rest of a call.
+We start it and wait for it ourselves: uvloop leaks descriptors into children, so that one keeps
+another's pipes open, and asyncio also waits for grandchildren. We read and write its pipes
+ourselves too: asyncio's transports cost more than the rest of a call.
 """
 
 import asyncio
@@ -17,32 +17,32 @@ from typing import IO
 
 from portico.process.guardian import GUARDIAN
 from portico.process.process_tree import MARK, ProcessTree, start_of
-from portico.process.read_pacing import LEAST, Handle, ReadPacing
+from portico.process.read_pacing import MIN_READ, Handle, ReadPacing
 from portico.process.spawn import Spawned, spawn
 from portico.process.sweep import SWEEPER
 from portico.state.background import Background
 
 _NEWLINE = b"\n"
-_SHORT = 4096
+_MAX_COPIED = 4096
 _POLL_S = 0.01
 _REST_S = 0.2
-"""How long what the child left behind may take to go; it is no child of ours to wait for."""
-_KILLS = 5
-"""How often those who are left are killed before they are left to the guardian."""
+"""The time for the child's descendants to exit; we cannot wait for them as for our child."""
+_MAX_KILLS = 5
+"""How often we kill the remaining descendants before we leave them to the guardian."""
 
 
 class ChildProcess:
-    """A running child, started on the event loop that its end is reported to."""
+    """A running child of the event loop that started it."""
 
     def __init__(self, spawned: Spawned, mark: str) -> None:
         self.pid, self.stdin, self.stdout, self.stderr = spawned
         self.returncode: int | None = None
-        """How it ended: its exit code, or minus the signal that ended it."""
+        """Its exit code, or minus the signal that ended it."""
         self.exited = asyncio.Event()
         self.mark = mark
-        self._is_over = False  # nobody of its family is left
-        # By its mark also those are found whose parents have left them, as daemons do.
-        self._family = ProcessTree({self.pid}, {mark}, start_of(self.pid) or 0)
+        self._is_gone = False  # nor is any descendant left
+        # Its mark also finds descendants whose parents have exited, such as daemons.
+        self._tree = ProcessTree({self.pid}, {mark}, start_of(self.pid) or 0)
         self._loop = asyncio.get_running_loop()
         self._watch()
 
@@ -50,8 +50,8 @@ class ChildProcess:
     async def start(
         cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None
     ) -> "ChildProcess":
-        """Start a child; raises OSError or ValueError."""
-        mark = GUARDIAN.expect()
+        """Start a child; raise OSError or ValueError on failure."""
+        mark = GUARDIAN.announce()
         starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark))
         try:
             return await asyncio.shield(starting)
@@ -64,7 +64,7 @@ class ChildProcess:
     async def _start(
         cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, mark: str
     ) -> "ChildProcess":
-        # If we are somebody's child ourselves, ours are theirs too.
+        # If we are a child of another Portico, our children are its descendants too.
         marks = f"{os.environ[MARK]}:{mark}" if MARK in os.environ else mark
         try:
             spawned = await spawn(argv, {**env, MARK: marks}, cwd)
@@ -77,49 +77,51 @@ class ChildProcess:
         except RuntimeError:  # neither a descriptor nor a thread to wait for it with
             spawned.close()
             os.killpg(spawned.pid, signal.SIGKILL)
-            _waited(spawned.pid)
+            _wait_pid(spawned.pid)
             GUARDIAN.forget(mark)
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
-    async def look(self) -> bool:
-        """Note all who left the group, while their parents show whose they are."""
-        return await SWEEPER.look(self._family)
+    async def find_descendants(self) -> bool:
+        """Find all descendants outside the group, while their parents still run."""
+        return await SWEEPER.find_descendants(self._tree)
 
     def signal(self, number: int) -> bool:
-        """Signal the group and all who are known to have left it; False if there are none."""
-        strays = self._family.signal_strays(number)
-        return self._signal_group(number) or strays
+        """Signal the group and its known escaped descendants; return False if none live."""
+        escaped = self._tree.signal_escaped(number)
+        return self._signal_group(number) or escaped
 
-    async def gone(self, within_s: float) -> bool:
-        """Wait for its end."""
+    async def wait_exited(self, within_s: float) -> bool:
+        """Wait for its exit; return False on a timeout."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.exited.wait(), within_s)
         return self.exited.is_set()
 
     async def end(
-        self, grace_s: float, term_grace_s: float, let_go: Callable[[], None] | None = None
+        self, grace_s: float, term_grace_s: float, request_exit: Callable[[], None] | None = None
     ) -> None:
-        """Let it leave by itself, then SIGTERM, then SIGKILL, to all of them. `let_go` is called
-        once its descendants are known, to have it leave."""
+        """Wait for the exit of all, then send SIGTERM, then SIGKILL.
+
+        `request_exit` is called once the descendants are known.
+        """
         try:
-            if let_go is not None:
+            if request_exit is not None:
                 if not self.exited.is_set():
-                    await self.look()
-                let_go()
-            if not await self.gone(grace_s):
+                    await self.find_descendants()
+                request_exit()
+            if not await self.wait_exited(grace_s):
                 self.signal(signal.SIGTERM)
-                await self.gone(term_grace_s)
+                await self.wait_exited(term_grace_s)
             if self.exited.is_set():
-                await self._end_the_rest()
+                await self._terminate_rest()
         finally:
-            # Also when we are cancelled half-way: nothing of it may stay.
+            # Even if we are cancelled: no process may stay.
             self.signal(signal.SIGKILL)
-            if await self.gone(term_grace_s) and await self._killed():
+            if await self.wait_exited(term_grace_s) and await self._kill_rest():
                 GUARDIAN.forget(self.mark)
 
-    async def _end_the_rest(self) -> None:
-        self._is_over = not await self.look()
-        if self._is_over:
+    async def _terminate_rest(self) -> None:
+        self._is_gone = not await self.find_descendants()
+        if self._is_gone:
             return
         self.signal(signal.SIGTERM)
         for _ in range(int(_REST_S / _POLL_S)):
@@ -127,24 +129,26 @@ class ChildProcess:
                 return
             await asyncio.sleep(_POLL_S)
 
-    async def _killed(self) -> bool:
-        """Kill the remaining processes; False if one survives, as in the middle of a system call.
-        The guardian knows of them, and tries again once we are gone."""
-        for _ in range(_KILLS):
-            self._is_over = self._is_over or not await self.look()
-            if self._is_over:
+    async def _kill_rest(self) -> bool:
+        """Kill the remaining processes; return False if one survives, as in a system call.
+
+        The guardian knows them, and tries again after our exit.
+        """
+        for _ in range(_MAX_KILLS):
+            self._is_gone = self._is_gone or not await self.find_descendants()
+            if self._is_gone:
                 return True
             self.signal(signal.SIGKILL)
         return False
 
     def _signal_group(self, number: int) -> bool:
-        if not self._family.leaders:
-            return False  # its number may be somebody else's by now
+        if not self._tree.leaders:
+            return False  # the pid may have been reused
         try:
             os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS returns EPERM for a group of zombies
             if self.exited.is_set():
-                self._family.leaders.clear()
+                self._tree.leaders.clear()
                 GUARDIAN.register(self.mark, 0)
             return False
         return True
@@ -152,7 +156,7 @@ class ChildProcess:
     def _watch(self) -> None:
         try:
             handle = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):  # not Linux, or an old one
+        except (AttributeError, OSError):  # not Linux, or an old kernel
             threading.Thread(target=self._wait, daemon=True).start()
             return
         self._loop.add_reader(handle, self._readable, handle)
@@ -160,11 +164,11 @@ class ChildProcess:
     def _readable(self, handle: int) -> None:
         self._loop.remove_reader(handle)
         os.close(handle)
-        self._ended(_waited(self.pid))
+        self._ended(_wait_pid(self.pid))
 
     def _wait(self) -> None:
-        code = _waited(self.pid)
-        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody listens any more
+        code = _wait_pid(self.pid)
+        with contextlib.suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._ended, code)
 
     def _ended(self, code: int) -> None:
@@ -173,20 +177,20 @@ class ChildProcess:
         self._signal_group(0)
 
 
-def _waited(pid: int) -> int:
+def _wait_pid(pid: int) -> int:
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:  # the program that we are part of has waited for it
+    except ChildProcessError:  # the embedding program has waited for it
         return 0
 
 
 _STARTING: set["asyncio.Future[ChildProcess]"] = set()
-"""Starts that nobody waits for any more."""
+"""Starts whose caller was cancelled."""
 _ENDING = Background()
 
 
 def _abandoned(starting: "asyncio.Future[ChildProcess]") -> None:
-    """End a child that came too late."""
+    """End a child whose start was cancelled."""
     _STARTING.discard(starting)
     if starting.cancelled() or starting.exception() is not None:
         return
@@ -197,7 +201,7 @@ def _abandoned(starting: "asyncio.Future[ChildProcess]") -> None:
 
 
 class ChildOutput:
-    """One pipe out of the child, passed on as it comes."""
+    """One pipe out of the child; its bytes are passed on as they arrive."""
 
     def __init__(self, pipe: IO[bytes], take: Handle) -> None:
         self.ended = asyncio.Event()
@@ -224,31 +228,31 @@ class ChildOutput:
         if not data:
             self.close()
             return
-        if len(data) < LEAST:
+        if len(data) < MIN_READ:
             self._take(data)
             return
         rest_s = self._pace.take(data, self._take)
         if rest_s and not self.ended.is_set():
             self._loop.remove_reader(self._fd)
-            self._loop.call_later(rest_s, self._rested)
+            self._loop.call_later(rest_s, self._resume)
 
-    def _rested(self) -> None:
+    def _resume(self) -> None:
         if not self.ended.is_set():
             self._loop.add_reader(self._fd, self._ready)
 
 
 class ChildInput:
-    """The pipe into the child: of what it does not take at once, whole lines are kept."""
+    """The pipe into the child, with a backlog of whole lines."""
 
     def __init__(self, pipe: IO[bytes], high_water: int) -> None:
         self.size = 0
-        """How many bytes wait for the child to read."""
+        """The size of the backlog, in bytes."""
         self.closing = False
-        self.refused = asyncio.Event()
-        """Set when the child has closed its end, and will hear nothing any more."""
-        self.room = asyncio.Event()
-        """Clear while more than the high water waits."""
-        self.room.set()
+        self.closed_by_child = asyncio.Event()
+        """Set when the child has closed its stdin."""
+        self.writable = asyncio.Event()
+        """Cleared while the backlog is above the high-water mark."""
+        self.writable.set()
         self._high_water = high_water
         self._pipe, self._fd = pipe, pipe.fileno()
         self._backlog: deque[memoryview] = deque()
@@ -256,52 +260,52 @@ class ChildInput:
         os.set_blocking(self._fd, False)
 
     def write(self, line: bytes) -> None:
-        """Write one line, or keep what is left of it; once closing, nobody wants it."""
+        """Write one line, or queue the rest of it; drop it when closing."""
         if self.closing:
             return
         left = len(line) + 1
         if not self._backlog:
             try:
-                if left < _SHORT:  # then to copy it is the least
+                if left < _MAX_COPIED:  # a copy is cheaper than a second buffer
                     left -= os.write(self._fd, line + _NEWLINE)
                 else:
                     left -= os.writev(self._fd, (line, _NEWLINE))
             except (BlockingIOError, InterruptedError):
                 pass
-            except OSError:  # nobody reads it any more
-                self._refuse()
+            except OSError:  # the child has closed it
+                self._close_refused()
         if left and not self.closing:
             self._keep(line, left)
 
     def _keep(self, line: bytes, left: int) -> None:
         if not self._backlog:
-            self._loop.add_writer(self._fd, self._go_on)
-        if left < _SHORT:
+            self._loop.add_writer(self._fd, self._flush)
+        if left < _MAX_COPIED:
             self._backlog.append(memoryview(line + _NEWLINE)[-left:])
         else:
             self._backlog += (memoryview(line)[1 - left :], memoryview(_NEWLINE))
         self.size += left
         if self.size > self._high_water:
-            self.room.clear()
+            self.writable.clear()
 
     def close(self) -> None:
-        """Close it as soon as the child has read everything."""
+        """Close it once the child has read everything."""
         self.closing = True
-        self.room.set()
+        self.writable.set()
         if not self._backlog:
             self.abort()
 
     def abort(self) -> None:
         """Close it now."""
         self.closing = True
-        self.room.set()
+        self.writable.set()
         self.size = 0
         if not self._pipe.closed:
             self._backlog.clear()
             self._loop.remove_writer(self._fd)
             self._pipe.close()
 
-    def _go_on(self) -> None:
+    def _flush(self) -> None:
         while self._backlog:
             first = self._backlog[0]
             try:
@@ -309,11 +313,11 @@ class ChildInput:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                self._refuse()
+                self._close_refused()
                 return
             self.size -= written
             if self.size <= self._high_water:
-                self.room.set()
+                self.writable.set()
             if written < len(first):
                 self._backlog[0] = first[written:]
             else:
@@ -322,6 +326,6 @@ class ChildInput:
         if self.closing:
             self.abort()
 
-    def _refuse(self) -> None:
-        self.refused.set()
+    def _close_refused(self) -> None:
+        self.closed_by_child.set()
         self.abort()

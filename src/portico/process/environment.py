@@ -1,4 +1,4 @@
-"""Which variables of an environment matter, and to whom."""
+"""Environment variables: which ones a child gets, identify an account or are secret."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _CLEAN = """
     SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
     XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_RUNTIME_DIR XDG_STATE_HOME
 """
-"""What a child cannot do without: its user, language and folders, and whom the network trusts."""
+"""Variables every child needs: user, language, folders and trusted certificates."""
 
 _EVERYWHERE = """
     HOME LOGNAME USER USERNAME SHELL PATH MANPATH INFOPATH MAIL HOSTNAME HOSTTYPE MACHTYPE OSTYPE
@@ -44,13 +44,13 @@ _EVERYWHERE = """
     PORTICO_CHILD PORTICO_DEBUGGABLE PORTICO_TOKEN P9K_*
     NVM_BIN NVM_CD_FLAGS NVM_DIR NVM_INC FNM_MULTISHELL_PATH
 """
-"""What a shell, terminal or desktop sets: it differs by window, and says nothing of the account.
+"""Variables of a shell, terminal or desktop: they differ by window and do not affect the account.
 
-A star stands only after a prefix that no account's variables begin with.
+A star follows only a prefix that no account variable has.
 """
 
 DOOR_TOKEN = "PORTICO_TOKEN"  # noqa: S105  (its name, not its value)
-"""The token of our own door, which no server behind it needs."""
+"""The token of our own endpoint, which no server behind it needs."""
 
 _SECRET = re.compile(
     r"(?<!MAX_)TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|BEARER|API_?KEY|(ACCESS|PRIVATE)_?KEY"
@@ -59,28 +59,28 @@ _SECRET = re.compile(
 
 
 def clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """The few variables that a child gets which is to see nothing else of ours."""
+    """Return the few variables that every child needs."""
     needed = _names(_CLEAN)
     return {name: value for name, value in environ.items() if needed.fullmatch(name)}
 
 
 def meaningful(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that may make a server answer differently: all that not everybody has."""
+    """Return the variables that may change a server's responses."""
     known = _names(_EVERYWHERE)
     return {name: value for name, value in environ.items() if not known.fullmatch(name)}
 
 
 def secrets(environ: Mapping[str, str]) -> list[str]:
-    """The values whose names say that nobody else may read them."""
+    """Return the values of the variables that look secret."""
     known = meaningful(environ).items()
     return [value for name, value in known if looks_secret(name)]
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the name of a variable says that nobody else may read its value."""
+    """True if the name of a variable suggests a secret value."""
     return _SECRET.search(name.upper()) is not None
 
 
-@cache  # not at once: it takes milliseconds, and who starts may not need it
+@cache  # not at import: it takes milliseconds
 def _names(table: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in table.split()))

@@ -1,8 +1,8 @@
-"""Keeps a guardian: a second process that ends our children once we are gone.
+"""Supervises the guardian: a second process that ends our children after our death.
 
-A process that is killed can clean up nothing. So a small one hears of every child over a pipe, and
-ends those it still knows when the pipe closes. One thread starts it, waits for its end, and starts
-another. That thread never ends: the kernel would take its end for the end of the children's parent.
+A killed process cannot clean up. So the guardian learns of every child over a pipe, and ends those
+that remain when the pipe closes. One thread starts it, waits for its exit and restarts it.
+That thread never ends: the kernel would treat its end as the end of the children's parent.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from portico.process.process_tree import GUARDIAN_NAME, MARK
 
 _GRACE_S = 0.5
 _START_S = 5.0
-_LIVED_S = 1.0
-"""A guardian that dies sooner than this is started again after a pause."""
+_MIN_LIFETIME_S = 1.0
+"""A guardian that dies sooner than this is restarted with backoff."""
 _PAUSE_S, _MAX_PAUSE_S = 0.05, 5.0
 _MODULES = ("portico.process.process_tree", "portico.process.guardian_process")
-# To compile its modules would cost the guardian a megabyte, so that it gets them compiled.
+# The guardian receives its modules compiled: compiling them would cost it a megabyte.
 _BOOT = """
 import marshal, os, sys
 size, data = int(os.read(0, 8)), b""
@@ -37,8 +37,8 @@ for name, code in marshal.loads(data):
 sys.modules[name].main()
 os._exit(0)
 """
-_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""All of our environment that a guardian gets: an interpreter may not start without."""
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""The only variables a guardian gets: an interpreter may not start without them."""
 
 
 class Guardian:
@@ -46,49 +46,49 @@ class Guardian:
 
     def __init__(self) -> None:
         self.groups: dict[str, int] = {}
-        """The group of each child, by its mark; 0 until that is known."""
+        """The group of each child, by its mark; 0 until it is known."""
         self._state = threading.Condition()
         self._popen: subprocess.Popen[bytes] | None = None
         self.pipe = -1
-        """Where the guardian is told of children."""
+        """The pipe that carries notes about children."""
         self._thread: threading.Thread | None = None
-        self._wanted = False
-        self._runs = False
-        self._hooked = False
+        self._is_wanted = False
+        self._is_running = False
+        self._is_hooked = False
         self.channel: socket.socket | None = None
-        """Where children are asked for, if the guardian can start them."""
+        """The socket for requests to start children, if the guardian can."""
 
     @property
     def pid(self) -> int | None:
-        """The guardian's number, if one runs."""
+        """The guardian's pid, if one runs."""
         popen = self._popen
         return popen.pid if popen is not None and not _is_dead(popen) else None
 
-    def expect(self) -> str:
-        """A mark for a child that is about to start; every process with it will be ended."""
+    def announce(self) -> str:
+        """Return a mark for a child that is about to start; the guardian ends all its bearers."""
         mark = os.urandom(8).hex()
         with self._state:
             self.groups[mark] = 0
-            if self._runs:
-                self._tell(f"+{mark} 0\n")
+            if self._is_running:
+                self._send(f"+{mark} 0\n")
             else:
-                self._begin()
+                self._ensure_running()
         return mark
 
     def register(self, mark: str, group: int) -> None:
-        """The child with this mark leads this group."""
+        """Record the process group of the child with this mark."""
         with self._state:
             self.groups[mark] = group
-            self._tell(f"+{mark} {group}\n")
+            self._send(f"+{mark} {group}\n")
 
     def forget(self, mark: str) -> None:
-        """This child and its group are gone; their number may soon be another's."""
+        """Forget a child that has ended with its group; its pid may be reused."""
         with self._state:
             if self.groups.pop(mark, None) is not None:
-                self._tell(f"-{mark}\n")
+                self._send(f"-{mark}\n")
 
-    def renew(self, channel: socket.socket, *, kill: bool) -> None:
-        """No child came of a request on this channel: wait for a new guardian, or do without."""
+    def replace(self, channel: socket.socket, *, kill: bool) -> None:
+        """Wait for a new guardian, or continue without one, after a request on it failed."""
         with self._state:
             if self.channel is not channel:
                 return
@@ -98,59 +98,59 @@ class Guardian:
             if kill or self.pid is None:
                 self._state.wait_for(lambda: self.channel is not channel, _START_S)
             if self.channel is channel:
-                self.channel = None  # it runs, and cannot start anything
+                self.channel = None  # it runs but cannot start children
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._popen is None:
             return
         try:
             os.write(self.pipe, line.encode())
-        except BlockingIOError:  # it reads nothing any more
+        except BlockingIOError:  # it has stopped reading
             _kill_all(self._popen)
         except OSError:
-            pass  # it has died; the next one is told of all children
+            pass  # it has died; the next one receives all children
 
-    def _begin(self) -> None:
-        """Have the thread start a guardian, and wait until it has tried."""
+    def _ensure_running(self) -> None:
+        """Make the thread start a guardian, and wait for the attempt."""
         self._hook()
         if self._thread is None:
             try:
-                thread = threading.Thread(target=self._keep, name=GUARDIAN_NAME, daemon=True)
+                thread = threading.Thread(target=self._supervise, name=GUARDIAN_NAME, daemon=True)
                 thread.start()
             except RuntimeError:  # no more threads; the next child tries again
                 return
             self._thread = thread
-        if not self._wanted:
-            self._wanted = True
+        if not self._is_wanted:
+            self._is_wanted = True
             self._state.notify_all()
-            self._state.wait_for(lambda: not self._wanted, _START_S)
+            self._state.wait_for(lambda: not self._is_wanted, _START_S)
 
-    def _keep(self) -> None:
-        """In the thread: have a guardian run as long as there are children."""
+    def _supervise(self) -> None:
+        """Keep a guardian running while there are children; runs in the thread."""
         failures = 0
         with self._state:
             while True:
-                self._state.wait_for(lambda: self._wanted)
+                self._state.wait_for(lambda: self._is_wanted)
                 began = time.monotonic()
                 popen = self._start()
-                self._wanted = False
-                self._runs = popen is not None
+                self._is_wanted = False
+                self._is_running = popen is not None
                 self._state.notify_all()
                 if popen is not None:
                     self._wait_for(popen)
                     if self._popen is not popen:
-                        return  # we are leaving
-                    self._runs = False
-                failures = 0 if time.monotonic() - began > _LIVED_S else failures + 1
+                        return  # we are exiting
+                    self._is_running = False
+                failures = 0 if time.monotonic() - began > _MIN_LIFETIME_S else failures + 1
                 if failures > 1:
                     self._state.wait(min(_MAX_PAUSE_S, _PAUSE_S * 2**failures))
-                self._wanted = self._wanted or bool(self.groups)
+                self._is_wanted = self._is_wanted or bool(self.groups)
 
     def _wait_for(self, popen: "subprocess.Popen[bytes]") -> None:
         self._state.release()
         try:
             if hasattr(os, "waitid"):
-                # It stays a zombie: as long as it does, its number is its own.
+                # As a zombie it keeps its pid.
                 os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
             else:  # macOS
                 popen.wait()
@@ -160,7 +160,7 @@ class Guardian:
             self._state.acquire()
 
     def _start(self) -> "subprocess.Popen[bytes] | None":
-        """Start a guardian that knows all children, and only then end the one before."""
+        """Start a guardian that knows all children, then end the previous one."""
         code = _code()
         if code is None:
             return None
@@ -174,7 +174,7 @@ class Guardian:
             except OSError:
                 if ours is not None:
                     ours.close()
-                return None  # the child will say better what there is too little of
+                return None  # starting the child will fail with a better error
         known = "".join(f"+{mark} {group}\n" for mark, group in self.groups.items())
         assert popen.stdin is not None
         pipe = popen.stdin.fileno()
@@ -191,28 +191,28 @@ class Guardian:
     def _hook(self) -> None:
         import atexit
 
-        if not self._hooked:
-            self._hooked = True
-            atexit.register(self._leave)
+        if not self._is_hooked:
+            self._is_hooked = True
+            atexit.register(self._at_exit)
             # A copy of the pipe in a fork of ours would hide our end from the guardian.
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._after_fork)
 
-    def _leave(self) -> None:
+    def _at_exit(self) -> None:
         with self._state:
             if self.groups and self.pid is None:
-                self._start()  # a child was not closed, and would be left
+                self._start()  # to end a child that was not closed
             popen = self._popen
             if popen is not None and popen.stdin is not None:
                 popen.stdin.close()
-                if not self.groups:  # then it goes at once, and leaves no trace of us
+                if not self.groups:  # then it exits immediately
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         popen.wait(_GRACE_S)
             self._drop(kill=False)
 
-    def _forked(self) -> None:
+    def _after_fork(self) -> None:
         self._state = threading.Condition()
         self.groups.clear()
-        self._thread, self._wanted, self._runs = None, False, False
+        self._thread, self._is_wanted, self._is_running = None, False, False
         self._drop(kill=False)
 
     def _drop(self, kill: bool) -> None:
@@ -222,12 +222,12 @@ class Guardian:
             channel.close()
         if popen is None:
             return
-        if kill:  # else one that was only asleep would end the groups once its pipe closes
+        if kill:  # a stopped one would end the groups once its pipe closes
             _kill_all(popen)
             popen.wait()
         if popen.stdin is not None:
             popen.stdin.close()
-        popen.returncode = popen.returncode or 0  # it may outlive us: that is what it is for
+        popen.returncode = popen.returncode or 0  # it is meant to outlive us
 
 
 GUARDIAN = Guardian()
@@ -235,7 +235,7 @@ GUARDIAN = Guardian()
 
 
 def _code() -> bytes | None:
-    """The modules of the guardian, compiled; None if there is no interpreter to run them."""
+    """Return the guardian's modules, compiled; None without an interpreter to run them."""
     if not sys.executable or getattr(sys, "frozen", False):
         return None
     modules = []
@@ -251,7 +251,7 @@ def _code() -> bytes | None:
 def _run(channel: socket.socket | None) -> "subprocess.Popen[bytes]":
     number = -1 if channel is None else channel.fileno()
     named = (GUARDIAN_NAME, str(os.getpid()), os.environ.get(MARK, ""), str(number))
-    # Blocked from its first moment on: a polite signal to all of us must not end it first.
+    # Blocked from the start: a signal to our whole group must not end it first.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
     try:
         return subprocess.Popen(
@@ -262,7 +262,7 @@ def _run(channel: socket.socket | None) -> "subprocess.Popen[bytes]":
             stderr=subprocess.DEVNULL,
             bufsize=0,
             cwd="/",
-            env={name: os.environ[name] for name in _LOADER if name in os.environ},
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
             pass_fds=() if channel is None else (number,),
             start_new_session=True,
         )

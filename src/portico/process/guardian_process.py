@@ -1,14 +1,14 @@
-"""What the guardian process runs: it starts children for Portico, and ends them after it.
+"""The guardian process: it starts children for Portico, and ends them after Portico's death.
 
-Two processes do this. The first one works; the second, its *twin*, is told the same and takes
+Two processes do this. The first works; the second, its *twin*, receives the same notes and takes
 over if the first is killed. Both end the children they know when Portico's end of the pipe closes.
 
-A child is started with the clone flag that makes it Portico's own child, not the guardian's. So
-Portico waits for it as for any other, the death of a guardian does not touch it, and the kernel
-signals it when Portico dies. Portico cannot do this itself: it is large and has threads, so that a
-fork takes tens of milliseconds in which nobody is served.
+The clone flag of a start makes the child Portico's own, not the guardian's. So Portico waits for it
+as for any other, the death of a guardian does not affect it, and the kernel signals it when Portico
+dies. Portico cannot do this itself: it is large and has threads, so a fork would block its event
+loop for tens of milliseconds.
 
-Imports are few, and of C modules where there are any, to keep the guardian small.
+Imports are few, and of C modules where possible, to keep the guardian small.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Known = dict[str, tuple[int, int | None]]
-    """By mark, a child's group and its start."""
+    """By mark, a child's group and start time."""
 
 _GRACE_S = 0.5
 _KILL_S = 1.0
@@ -38,45 +38,44 @@ _POLL_S = 0.02
 _KILL, _TERM = 9, 15  # the signal module brings a megabyte of enums
 _CHUNK = 64 * 1024
 _FILES = 6
-"""A request to start a child has these files: what to run, its three streams, where to answer,
-and the folder to begin from."""
+"""The number of files in a request: the command, three streams, the reply pipe and a folder."""
 _CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220}
 """The number of the clone system call, by machine."""
 CAN_START = sys.platform == "linux" and sys.maxsize > 2**32 and os.uname().machine in _CLONE
 """True if a guardian can start children here."""
 _CLONE_PARENT, _PDEATHSIG, _SIGCHLD = 0x8000, 1, 17
 _NOTES = 0
-"""The pipe by which Portico tells of its children, one a line."""
+"""The pipe for Portico's notes about its children, one per line."""
 
 
 def main() -> None:
-    """Be the guardian until Portico is gone."""
+    """Run the guardian until Portico ends."""
     owner, channel = int(sys.argv[2]), int(sys.argv[4])
     known: Known = {}
     relay = _Relay(known, channel)
     serve = None
     if channel >= 0:
-        os.set_inheritable(channel, False)  # children must not hold it
+        os.set_inheritable(channel, False)  # children must not keep it open
         try:
-            serve = _Nursery(channel, owner).serve
+            serve = _ChildStarter(channel, owner).serve
         except (ImportError, OSError, AttributeError):  # Portico starts its children itself
             os.close(channel)
-    for data in _heard(channel, serve):
-        relay.pass_on(data)
+    for data in _notes(channel, serve):
+        relay.forward(data)
         for line in relay.lines.split(data):
-            _note(known, line)
+            _record(known, line)
     _end(known)
-    relay.pass_on(b".\n")
+    relay.forward(b".\n")
 
 
-def _heard(channel: int, serve: Callable[[], bool] | None) -> Iterator[bytes]:
-    """What Portico writes, until its end; meanwhile its requests are served."""
+def _notes(channel: int, serve: Callable[[], bool] | None) -> Iterator[bytes]:
+    """Yield Portico's notes until its end; meanwhile serve its requests."""
     poll = select.poll()
     poll.register(_NOTES, select.POLLIN)
     if serve is not None:
         poll.register(channel, select.POLLIN)
     while True:
-        for fd, _ in poll.poll():  # notes first: a child is announced before it is asked for
+        for fd, _ in poll.poll():  # notes first: a child is announced before its request
             if fd == _NOTES:
                 data = os.read(_NOTES, _CHUNK)
                 if not data:
@@ -86,7 +85,7 @@ def _heard(channel: int, serve: Callable[[], bool] | None) -> Iterator[bytes]:
                 poll.unregister(channel)
 
 
-def _note(known: Known, line: bytes) -> None:
+def _record(known: Known, line: bytes) -> None:
     mark, _, group = line[1:].decode().partition(" ")
     if line[:1] == b"+":
         known[mark] = int(group), start_of(int(group))
@@ -97,7 +96,7 @@ def _note(known: Known, line: bytes) -> None:
 
 
 class _Lines:
-    """Whole lines, of what comes in pieces."""
+    """Splits a stream into whole lines."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -111,7 +110,7 @@ class _Lines:
 
 
 class _Relay:
-    """The pipe to the twin, and another twin if it has died."""
+    """The pipe to the twin, which is replaced if it dies."""
 
     def __init__(self, known: Known, channel: int) -> None:
         self.lines = _Lines()
@@ -119,8 +118,8 @@ class _Relay:
         self._channel = channel
         self._pipe = self._twin()
 
-    def pass_on(self, data: bytes) -> None:
-        """Have the twin know it too."""
+    def forward(self, data: bytes) -> None:
+        """Send the notes to the twin too."""
         try:
             os.write(self._pipe, data)
         except OSError:
@@ -129,7 +128,7 @@ class _Relay:
             os.write(self._pipe, self.lines.rest + data)
 
     def _twin(self) -> int:
-        """Start a second guardian, whose parent is gone so that it is nobody's to wait for."""
+        """Start a second guardian, orphaned so that no process has to wait for it."""
         reader, writer = os.pipe()
         child = os.fork()
         if child:
@@ -141,11 +140,11 @@ class _Relay:
         os.close(writer)
         if self._channel >= 0:
             os.close(self._channel)  # else requests would wait for the twin
-        for pipe in (reader, _NOTES):  # once the first guardian is gone, the twin is the guardian
+        for pipe in (reader, _NOTES):  # the twin takes over once the first guardian has ended
             lines = _Lines()
             while data := os.read(pipe, _CHUNK):
                 for line in lines.split(data):
-                    _note(self._known, line)
+                    _record(self._known, line)
         _end(self._known)
         os._exit(0)
 
@@ -154,26 +153,26 @@ class _Relay:
 
 
 def _end(known: Known) -> None:
-    # A leader that started later than the one we knew has only got its number.
+    # A leader with another start time has only reused the pid.
     leaders = {group for group, start in known.values() if start_of(group) in {start, None}}
-    family = ProcessTree(leaders - {0}, set(known))
-    if known and family.look(ProcessTable([family])):
-        family.signal(_TERM)
-        _until_gone(family, 0, _GRACE_S)
-        _until_gone(family, _KILL, _KILL_S)
+    tree = ProcessTree(leaders - {0}, set(known))
+    if known and tree.find_descendants(ProcessTable([tree])):
+        tree.signal(_TERM)
+        _until_gone(tree, 0, _GRACE_S)
+        _until_gone(tree, _KILL, _KILL_S)
 
 
-def _until_gone(family: ProcessTree, number: int, within_s: float) -> None:
+def _until_gone(tree: ProcessTree, number: int, within_s: float) -> None:
     limit = time.monotonic() + within_s
-    while family.look(ProcessTable([family])) and time.monotonic() < limit:
-        family.signal(number)
+    while tree.find_descendants(ProcessTable([tree])) and time.monotonic() < limit:
+        tree.signal(number)
         time.sleep(_POLL_S)
 
 
 # Starting children.
 
 
-class _Nursery:
+class _ChildStarter:
     """Starts a child for each request that comes over the channel."""
 
     def __init__(self, channel: int, owner: int) -> None:
@@ -183,7 +182,7 @@ class _Nursery:
         self._requests = _socket.socket(fileno=channel)
 
     def serve(self) -> bool:
-        """Start one child; False if nobody can ask for more."""
+        """Start one child; return False once the channel is closed."""
         space = _socket.CMSG_SPACE(4 * _FILES)
         data, extra, *_ = self._requests.recvmsg(1, space, _socket.MSG_CMSG_CLOEXEC)
         if not data:
@@ -192,7 +191,7 @@ class _Nursery:
         if len(files) == _FILES:
             child = self._libc.syscall(self._clone, _CLONE_PARENT | _SIGCHLD, 0, 0, 0, 0)
             if child == 0:
-                _become(files, self._libc, self._owner)
+                _run_child(files, self._libc, self._owner)
             if child < 0:
                 os.write(files[4], b"!%d\n" % self._libc.get_errno())
         for fd in files:
@@ -209,13 +208,13 @@ def _libc() -> Any:
     return libc
 
 
-def _become(files: list[int], libc: Any, owner: int) -> None:
-    """Be the child: it answers with its number, and with an error if there is no program to run."""
+def _run_child(files: list[int], libc: Any, owner: int) -> None:
+    """Run the child: it replies with its pid, and with an error if no program can run."""
     what, stdin, stdout, stderr, answer, folder = files
     code = errno.EINVAL
     try:
         os.write(answer, b"%d\n" % os.getpid())
-        programs, argv, env, cwd = marshal.loads(_all_of(what))
+        programs, argv, env, cwd = marshal.loads(_read_all(what))
         os.setsid()
         libc.prctl(_PDEATHSIG, _TERM, 0, 0, 0)
         if os.getppid() != owner:  # it died before it could be signalled
@@ -228,7 +227,7 @@ def _become(files: list[int], libc: Any, owner: int) -> None:
             os.dup2(fd, number)
         if cwd:
             os.chdir(cwd)
-        code = _run(programs, argv, env)
+        code = _exec(programs, argv, env)
     except OSError as error:
         code = error.errno or code
     finally:
@@ -238,8 +237,8 @@ def _become(files: list[int], libc: Any, owner: int) -> None:
             os._exit(127)
 
 
-def _run(programs: list[bytes], argv: list[bytes], env: dict[bytes, bytes]) -> int:
-    """Run the first that there is; of several errors, one that is not about a missing file."""
+def _exec(programs: list[bytes], argv: list[bytes], env: dict[bytes, bytes]) -> int:
+    """Run the first program that exists; return the errno, preferably not of a missing file."""
     code = errno.ENOENT
     for program in programs:
         try:
@@ -250,7 +249,7 @@ def _run(programs: list[bytes], argv: list[bytes], env: dict[bytes, bytes]) -> i
     return code
 
 
-def _all_of(file: int) -> bytes:
+def _read_all(file: int) -> bytes:
     data = b""
     while more := os.read(file, _CHUNK):
         data += more

@@ -1,6 +1,6 @@
-"""Finds every process that descends from a child of ours.
+"""The descendants of our children, found in the process table.
 
-The guardian runs this module too: it imports only what an interpreter has loaded anyway.
+The guardian runs this module too: it imports only modules that an interpreter has loaded anyway.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 MARK = "PORTICO_CHILD"
 """The variable that marks each child; its descendants inherit it.
 
-Once a child is gone, nothing else tells which processes it started in sessions of their own.
+Once a child has exited, only the mark identifies the processes it started in other sessions.
 """
 GUARDIAN_NAME = "portico-guardian"
-"""How a guardian's command line names it; the owner's number and the owner's marks follow."""
+"""The guardian's name in its command line; its Portico's pid and marks follow."""
 
 
 class ProcessTable:
-    """The process table, read once for any number of families.
+    """A snapshot of the process table, read once for any number of trees.
 
-    Raises OSError if there are no file descriptors left to read it with.
+    Raises OSError if no file descriptors are left to read it.
     """
 
-    def __init__(self, families: Iterable[ProcessTree]) -> None:
-        families = tuple(families)
+    def __init__(self, trees: Iterable[ProcessTree]) -> None:
+        trees = tuple(trees)
         self.table = processes()
-        """By number, the parent, group, session and start of every living process."""
+        """By pid, the parent, group, session and start time of every living process."""
         self.children: dict[int, list[int]] = {}
         self._members: dict[int, set[int]] = {}
         for pid, (parent, group, session, _) in self.table.items():
             self.children.setdefault(parent, []).append(pid)
             self._members.setdefault(group, set()).add(pid)
             self._members.setdefault(session, set()).add(pid)
-        self._bearers: dict[str, set[int]] = {}
-        if any(family.marks for family in families):
-            leaders = {leader for family in families for leader in family.leaders}
-            self._read_marks(min(family.since for family in families), leaders)
+        self._marked: dict[str, set[int]] = {}
+        if any(tree.marks for tree in trees):
+            leaders = {leader for tree in trees for leader in tree.leaders}
+            self._read_marks(min(tree.since for tree in trees), leaders)
 
     def members(self, leaders: set[int]) -> set[int]:
-        """The processes in the groups and sessions of these leaders."""
+        """Return the processes in the groups and sessions of these leaders."""
         return set().union(*(self._members.get(leader, ()) for leader in leaders))
 
-    def bearers(self, marks: set[str]) -> set[int]:
-        """The processes outside all known groups that have one of these marks."""
-        return set().union(*(self._bearers.get(mark, ()) for mark in marks))
+    def marked(self, marks: set[str]) -> set[int]:
+        """Return the processes outside all known groups that have one of these marks."""
+        return set().union(*(self._marked.get(mark, ()) for mark in marks))
 
     def _read_marks(self, since: int, leaders: set[int]) -> None:
         for pid, (parent, group, session, start) in self.table.items():
@@ -59,55 +59,55 @@ class ProcessTable:
                 continue
             marks, owner = _marks_of(pid)
             for mark in marks:
-                self._bearers.setdefault(mark, set()).add(pid)
-                if owner == parent:  # a Portico's own environment cannot be read
-                    self._bearers[mark].add(owner)
+                self._marked.setdefault(mark, set()).add(pid)
+                if owner == parent:  # a Portico's own environment is unreadable
+                    self._marked[mark].add(owner)
 
 
 class ProcessTree:
     """All descendants of some group leaders, including those that moved to another group."""
 
     def __init__(self, leaders: set[int], marks: set[str] | None = None, since: int = 0) -> None:
-        """`since` is the start of the first leader: an older process descends from none of them."""
+        """`since` is the first leader's start time; an older process cannot descend from one."""
         self.leaders = leaders
         self.marks = marks or set()
         self.since = since
-        self.strays: dict[int, int] = {}
-        """Those outside the groups, with their start: a number alone may be reused."""
+        self.escaped: dict[int, int] = {}
+        """Descendants outside the groups, with their start times, since pids are reused."""
 
-    def look(self, census: ProcessTable) -> bool:
-        """Find all of them; False if none live."""
-        table = census.table
-        if not table:  # no /proc: the groups are all there is to know
-            return any(_sent(os.killpg, leader, 0) for leader in self.leaders)
+    def find_descendants(self, snapshot: ProcessTable) -> bool:
+        """Find all descendants; return False if none live."""
+        table = snapshot.table
+        if not table:  # without /proc, only the groups are known
+            return any(_try_signal(os.killpg, leader, 0) for leader in self.leaders)
         found = {
-            pid for pid, start in self.strays.items() if pid in table and table[pid][3] == start
+            pid for pid, start in self.escaped.items() if pid in table and table[pid][3] == start
         }
-        found |= census.members(self.leaders) | census.bearers(self.marks)
+        found |= snapshot.members(self.leaders) | snapshot.marked(self.marks)
         todo = list(found)
         while todo:
-            new = [pid for pid in census.children.get(todo.pop(), ()) if pid not in found]
+            new = [pid for pid in snapshot.children.get(todo.pop(), ()) if pid not in found]
             found.update(new)
             todo += new
-        self.strays = {pid: table[pid][3] for pid in found if table[pid][1] not in self.leaders}
+        self.escaped = {pid: table[pid][3] for pid in found if table[pid][1] not in self.leaders}
         return bool(found)
 
     def signal(self, number: int) -> None:
-        """Signal the groups and those outside of them."""
+        """Signal the groups and the escaped descendants."""
         for leader in self.leaders:
-            _sent(os.killpg, leader, number)
-        self.signal_strays(number)
+            _try_signal(os.killpg, leader, number)
+        self.signal_escaped(number)
 
-    def signal_strays(self, number: int) -> bool:
-        """Signal those outside the groups; False if there are none."""
+    def signal_escaped(self, number: int) -> bool:
+        """Signal the descendants outside the groups; return False if none live."""
         sent = False
-        for pid, start in self.strays.items():
-            sent = (start_of(pid) == start and _sent(os.kill, pid, number)) or sent
+        for pid, start in self.escaped.items():
+            sent = (start_of(pid) == start and _try_signal(os.kill, pid, number)) or sent
         return sent
 
 
 def processes() -> dict[int, tuple[int, int, int, int]]:
-    """Every living process: parent, group, session and start. Empty where there is no /proc."""
+    """Return parent, group, session and start of every living process; empty without /proc."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError as error:
@@ -118,7 +118,7 @@ def processes() -> dict[int, tuple[int, int, int, int]]:
 
 
 def start_of(pid: int) -> int | None:
-    """When a process began, by the kernel's clock; None if it is dead, or there is no /proc."""
+    """Return a process's start by the kernel's clock; None if it is dead, or without /proc."""
     try:
         stat = _stat(pid)
     except OSError:
@@ -129,7 +129,7 @@ def start_of(pid: int) -> int | None:
 def _stat(pid: int) -> tuple[int, int, int, int] | None:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)
-        if fields[0] in {b"Z", b"X"}:  # dead, and only not yet waited for
+        if fields[0] in {b"Z", b"X"}:  # dead, but not yet reaped
             return None
         return int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19])
     except IndexError:
@@ -141,12 +141,12 @@ def _stat(pid: int) -> tuple[int, int, int, int] | None:
 
 
 def _marks_of(pid: int) -> tuple[list[str], int]:
-    """The marks that a process has; and of a guardian, which has its owner's, the owner."""
+    """Return a process's marks; for a guardian, those of its Portico, and that process."""
     try:
         variables = _read(f"/proc/{pid}/environ")
         if not variables:
             return _marks_of_guardian(_read(f"/proc/{pid}/cmdline"))
-    except OSError:  # gone, or another user's, or closed to everybody
+    except OSError:  # ended, or of another user, or unreadable for all
         return [], 0
     _, _, value = (b"\0" + variables).partition(f"\0{MARK}=".encode())
     return value.partition(b"\0")[0].decode("ascii", "replace").split(":"), 0
@@ -171,9 +171,9 @@ def _read(path: str) -> bytes:
         os.close(fd)
 
 
-def _sent(kill: Callable[[int, int], None], to: int, number: int) -> bool:
+def _try_signal(kill: Callable[[int, int], None], to: int, number: int) -> bool:
     try:
         kill(to, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+    except (ProcessLookupError, PermissionError):  # macOS returns EPERM for a group of zombies
         return False
     return True

@@ -1,7 +1,7 @@
-"""Starts a child process with pipes to it, by the guardian where that can.
+"""Starts a child process with pipes, through the guardian where possible.
 
 The event loop does not wait for a program that is slow to load, and the kernel ends the child when
-we die. Without a guardian that starts children, `subprocess` does.
+we die. If the guardian cannot start children, `subprocess` is the fallback.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from portico.process.guardian import GUARDIAN
 
 _TRIES = 3
 ANSWER_S = 5.0
-"""How long a guardian may take to begin with a request, before it is replaced."""
+"""The timeout for a guardian's reply, after which it is replaced."""
 _POLL_S = 0.005
-_LATER = (errno.EAGAIN, errno.ETOOMANYREFS)
+_RETRYABLE = (errno.EAGAIN, errno.ETOOMANYREFS)
 _EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
 
 
 class Spawned(NamedTuple):
-    """A child that leads a session of its own, and our ends of its pipes."""
+    """A child that leads its own session, and our ends of its pipes."""
 
     pid: int
     stdin: IO[bytes]
@@ -39,25 +39,25 @@ class Spawned(NamedTuple):
 
 
 async def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Spawned:
-    """Start a child; raises OSError or ValueError."""
-    order = _order(argv, env, cwd)
+    """Start a child; raise OSError or ValueError on failure."""
+    request = _encode_request(argv, env, cwd)
     for _ in range(_TRIES):
         channel = GUARDIAN.channel
         if channel is None:
             break
         try:
-            spawned = await _by_guardian(channel, order)
+            spawned = await _spawn_by_guardian(channel, request)
         except TimeoutError:
-            await asyncio.to_thread(GUARDIAN.renew, channel, kill=True)
+            await asyncio.to_thread(GUARDIAN.replace, channel, kill=True)
             continue
         if spawned is not None:
             return spawned
-        await asyncio.to_thread(GUARDIAN.renew, channel, kill=False)
-    return _by_ourselves(argv, env, cwd)
+        await asyncio.to_thread(GUARDIAN.replace, channel, kill=False)
+    return _spawn_directly(argv, env, cwd)
 
 
-def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
-    """All that the guardian needs to know, with the places where the program may be."""
+def _encode_request(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
+    """Encode the request to the guardian, with the paths where the program may be."""
     program, folder = os.fsencode(argv[0]), os.fsencode(cwd or "")
     programs = [program]
     if not os.path.dirname(program):
@@ -71,23 +71,23 @@ def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> byte
     return marshal.dumps((programs, words, variables, folder))
 
 
-async def _by_guardian(channel: socket.socket, order: bytes) -> Spawned | None:
-    """None if it cannot start anything; raises TimeoutError if it does not answer."""
+async def _spawn_by_guardian(channel: socket.socket, request: bytes) -> Spawned | None:
+    """Return None if the guardian cannot start children; raise TimeoutError if it hangs."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
             try:
                 folder = _owned(theirs, os.open(".", os.O_PATH | os.O_DIRECTORY))
-            except PermissionError:  # we were started where we may not be
+            except PermissionError:  # we may not read our working directory
                 return None
             ends = [_pipe(theirs, ours, written=n == 0) for n in range(3)]
             answer = _pipe(theirs, ours, written=False)
             what = _owned(theirs, os.memfd_create("portico-order"))
-            os.write(what, order)
+            os.write(what, request)
             os.lseek(what, 0, os.SEEK_SET)
             files = [what, *(their for their, _ in ends), answer[0], folder]
-            if not await _asked(channel, files):
+            if not await _send_request(channel, files):
                 return None
-        pid, code = await _answered(answer[1])
+        pid, code = await _read_answer(answer[1])
         if pid is None or code is not None:
             if pid is not None:
                 _reap(pid)
@@ -106,7 +106,7 @@ async def _by_guardian(channel: socket.socket, order: bytes) -> Spawned | None:
 
 
 def _pipe(theirs: ExitStack, ours: ExitStack, *, written: bool) -> tuple[int, int]:
-    """Their end and our end of a pipe, which we write to or read."""
+    """Return the child's end and our end of a pipe, which we write to or read."""
     reader, writer = os.pipe()
     their, our = (reader, writer) if written else (writer, reader)
     return _owned(theirs, their), _owned(ours, our)
@@ -117,29 +117,29 @@ def _owned(stack: ExitStack, fd: int) -> int:
     return fd
 
 
-async def _asked(channel: socket.socket, files: list[int]) -> bool:
-    """Send the request as soon as there is room; False if the guardian is gone."""
+async def _send_request(channel: socket.socket, files: list[int]) -> bool:
+    """Send the request once the socket has room; return False if the guardian has ended."""
     while True:
         try:
             socket.send_fds(channel, [b"*"], files)
         except OSError as error:
-            if error.errno not in _LATER:
+            if error.errno not in _RETRYABLE:
                 return False
         else:
             return True
         await asyncio.sleep(_POLL_S)
 
 
-async def _answered(pipe: int) -> tuple[int | None, int | None]:
-    """The child's number, and why it runs no program; None for what was not said."""
+async def _read_answer(pipe: int) -> tuple[int | None, int | None]:
+    """Return the child's pid and the errno of a failed start, each None if not received."""
     loop = asyncio.get_running_loop()
     os.set_blocking(pipe, False)
     readable = asyncio.Event()
     loop.add_reader(pipe, readable.set)
-    said = b""
+    answer = b""
     try:
         while True:
-            async with asyncio.timeout(None if said else ANSWER_S):
+            async with asyncio.timeout(None if answer else ANSWER_S):
                 await readable.wait()
             readable.clear()
             try:
@@ -148,21 +148,21 @@ async def _answered(pipe: int) -> tuple[int | None, int | None]:
                 continue
             if not data:
                 break
-            said += data
+            answer += data
     finally:
         loop.remove_reader(pipe)
-    lines = said.split(b"\n")
+    lines = answer.split(b"\n")
     pid = next((int(line) for line in lines if line.isdigit()), None)
     code = next((int(line[1:]) for line in lines if line[:1] == b"!"), None)
     return pid, code
 
 
 def _reap(pid: int) -> None:
-    with suppress(ChildProcessError):  # somebody else has waited for it
+    with suppress(ChildProcessError):  # the embedding program has waited for it
         os.waitpid(pid, 0)
 
 
-def _by_ourselves(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Spawned:
+def _spawn_directly(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Spawned:
     popen = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -176,5 +176,5 @@ def _by_ourselves(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) 
     assert popen.stdin is not None
     assert popen.stdout is not None
     assert popen.stderr is not None
-    popen.returncode = 0  # we wait for it ourselves
+    popen.returncode = 0  # ChildProcess waits for it
     return Spawned(popen.pid, popen.stdin, popen.stdout, popen.stderr)

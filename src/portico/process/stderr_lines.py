@@ -1,4 +1,4 @@
-"""What a child says on stderr, passed on as it comes: bounded, and without its secrets."""
+"""A child's stderr, passed on line by line: limited, and without its secrets."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -6,39 +6,42 @@ from time import monotonic
 from portico.process.stderr_tail import StderrTail
 from portico.protocol.line_reader import LineReader
 
-MAX_A_SECOND = 64 * 1024
-"""So many bytes a second are passed on; a flood is cut short, and said to be."""
-_LONGEST = 8 * 1024
+MAX_BYTES_PER_SECOND = 64 * 1024
+"""Further lines in the same second are dropped and counted."""
+_MAX_LINE = 8 * 1024
 
 
 class StderrLines:
-    """Cuts a child's stderr into lines for a listener, and keeps its end for error messages."""
+    """Splits a child's stderr into lines, and keeps its tail for error messages."""
 
     def __init__(
-        self, ring: StderrTail, tell: Callable[[str], None], clock: Callable[[], float] = monotonic
+        self,
+        tail: StderrTail,
+        report: Callable[[str], None],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._ring = ring
-        self._tell = tell
+        self._tail = tail
+        self._report = report
         self._clock = clock
-        self._lines = LineReader(_LONGEST)
+        self._lines = LineReader(_MAX_LINE)
         self._second = 0
-        self._told = 0
-        self._untold = 0
+        self._passed_size = 0
+        self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        """Take in more."""
-        self._ring.add(data)
+        """Add more output."""
+        self._tail.add(data)
         for line in self._lines.feed(data):
-            self._pass_on(self._lines.ends if line is None else line)
+            self._forward(self._lines.ends if line is None else line)
 
-    def _pass_on(self, line: bytes) -> None:
+    def _forward(self, line: bytes) -> None:
         second = int(self._clock())
         if second != self._second:
-            if self._untold:
-                self._tell(f"... {self._untold} more lines")
-            self._second, self._told, self._untold = second, 0, 0
-        self._told += len(line)
-        if self._told > MAX_A_SECOND:
-            self._untold += 1
+            if self._dropped:
+                self._report(f"... {self._dropped} more lines")
+            self._second, self._passed_size, self._dropped = second, 0, 0
+        self._passed_size += len(line)
+        if self._passed_size > MAX_BYTES_PER_SECOND:
+            self._dropped += 1
         else:
-            self._tell(self._ring.hide(line.decode(errors="replace")))
+            self._report(self._tail.hide(line.decode(errors="replace")))

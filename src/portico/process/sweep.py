@@ -1,4 +1,4 @@
-"""Reads the process table once for all children that are being ended at the same time."""
+"""Reads the process table once for all children that end at the same time."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 from portico.process.process_tree import ProcessTable, ProcessTree
 
-_SHARE = 4
-"""The thread rests this many times as long as it has worked: a fifth of a core at most."""
+_REST_FACTOR = 4
+"""The thread sleeps this many times as long as it worked: a fifth of a core at most."""
 
 
 class Sweeper:
-    """A thread that looks for families; those that ask while it works or rests share a reading."""
+    """A thread that finds descendants; requests that arrive meanwhile share one snapshot."""
 
     def __init__(self) -> None:
         self._state = threading.Condition()
-        self._asked: list[tuple[ProcessTree, Callable[[bool], None]]] = []
+        self._pending: list[tuple[ProcessTree, Callable[[bool], None]]] = []
         self._thread: threading.Thread | None = None
 
-    async def look(self, family: ProcessTree) -> bool:
-        """Find all of a family; False if it is known that none live."""
+    async def find_descendants(self, tree: ProcessTree) -> bool:
+        """Find all processes of a tree; return False if certainly none live."""
         loop = asyncio.get_running_loop()
         found: asyncio.Future[bool] = loop.create_future()
 
@@ -30,12 +30,12 @@ class Sweeper:
             if not found.done():
                 found.set_result(lives)
 
-        def tell(lives: bool) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
+        def resolve(lives: bool) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(settle, lives)
 
         with self._state:
-            self._asked.append((family, tell))
+            self._pending.append((tree, resolve))
             if self._thread is None:
                 self._begin()
             self._state.notify()
@@ -53,19 +53,19 @@ class Sweeper:
     def _work(self) -> None:
         while True:
             with self._state:
-                self._state.wait_for(lambda: self._asked)
+                self._state.wait_for(lambda: self._pending)
             began = time.monotonic()
             self._sweep()
-            time.sleep(_SHARE * (time.monotonic() - began))
+            time.sleep(_REST_FACTOR * (time.monotonic() - began))
 
     def _sweep(self) -> None:
-        asked, self._asked = self._asked, []
+        pending, self._pending = self._pending, []
         try:
-            census = ProcessTable([family for family, _ in asked])
-        except OSError:  # no file descriptors: the guardian has some of its own
-            census = None
-        for family, tell in asked:
-            tell(census is None or family.look(census))
+            snapshot = ProcessTable([tree for tree, _ in pending])
+        except OSError:  # no file descriptors left; the guardian has its own
+            snapshot = None
+        for tree, resolve in pending:
+            resolve(snapshot is None or tree.find_descendants(snapshot))
 
 
 SWEEPER = Sweeper()

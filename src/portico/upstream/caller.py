@@ -15,7 +15,7 @@ from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version
-from portico.process.read_pacing import SLICE_S, Turns
+from portico.process.read_pacing import SLICE_S, SliceBudget
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
 from portico.protocol.tasks import without_tasks
@@ -138,7 +138,7 @@ class Outbox:
         self._waiting: deque[bytes] = deque()  # an empty one hangs up
         self._size = 0
         self._sending: asyncio.Task[None] | None = None
-        self._turns = Turns()
+        self._turns = SliceBudget()
 
     @property
     def is_empty(self) -> bool:

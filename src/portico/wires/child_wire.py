@@ -136,7 +136,7 @@ class ChildWire(Wire):
         self._senders_waiting += 1
         try:
             async with self._send_lock:
-                await stdin.room.wait()
+                await stdin.writable.wait()
                 if self._failure is not None:
                     raise self._failure.error()
                 # If it is closed, the watcher reports why.
@@ -200,7 +200,7 @@ class ChildWire(Wire):
         self, process: ChildProcess, stdin: ChildInput, out: ChildOutput, err: ChildOutput
     ) -> None:
         """Report that the child exited or closed a pipe, once its remaining output is read."""
-        ends = (process.exited, out.ended, stdin.refused)
+        ends = (process.exited, out.ended, stdin.closed_by_child)
         await first_of(*(event.wait() for event in ends))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FINAL_OUTPUT_S):
@@ -208,7 +208,7 @@ class ChildWire(Wire):
                     await event.wait()
         process.signal(signal.SIGKILL)
         self._report_lost(*_exit_reason(process.returncode, out.ended.is_set()))
-        if await process.look():
+        if await process.find_descendants():
             process.signal(signal.SIGKILL)
 
     def _report_lost(self, why: str, kind: str) -> None:
