@@ -15,7 +15,7 @@ from portico.catalog.history import MAX_CHANGES, History, change_fields, change_
 from portico.catalog.history_store import HistoryStore
 from portico.model.offer import Listed, Offer
 from portico.model.version import Version
-from portico.state.checksummed import packed
+from portico.state.checksummed import pack
 
 _NAMES = st.sampled_from(["a", "b", "c", "d"])
 _WORDS = st.sampled_from(["one", "two"])
@@ -173,7 +173,7 @@ def test_a_damaged_file_begins_a_new_history_and_a_newer_one_is_left_alone(folde
         file.write_bytes(damaged)
         assert _words(_kept(folder, said), _facts({"a": "two"})) == []
         assert "is damaged" in said[-1]
-    newer = packed("history", 3, b"{}")
+    newer = pack("history", 3, b"{}")
     file.write_bytes(newer)
     assert _words(_kept(folder, said), _facts({"a": "two"})) == []
     assert file.read_bytes() == newer

@@ -11,7 +11,7 @@ import pytest
 
 from portico.search import vectorfile
 from portico.search.vectorfile import VectorFile, key_of
-from portico.state.checksummed import packed
+from portico.state.checksummed import pack
 
 A, B, C = (key_of(text) for text in "abc")
 V, W = b"\1\2\3\4", b"\5\6\7\x08"
@@ -85,7 +85,7 @@ def test_a_file_of_a_newer_portico_is_neither_used_nor_changed(
     file: VectorFile, tmp_path: Path, said: list[str]
 ) -> None:
     file.add({A: V}, [])
-    newer = packed("vectors", vectorfile.FORMAT + 1, b"whatever")
+    newer = pack("vectors", vectorfile.FORMAT + 1, b"whatever")
     path(tmp_path).write_bytes(newer)
     assert file.load() == {}
     assert not file.add({B: W}, [])

@@ -20,7 +20,7 @@ SLOWER = 4 * 2
 LATEST_S, LATEST_S_PER_MB = 4 * 0.05, 4 * 0.01
 """Likewise for the slowest of a hundred."""
 
-NAMED = "processing a message of rogue"
+NAMED = "processing a message from rogue"
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])

@@ -35,7 +35,7 @@ async def test_the_server_whose_message_is_processed_is_named_with_method_and_si
         await until(lambda: bool(lines))
     (line,) = lines
     assert line.startswith("all clients waited ")
-    assert f"processing a message of files ({len(message)} bytes), in upstream/" in line
+    assert f"processing a message from files ({len(message)} bytes), in upstream/" in line
 
 
 async def test_a_clients_request_is_named_by_its_method() -> None:
@@ -47,19 +47,19 @@ async def test_a_clients_request_is_named_by_its_method() -> None:
     with Watchdog(THRESHOLD_S, lines.append):
         serve(Request(method="tools/call", version=LATEST_LEGACY))
         await until(lambda: bool(lines))
-    assert "processing a client's message (tools/call), in upstream/exchange.py" in lines[0]
+    assert "processing a message from a client (tools/call), in upstream/exchange.py" in lines[0]
 
 
 class Slow:
     """Takes long to count."""
 
     @property
-    def _numbers(self) -> int:
+    def _last_id(self) -> int:
         block()
         return 1
 
-    @_numbers.setter
-    def _numbers(self, number: int) -> None:
+    @_last_id.setter
+    def _last_id(self, number: int) -> None:
         pass
 
 

@@ -5,7 +5,7 @@ from msgspec import Raw, Struct
 
 from portico.model.offer import KINDS, Listed, Offer
 from portico.model.version import BY_TEXT
-from portico.state.checksummed import PLAIN, Damaged, Newer, packed, unpacked
+from portico.state.checksummed import PLAIN, Damaged, Newer, pack, unpack
 
 FORMAT = 2
 BAD_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(CatalogFile).decode
 
 def parse_catalog(data: bytes) -> CatalogFile:
     """Decode a catalog file, or raise Damaged or Newer."""
-    rest = unpacked(data, "catalog", FORMAT, PLAIN)
+    rest = unpack(data, "catalog", FORMAT, PLAIN)
     try:
         document = _decode(rest)
     except BAD_JSON as error:
@@ -75,7 +75,7 @@ def encode_catalog(offer: Offer) -> bytes:
     """Encode an offer; raise ValueError or Damaged if it would not decode to the same offer."""
     document = _document_of(offer)
     rest = msgspec.json.encode(document)
-    data = packed("catalog", FORMAT, rest)
+    data = pack("catalog", FORMAT, rest)
     del rest  # it is as large as the file, and so is the document decoded next
     if parse_catalog(data) != document:
         raise ValueError("the upstream's catalog is not plain JSON")

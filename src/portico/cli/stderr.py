@@ -13,7 +13,7 @@ class StderrLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write each line of a record."""
         for line in self.format(record).splitlines():
-            STDERR.say(line)
+            STDERR.write_line(line)
 
     def flush(self) -> None:
         """Wait briefly for unwritten lines."""

@@ -150,7 +150,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         title=options.name or title(target),
         env=given,
         environment=environment,
-        overheard=STDERR.say,
+        overheard=STDERR.write_line,
     )
     return command, key, upstream_key(secret, argv=(*target, "#history"), cwd=cwd)
 

@@ -1,1 +1,1 @@
-"""The small ports and their adapters."""
+"""Files, background tasks, pending answers and reports, shared by all packages above."""

@@ -1,4 +1,4 @@
-"""Work that nobody waits for."""
+"""Background tasks."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,33 +6,33 @@ from typing import Any
 
 
 class Background(set["asyncio.Task[None]"]):
-    """Tasks, held until they are done: the event loop alone would let them be collected."""
+    """A set of running tasks: the event loop alone would let them be garbage-collected."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Have this done."""
+        """Run the coroutine as a task."""
         task = asyncio.create_task(work)
         self.add(task)
         task.add_done_callback(self.discard)
         return task
 
     def cancel(self) -> None:
-        """Stop all of them."""
+        """Cancel all tasks."""
         for task in tuple(self):
             task.cancel()
 
     async def close(self) -> None:
-        """Stop all of them, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         self.cancel()
         await self.wait()
 
     async def wait(self, within_s: float | None = None) -> None:
-        """Wait until all of them are done, for so long at most."""
+        """Wait until all tasks are done, up to the timeout."""
         if self:
             await asyncio.wait(self, timeout=within_s)
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait for the first of them, and leave the others."""
+    """Wait for the first to finish, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Files whose first line has their kind and format, and a digest of these and of the rest."""
+"""Files with a header line: their kind and format, and a digest of the whole file."""
 
 import errno
 from collections.abc import Callable, Mapping
@@ -9,11 +9,11 @@ from portico.model.digest import blake2b
 from portico.state import files
 
 MAX_SIZE = 1 << 28
-_LONGEST = 1024
+_MAX_HEADER = 1024
 
 
 class _Header(msgspec.Struct):
-    """All of its fields stay in every format to come, so that a newer file can be verified too."""
+    """Its fields stay in all future formats, so that newer files can be verified too."""
 
     portico: str
     format: int
@@ -22,43 +22,43 @@ class _Header(msgspec.Struct):
 
 
 class Damaged(Exception):
-    """A file that does not hold what was written."""
+    """The file does not contain the data that was written."""
 
 
 class Newer(Exception):
-    """A file of a newer Portico, neither to be used nor to be changed."""
+    """The file was written by a newer Portico; it must not be used or changed."""
 
 
 Older = Mapping[int, Callable[[memoryview], str]]
-"""By format, how the digest of an older file is made from the rest."""
+"""By format, how to compute the digest of an older file from its content."""
 _NONE: Older = {}
 PLAIN: Older = {1: lambda rest: blake2b(rest).hexdigest()}
-"""Files of format 1 in which the digest does not cover the header."""
+"""Files of format 1, whose digest does not cover the header."""
 _header = msgspec.json.Decoder(_Header).decode
 
 
-def packed(kind: str, format: int, rest: bytes) -> bytes:
-    """The whole file; OSError if it would be too large to be read again."""
-    if len(rest) > MAX_SIZE - _LONGEST:
-        raise OSError(errno.EFBIG, f"it would have more than {MAX_SIZE} bytes")
+def pack(kind: str, format: int, rest: bytes) -> bytes:
+    """Return the whole file; raise OSError if it would be too large to read."""
+    if len(rest) > MAX_SIZE - _MAX_HEADER:
+        raise OSError(errno.EFBIG, f"the file would exceed {MAX_SIZE} bytes")
     header = _Header(kind, format, _digest(kind, format, rest), len(rest))
     return msgspec.json.encode(header) + b"\n" + rest
 
 
-def unpacked(data: bytes, kind: str, format: int, older: Older = _NONE) -> memoryview:
-    """All of a file but the first line; raises Damaged or Newer."""
-    end = data.find(b"\n", 0, _LONGEST)
+def unpack(data: bytes, kind: str, format: int, older: Older = _NONE) -> memoryview:
+    """Return a file's content without the header; raise Damaged or Newer."""
+    end = data.find(b"\n", 0, _MAX_HEADER)
     try:
         header = _header(data[: max(end, 0)])
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Damaged("it has no header") from None
+        raise Damaged("the header is missing or invalid") from None
     if header.portico != kind:
-        raise Damaged("it has another header")
+        raise Damaged(f"it is not a file of kind {kind}")
     rest = memoryview(data)[end + 1 :]
     if header.format in older:
         found = older[header.format](rest)
     elif len(rest) != header.length:
-        raise Damaged(f"it has {len(rest)} bytes instead of {header.length}")
+        raise Damaged(f"it has {len(rest)} bytes, expected {header.length}")
     else:
         found = _digest(kind, header.format, rest)
     if found != header.digest:
@@ -71,17 +71,17 @@ def unpacked(data: bytes, kind: str, format: int, older: Older = _NONE) -> memor
 
 
 def read(path: str, kind: str, format: int, older: Older = _NONE) -> memoryview | None:
-    """What was written there, None if there is no file; raises Damaged, Newer or OSError."""
+    """Return a file's content, None if it does not exist; raise Damaged, Newer or OSError."""
     try:
         data, _ = files.read(path, MAX_SIZE)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return unpacked(data, kind, format, older)
+    return unpack(data, kind, format, older)
 
 
 def write(path: str, kind: str, format: int, rest: bytes) -> None:
-    """Replace what is there, at once; OSError leaves it as it was."""
-    files.replace(path, packed(kind, format, rest))
+    """Replace a file atomically; OSError leaves it unchanged."""
+    files.replace(path, pack(kind, format, rest))
 
 
 def _digest(kind: str, format: int, rest: bytes | memoryview) -> str:

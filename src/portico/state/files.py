@@ -1,4 +1,4 @@
-"""Files and folders for the user alone; a file is written whole or not at all."""
+"""Private files and folders of the user; files are written atomically."""
 
 import errno
 import os
@@ -10,12 +10,12 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A link could point to a file that others write to; a pipe would make us wait for its writer.
 READ = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 _STALE_S = 3600
-"""A draft this old has no writer any more: writing one takes milliseconds."""
+"""An older draft has lost its writer: writing one takes milliseconds."""
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder if need be, and those above it that are missing, for the user alone."""
-    # `os.makedirs` gives the ones above to all whom the umask lets in: they could exchange ours.
+    """Create a folder and its missing parents, private to the user."""
+    # `os.makedirs` creates parents by the umask: other users could replace our folder.
     try:
         os.mkdir(folder, 0o700)
     except FileNotFoundError:
@@ -28,14 +28,14 @@ def make_folder(folder: str) -> None:
 
 
 def make_private(folder: str) -> None:
-    """Make the folder if need be, and close it to others; OSError if that is not possible."""
+    """Create the folder if needed, and make it private; raise OSError on failure."""
     make_folder(folder)
     if os.name == "posix" and os.stat(folder).st_mode & 0o077:
         os.chmod(folder, 0o700)
 
 
 def read(path: str, max_size: int, *, follow: bool = False) -> tuple[bytes, os.stat_result]:
-    """The content and status of a file; OSError if it is larger, or a link not to `follow`."""
+    """Return a file's content and status; raise OSError if it is larger, or is a link."""
     flags = READ & ~_NO_FOLLOW if follow else READ
     with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
@@ -48,9 +48,9 @@ def read(path: str, max_size: int, *, follow: bool = False) -> tuple[bytes, os.s
 
 @contextmanager
 def draft(path: str, data: bytes, like: str | None = None) -> Iterator[str]:
-    """A new file beside `path`, on disk already, to move there; it is removed if it stays.
+    """Write a new file beside `path`, to be moved there; it is removed if it is not moved.
 
-    It is for the user alone; with `like`, for the same people as that file.
+    It is private to the user, or has the owner and mode of `like`.
     """
     folder, name = os.path.split(path)
     made = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.draft")
@@ -72,20 +72,20 @@ def draft(path: str, data: bytes, like: str | None = None) -> Iterator[str]:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Put this in the place of a file, at once; OSError leaves the file as it was."""
+    """Replace a file atomically; OSError leaves it unchanged."""
     with draft(path, data) as made:
         os.replace(made, path)
 
 
 def create(path: str, data: bytes) -> None:
-    """Make a file, at once; FileExistsError if there is one, or another process was faster."""
+    """Create a file atomically; raise FileExistsError if it exists."""
     with draft(path, data) as made:
         os.link(made, path)
 
 
 def sync_folder(folder: str) -> None:
-    """Have a file that was moved here survive a crash; without it, either version may."""
-    with suppress(OSError):  # some file systems cannot do it
+    """Make a move into this folder survive a crash; otherwise either version may remain."""
+    with suppress(OSError):  # some file systems do not support it
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -94,7 +94,7 @@ def sync_folder(folder: str) -> None:
 
 
 def dated(folder: str, ending: str = "") -> list[tuple[float, str]]:
-    """When each file with this ending was last written, and its path; the oldest first."""
+    """Return the modification time and path of each file with this ending, oldest first."""
     found: list[tuple[float, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -105,7 +105,7 @@ def dated(folder: str, ending: str = "") -> list[tuple[float, str]]:
 
 
 def keep_newest(count: int, folder: str, ending: str = "") -> None:
-    """Remove all files with this ending but the newest ones."""
+    """Remove all but the newest files with this ending."""
     for _, path in dated(folder, ending)[:-count]:
         with suppress(OSError):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""Tells everyone who wants to hear it that something changed; in this process only."""
+"""Publishes changes to the sessions and listeners of this process."""
 
 import asyncio
 from weakref import WeakSet
@@ -10,21 +10,21 @@ from portico.protocol.listen import ListenFilter, change_message
 
 
 class _Listener:
-    """What one modern listener has not been told yet; a change twice is told once."""
+    """The changes not yet sent to one modern listener, without duplicates."""
 
     def __init__(self, wanted: ListenFilter) -> None:
         self.wanted = wanted
         self.pending: dict[tuple[str, str], Change] = {}
         self.woken = asyncio.Event()
 
-    def offer(self, change: Change) -> None:
+    def add(self, change: Change) -> None:
         if self.wanted.covers(change):
             self.pending[change.kind, change.uri] = change
             self.woken.set()
 
 
 class ChangeHub:
-    """The in-memory hub: legacy sessions and modern listeners of one process."""
+    """The in-memory hub of legacy sessions and modern listeners."""
 
     def __init__(self) -> None:
         self._sessions: WeakSet[Session] = WeakSet()
@@ -32,36 +32,36 @@ class ChangeHub:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def attach(self, session: Session) -> None:
-        """Send a legacy session its notifications as long as it lives."""
+        """Send notifications to a legacy session for its lifetime."""
         self._loop = asyncio.get_running_loop()
         self._sessions.add(session)
 
     @property
     def is_needed(self) -> bool:
-        """True as long as there is anybody to tell."""
+        """True while there are sessions or listeners."""
         return bool(self._sessions or self._listeners)
 
     def publish(self, change: Change) -> None:
-        """Tell all who want to hear of it; may be called from any thread."""
+        """Notify all subscribers; may be called from any thread."""
         loop = self._loop
         if loop is None or loop.is_closed():
-            return  # nobody has ever listened
+            return  # there has never been a subscriber
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
         if here is loop:
-            self._tell(change)
+            self._deliver(change)
         else:
-            loop.call_soon_threadsafe(self._tell, change)
+            loop.call_soon_threadsafe(self._deliver, change)
 
     async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
-        """Send a modern listener `first`, then what it wants, until it leaves or we drain."""
+        """Send `first` to a modern listener, then its changes, until it ends or we drain."""
         peer = context.peer
         assert peer is not None
         self._loop = asyncio.get_running_loop()
         listener = _Listener(wanted)
-        self._listeners.add(listener)  # before `first` goes out, so that no change falls between
+        self._listeners.add(listener)  # before `first` is sent, so that no change is missed
         closed = asyncio.ensure_future(peer.closed())
         closed.add_done_callback(lambda _: listener.woken.set())
         try:
@@ -76,10 +76,10 @@ class ChangeHub:
             closed.cancel()
             self._listeners.discard(listener)
 
-    def _tell(self, change: Change) -> None:
+    def _deliver(self, change: Change) -> None:
         message = change_message(change)
         for session in tuple(self._sessions):
             if not change.uri or change.uri in session.subscriptions:
                 session.send(message)
         for listener in tuple(self._listeners):
-            listener.offer(change)
+            listener.add(change)

@@ -1,19 +1,19 @@
-"""Memory that was needed for a moment."""
+"""Returning freed memory to the system."""
 
 import sys
 from functools import cache
 
 LARGE = 256 * 1024
-"""Blocks from this size on are mapped apart."""
+"""The size from which blocks are mapped separately."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 @cache
 def map_large_blocks_apart() -> None:
-    """From now on, large blocks go back to the system as soon as they are freed.
+    """Make glibc return large blocks to the system as soon as they are freed.
 
-    glibc does so only until the first of them is freed: then it expects more of that size, and
-    keeps what a burst of large messages needed for good.
+    By default it does so only until the first one is freed: then it expects more of that size, and
+    keeps the memory of a burst of large messages forever.
     """
     if sys.platform != "linux":
         return
@@ -26,7 +26,7 @@ def map_large_blocks_apart() -> None:
 
 
 def give_back_memory() -> None:
-    """What was freed goes back to the system at once, of which glibc would keep most for good."""
+    """Return freed memory to the system now; glibc would keep most of it."""
     if sys.platform != "linux":
         return
     import ctypes

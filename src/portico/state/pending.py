@@ -1,4 +1,4 @@
-"""Answers that are on their way, and what is done with them when they arrive."""
+"""Pending answers, and the steps to take when they arrive."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -11,50 +11,50 @@ from portico.model.types import Answer
 from portico.protocol.codec import error_response, mcp_error_response
 
 Reply = Callable[[Response], None]
-Over = Callable[[Response | None], None]
-"""Receives an answer, or None for a call that was cancelled."""
+Observer = Callable[[Response | None], None]
+"""Receives a response, or None for a cancelled call."""
 
 
 class CancellableWork(Protocol):
-    """A call under way that can be stopped."""
+    """A running call that can be cancelled."""
 
     def cancel(self) -> object:
-        """Nobody wants its answer any more."""
+        """Stop the work and drop its result."""
         ...
 
 
-Step = tuple[Callable[[Response], Response] | None, Over | None]
-"""What is done with an answer on its way: it is changed, or somebody is told of it."""
+Step = tuple[Callable[[Response], Response] | None, Observer | None]
+"""A step for an answer: a change, or an observer to call."""
 
 
 class Pending:
-    """An answer on its way that needs no task: it calls back, once, unless it is cancelled."""
+    """An answer that needs no task: it calls back once, unless it is cancelled."""
 
     _reply: Reply | None = None
     response: Response | None = None
-    """The answer, if it has arrived and nobody had asked for it."""
+    """The answer, if it arrived before `then` was called."""
     steps: tuple[Step, ...] = ()
-    """What is still to be done with it."""
+    """The remaining steps."""
 
     def then(self, reply: Reply) -> None:
-        """Call this with the answer: at once, if it has arrived already."""
+        """Call this with the answer, immediately if it has arrived."""
         if self.response is not None:
             reply(self.response)
         else:
             self._reply = reply
 
     def arrived(self, response: Response) -> None:
-        """Here is the answer: hand it on, once all is done that was to be done with it."""
+        """Accept the answer, run its steps, and pass it on."""
         steps, self.steps = self.steps, ()
-        for change, over in steps:
-            if over is not None:
-                over(response)
+        for change, observer in steps:
+            if observer is not None:
+                observer(response)
             elif change is not None:
                 try:
                     changed = change(response)
                     if type(changed) is not Response:
                         what = type(changed).__name__
-                        raise TypeError(f"a link or provider returned {what}, no Response")
+                        raise TypeError(f"a link or provider returned {what}, not a Response")
                     response = changed
                 except Exception as error:  # noqa: BLE001  (a link may raise anything)
                     response = _failed(response, error)
@@ -64,18 +64,18 @@ class Pending:
             self._reply(response)
 
     def cancel(self) -> None:
-        """Drop the answer and, where that is possible, stop the work on it."""
+        """Drop the answer and, where possible, stop the work on it."""
         steps, self.steps = self.steps, ()
-        for _, over in steps:
-            if over is not None:
-                over(None)
+        for _, observer in steps:
+            if observer is not None:
+                observer(None)
 
     def __await__(self) -> Generator[Any, None, Response]:
-        """The answer, for a handler that is a coroutine."""
+        """Wait for the answer, in a coroutine."""
         arrived: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def reply(response: Response) -> None:
-            if not arrived.done():  # it may be cancelled, and the task not know it yet
+            if not arrived.done():  # the task may have been cancelled meanwhile
                 arrived.set_result(response)
 
         self.then(reply)
@@ -87,7 +87,7 @@ class Pending:
 
 
 def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:
-    """The answer as this function changes it, once it has arrived."""
+    """Apply this function to the answer once it has arrived."""
     if type(answer) is Response:
         return change(answer)
     if isinstance(answer, Pending):
@@ -98,21 +98,21 @@ def after(answer: Answer, change: Callable[[Response], Response]) -> Answer:
     return _changed(answer, change)
 
 
-def observed(answer: Answer, over: Over) -> Answer:
-    """The same answer; the observer is called just before it goes on, or when it is cancelled."""
+def observed(answer: Answer, observer: Observer) -> Answer:
+    """Return the same answer; the observer sees it when it arrives or is cancelled."""
     if type(answer) is Response:
-        over(answer)
+        observer(answer)
         return answer
     if isinstance(answer, Pending):
-        answer.steps = (*answer.steps, (None, over))
+        answer.steps = (*answer.steps, (None, observer))
         if answer.response is not None:
             answer.arrived(answer.response)
         return answer
-    return _observed(answer, over)
+    return _observed(answer, observer)
 
 
 def discard(answer: Answer | None) -> None:
-    """Drop an answer that nobody waits for; nothing happens to one that has arrived."""
+    """Drop an unwanted answer, unless it has arrived."""
     if isinstance(answer, Pending):
         answer.cancel()
     elif iscoroutine(answer):
@@ -122,7 +122,7 @@ def discard(answer: Answer | None) -> None:
 def _failed(response: Response, error: Exception) -> Response:
     if isinstance(error, McpError):
         return mcp_error_response(response.id, error)
-    context = {"message": "a link failed on an answer", "exception": error}
+    context = {"message": "a link failed to process an answer", "exception": error}
     asyncio.get_running_loop().call_exception_handler(context)
     return error_response(response.id, INTERNAL_ERROR, "internal error")
 
@@ -131,10 +131,10 @@ async def _changed(answer: Awaitable[Response], change: Callable[[Response], Res
     return change(await answer)
 
 
-async def _observed(answer: Awaitable[Response], over: Over) -> Response:
+async def _observed(answer: Awaitable[Response], observer: Observer) -> Response:
     response: Response | None = None
     try:
         response = await answer
     finally:
-        over(response)
+        observer(response)
     return response

@@ -1,4 +1,4 @@
-"""Tells the operator, never the client: on stderr."""
+"""Reports for the operator, on stderr."""
 
 from portico.model.message import Request
 from portico.model.wording import printable
@@ -6,14 +6,14 @@ from portico.state.stderr import STDERR
 
 
 def report(words: str) -> None:
-    """Tell the operator."""
-    # Some of the words may be a server's, and a terminal would obey them.
+    """Write a report."""
+    # It may quote a server, and a terminal would interpret its control characters.
     lines = "\n".join(map(printable, words.split("\n")))
-    STDERR.say(f"portico: {lines}")
+    STDERR.write_line(f"portico: {lines}")
 
 
 def failed(request: Request, error: BaseException) -> None:
-    """Tell the operator where we failed ourselves."""
+    """Log an internal error with its traceback."""
     import logging
 
     logging.getLogger("portico").error("%s failed", request.method, exc_info=error)

@@ -1,4 +1,4 @@
-"""Standard error, which nobody may be reading: whoever writes there never waits for it."""
+"""Writes to stderr without blocking, even if its reader has stopped."""
 
 import atexit
 import os
@@ -8,53 +8,53 @@ import threading
 from collections import deque
 from time import monotonic
 
-_MAX_WAITING = 1000
-_AT_ONCE = 4096
-"""A pipe that has room at all takes so many bytes without waiting."""
-_LAST_WORDS_S = 1.0
+_MAX_QUEUED = 1000
+_ATOMIC_SIZE = 4096
+"""A writable pipe accepts this many bytes without blocking."""
+_FLUSH_S = 1.0
 
 
 class Stderr:
-    """Writes lines at once while there is room, and else by a thread; the oldest is lost first."""
+    """Writes lines directly while there is room, else from a thread; drops the oldest first."""
 
     def __init__(self, fd: int = 2) -> None:
         self._fd = fd
-        self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
+        self._queued: deque[bytes] = deque(maxlen=_MAX_QUEUED)
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_busy = False
 
-    def say(self, line: str) -> None:
-        """Write a line, now or as soon as the reader lets us."""
+    def write_line(self, line: str) -> None:
+        """Write a line, now or once the pipe has room."""
         if self._fd == 2 and (sys.__stderr__ is None or sys.stderr is not sys.__stderr__):
-            # It was closed when we began, and its number may be another file's by now; or somebody
-            # has put something else in its place.
+            # It was closed when we started, so its descriptor may be another file's; or the program
+            # has replaced it.
             if sys.stderr is not None:
                 sys.stderr.write(f"{line}\n")
             return
         data = line.encode(errors="backslashreplace") + b"\n"
         try:
-            if len(data) <= _AT_ONCE and not self._is_behind and self._has_room():
+            if len(data) <= _ATOMIC_SIZE and not self._is_behind and self._has_room():
                 os.write(self._fd, data)
                 return
         except (OSError, ValueError):
-            return  # it is closed, or nobody will ever read it
-        self._waiting.append(data)
+            return  # it is closed
+        self._queued.append(data)
         self._woken.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
             self._thread.start()
             atexit.register(self.flush)
 
-    def flush(self, within_s: float = _LAST_WORDS_S) -> None:
-        """Wait a moment for what is not written yet."""
+    def flush(self, within_s: float = _FLUSH_S) -> None:
+        """Wait until all lines are written, up to the timeout."""
         until = monotonic() + within_s
         while self._is_behind and monotonic() < until:
             threading.Event().wait(0.01)
 
     @property
     def _is_behind(self) -> bool:
-        return self._is_busy or bool(self._waiting)
+        return self._is_busy or bool(self._queued)
 
     def _has_room(self) -> bool:
         return bool(select.select([], [self._fd], [], 0)[1])
@@ -63,14 +63,14 @@ class Stderr:
         while True:
             self._woken.wait()
             self._woken.clear()
-            while self._waiting:
+            while self._queued:
                 self._is_busy = True
-                data = memoryview(self._waiting.popleft())
+                data = memoryview(self._queued.popleft())
                 try:
                     while data:
                         data = data[os.write(self._fd, data) :]
                 except OSError:
-                    self._waiting.clear()  # nobody reads it any more
+                    self._queued.clear()  # its reader has closed it
                 self._is_busy = False
 
 

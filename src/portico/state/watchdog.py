@@ -1,7 +1,7 @@
-"""Reports whose message keeps the event loop busy.
+"""Reports which message blocks the event loop.
 
-A thread asks the loop for a sign of life. Messages are not tracked for it: only when the sign is
-late, the thread reads from the loop's stack which message is being processed.
+A thread pings the loop. Messages are not tracked for it: only when a ping is late, the thread reads
+the current message from the loop's stack.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from typing import Self
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LOOPS = ("asyncio/base_events.py", "asyncio/runners.py")
 _WAITING = "selectors.py"
-_NO_END_S = 10.0
+_LONG_STALL_S = 10.0
 """A stall this long is reported before it ends."""
 _QUIET_S = 10.0
-"""At most one line about the same server in this time; further stalls are counted."""
-_MAX_TOLD = 1000
+"""The interval between two reports about the same server; further stalls are counted."""
+_MAX_REPORTED = 1000
 
 
 class Watchdog:
-    """Watches the running loop while its block is open; a threshold of 0 watches nothing."""
+    """Watches the running loop within a `with` block; a threshold of 0 disables it."""
 
-    def __init__(self, threshold_s: float, tell: Callable[[str], None]) -> None:
-        """`tell` logs a line; it is called on the loop, or by the thread if the loop hangs."""
+    def __init__(self, threshold_s: float, report: Callable[[str], None]) -> None:
+        """`report` is called on the loop, or by the thread if the loop hangs."""
         self._threshold_s = threshold_s
-        self._tell = tell
+        self._report = report
         self._stopped = threading.Event()
         self._alive = threading.Event()
-        self._told_at: dict[str, float] = {}
-        self._untold = 0
+        self._reported_at: dict[str, float] = {}
+        self._unreported = 0
 
     def __enter__(self) -> Self:
         if self._threshold_s > 0:
@@ -42,7 +42,7 @@ class Watchdog:
             try:
                 threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
             except RuntimeError as error:  # no more threads: serve without it
-                self._tell(f"the event loop is not watched: {error}")
+                self._report(f"cannot start the event loop watchdog: {error}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,37 +52,37 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(self._threshold_s / 2):
             self._alive.clear()
-            asked = monotonic()
+            pinged = monotonic()
             if not self._on_the_loop(self._alive.set):
                 return
             if self._alive.wait(self._threshold_s) or self._stopped.is_set():
                 continue
-            whose, doing = _processed(self._watched)
-            has_ended = self._alive.wait(_NO_END_S)
+            whose, doing = _current_work(self._watched)
+            has_ended = self._alive.wait(_LONG_STALL_S)
             if self._stopped.is_set():
                 return
-            if self._is_news(whose):
-                self._report(doing, monotonic() - asked, has_ended)
+            if self._is_due(whose):
+                self._report_stall(doing, monotonic() - pinged, has_ended)
             else:
-                self._untold += 1
+                self._unreported += 1
 
-    def _is_news(self, whose: str) -> bool:
+    def _is_due(self, whose: str) -> bool:
         now = monotonic()
-        if now - self._told_at.get(whose, -_QUIET_S) < _QUIET_S:
+        if now - self._reported_at.get(whose, -_QUIET_S) < _QUIET_S:
             return False
-        if len(self._told_at) >= _MAX_TOLD:
-            self._told_at.clear()
-        self._told_at[whose] = now
+        if len(self._reported_at) >= _MAX_REPORTED:
+            self._reported_at.clear()
+        self._reported_at[whose] = now
         return True
 
-    def _report(self, doing: str, took_s: float, has_ended: bool) -> None:
-        more = f" ({self._untold} more stalls before)" if self._untold else ""
+    def _report_stall(self, doing: str, took_s: float, has_ended: bool) -> None:
+        more = f" (after {self._unreported} unreported stalls)" if self._unreported else ""
         line = f"all clients waited {took_s:.2f} s{more}: {doing}"
-        self._untold = 0
+        self._unreported = 0
         if has_ended:
-            self._on_the_loop(lambda: self._tell(line))
+            self._on_the_loop(lambda: self._report(line))
         else:
-            self._tell(f"{line}; still busy")
+            self._report(f"{line}; still busy")
 
     def _on_the_loop(self, act: Callable[[], None]) -> bool:
         try:
@@ -92,8 +92,8 @@ class Watchdog:
         return True
 
 
-def _processed(thread: int) -> tuple[str, str]:
-    """Whose message a thread is processing, and that in words: which method, how large, where."""
+def _current_work(thread: int) -> tuple[str, str]:
+    """Return the source of a thread's current message, and its method, size and place in words."""
     place = server = method = ""
     size = 0
     for frame in _callback(thread):
@@ -107,20 +107,20 @@ def _processed(thread: int) -> tuple[str, str]:
         if isinstance(message, bytes):
             size = size or len(message)
     if not place:
-        return "", "not by a message: the machine or another thread was busy"
+        return "", "no message was being processed: the machine or another thread was busy"
     facts = [fact for fact in (method, f"{size:,} bytes" if size else "") if fact]
     about = f" ({', '.join(facts)})" if facts else ""
     if server and facts:
-        return server, f"processing a message of {server}{about}, in {place}"
+        return server, f"processing a message from {server}{about}, in {place}"
     if server:
         return server, f"working for {server}, in {place}"
     if method:
-        return method, f"processing a client's message{about}, in {place}"
+        return method, f"processing a message from a client{about}, in {place}"
     return place, f"in {place}"
 
 
 def _callback(thread: int) -> Iterator[FrameType]:
-    """The frames of what the loop runs now, the innermost first; none if it waits."""
+    """Yield the frames of the loop's current callback, innermost first; none while it waits."""
     frame = sys._current_frames().get(thread)
     if frame is None or frame.f_code.co_filename.endswith(_WAITING):
         return
