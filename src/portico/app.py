@@ -1,4 +1,4 @@
-"""The composition root: it alone knows every room."""
+"""The composition root: the only module that knows every package."""
 
 import asyncio
 import errno
@@ -27,21 +27,21 @@ T = TypeVar("T")
 
 DRAIN_S = 30.0
 NOTICE_S = 8.0
-"""How long load balancers have to see that we leave, before the drain."""
-_LEAVE_S = 1.0
+"""The time for load balancers to notice the shutdown, before the drain."""
+_EXIT_S = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean all of this machine's, and the one by which it reaches itself."""
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Wildcard addresses, and the loopback address for each."""
 
 
 class UsageError(PorticoError):
-    """What was asked for cannot be; the message says what can."""
+    """Options that exclude each other, or an invalid value; the message names valid ones."""
 
     exit_code = 2
 
 
-class At(TypedDict, total=False):
-    """How to serve over HTTP: who may come in, and how it ends."""
+class HttpOptions(TypedDict, total=False):
+    """The options of an HTTP endpoint: authentication, hosts and drain."""
 
     auth: str
     hosts: Sequence[str]
@@ -57,7 +57,7 @@ def serve_stdio(
     out: int | None = None,
     drain_s: float = DRAIN_S,
 ) -> int:
-    """Serve one client over stdin and stdout until it leaves or SIGTERM comes; the exit code."""
+    """Serve one client over stdin and stdout until it disconnects; return the exit code."""
     from portico.transport.pipes import serve_stdio as over_pipes
 
     served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
@@ -65,77 +65,85 @@ def serve_stdio(
 
 
 def serve_http(
-    server: "Server", address: str, *, links: Sequence[Link] = (), **at: Unpack[At]
+    server: "Server", address: str, *, links: Sequence[Link] = (), **options: Unpack[HttpOptions]
 ) -> None:
-    """Serve over HTTP at `[HOST:]PORT` until SIGTERM comes."""
-    _run(_Door(address, **at).serve(server.endpoint(links)))
+    """Serve over HTTP at `[HOST:]PORT` until SIGTERM arrives."""
+    _run(_HttpListener(address, **options).serve(server.endpoint(links)))
 
 
-def wrap_stdio(wrapping: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
-    """Put a doorway over stdin and stdout in front of one upstream; the exit code."""
+def wrap_stdio(
+    wrap_options: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S
+) -> int:
+    """Serve one upstream over stdin and stdout; return the exit code."""
     from portico.transport.pipes import serve_stdio as over_pipes
     from portico.wrap_app import WrapApp
 
     async def serve() -> int:
-        wrapped = WrapApp(wrapping, alone=True)
+        wrapped = WrapApp(wrap_options, alone=True)
         async with wrapped.running():
-            whole = await over_pipes(wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop)
-        if whole and wrapped.failure is not None:
+            is_complete = await over_pipes(
+                wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop
+            )
+        if is_complete and wrapped.failure is not None:
             report(wrapped.failure.message)
-        return 0 if whole and wrapped.failure is None else 1
+        return 0 if is_complete and wrapped.failure is None else 1
 
     return _run_pipes(serve())
 
 
-def wrap_http(wrapping: "WrapOptions", address: str, **at: Unpack[At]) -> int:
-    """Put a doorway over HTTP at `[HOST:]PORT` in front of one upstream; the exit code."""
+def wrap_http(wrap_options: "WrapOptions", address: str, **options: Unpack[HttpOptions]) -> int:
+    """Serve one upstream over HTTP at `[HOST:]PORT`; return the exit code."""
     from portico.wrap_app import WrapApp
 
-    door = _Door(address, **at)
+    listener = _HttpListener(address, **options)
 
     async def serve() -> int:
-        door.bind()
-        wrapped = WrapApp(wrapping, alone=False, url=door.url)
+        listener.bind()
+        wrapped = WrapApp(wrap_options, alone=False, url=listener.url)
         async with wrapped.running():
-            await door.serve(wrapped.endpoint)
+            await listener.serve(wrapped.endpoint)
         return 0
 
     return _run(serve())
 
 
 def gateway_stdio(
-    serving: "ServeOptions",
+    serve_options: "ServeOptions",
     *,
     out: int | None = None,
     drain_s: float = DRAIN_S,
     alone: bool = False,
 ) -> int:
-    """Put a doorway over stdin and stdout in front of all configured servers; the exit code."""
+    """Serve all configured servers over stdin and stdout; return the exit code."""
     from portico.windows.window import serve_shared
 
-    return 0 if _run_pipes(serve_shared(_shared(serving, drain_s, alone), out=out)) else 1
+    return 0 if _run_pipes(serve_shared(_shared(serve_options, drain_s, alone), out=out)) else 1
 
 
 def gateway_http(
-    serving: "ServeOptions", address: str, *, alone: bool = False, **at: Unpack[At]
+    serve_options: "ServeOptions",
+    address: str,
+    *,
+    alone: bool = False,
+    **options: Unpack[HttpOptions],
 ) -> int:
-    """Put a doorway over HTTP at `[HOST:]PORT` in front of all configured servers."""
+    """Serve all configured servers over HTTP at `[HOST:]PORT`; return the exit code."""
     from portico.windows.window import host_gateway
 
-    door = _Door(address, **at)
-    shared = _shared(serving, door.drain_s, alone)
+    listener = _HttpListener(address, **options)
+    shared = _shared(serve_options, listener.drain_s, alone)
 
     async def serve() -> int:
-        door.bind()  # before any server is started
+        listener.bind()  # before any server is started
         stop = asyncio.Event()
         async with host_gateway(shared, stop) as served:
-            served.url = door.url
-            await door.serve(
+            served.url = listener.url
+            await listener.serve(
                 served.endpoint,
                 served.endpoint_at,
                 watch=served.on_routes_changed,
                 pages={"/metrics": served.metrics_page},
-                limits=serving.config.gateway.limits,
+                limits=serve_options.config.gateway.limits,
                 stop=stop,
             )
         return 0
@@ -143,13 +151,15 @@ def gateway_http(
     return _run(serve())
 
 
-def _shared(serving: "ServeOptions", drain_s: float, alone: bool) -> "SharedGateway[GatewayApp]":
+def _shared(
+    serve_options: "ServeOptions", drain_s: float, alone: bool
+) -> "SharedGateway[GatewayApp]":
     from portico.config.paths import control_folder
     from portico.windows.window import SharedGateway
 
-    latest = serving
+    latest = serve_options
 
-    def now() -> "ServeOptions":
+    def current_options() -> "ServeOptions":
         nonlocal latest
         latest = latest.reloaded()
         return latest
@@ -157,24 +167,24 @@ def _shared(serving: "ServeOptions", drain_s: float, alone: bool) -> "SharedGate
     def own() -> "AbstractAsyncContextManager[GatewayApp]":
         from portico.gateway.gateway_app import GatewayApp
 
-        return GatewayApp(now()).running()
+        return GatewayApp(current_options()).running()
 
     return SharedGateway(
         folder=control_folder(),
-        # Not with the others: a name of its own is nobody else's.
-        key=f"alone-{os.getpid()}" if alone else serving.key(),
+        # A key with our pid is unique, so that no other window joins.
+        key=f"alone-{os.getpid()}" if alone else serve_options.key(),
         detaches=not alone,
         log=_owners_log,
         own=own,
-        version=serving.version,
-        account=lambda: now().account(),
-        preferences={"expose": serving.expose},
+        version=serve_options.version,
+        account=lambda: current_options().account(),
+        preferences={"expose": serve_options.expose},
         drain_s=drain_s,
     )
 
 
 def _owners_log() -> str:
-    """The file for what an owner writes to stderr."""
+    """Return the path of the owner's stderr log."""
     from portico.config.paths import log_file
     from portico.state.files import make_private
 
@@ -183,8 +193,8 @@ def _owners_log() -> str:
     return os.path.join(folder, "owner.log")
 
 
-class _Door:
-    """An address to serve at, and who may come in."""
+class _HttpListener:
+    """An HTTP listener: its address, token and allowed hosts."""
 
     def __init__(
         self,
@@ -201,10 +211,10 @@ class _Door:
         self._host, self._port = host, _ = parse_address(address)
         if auth == "none" and host not in _LOOPBACK:
             raise UsageError(
-                f"--auth none is for loopback only, and {host} is not: leave the token on"
+                f"--auth none is for loopback only, and {host} is not: remove --auth none"
             )
         if auth == "none" and token_file is not None:
-            raise UsageError("--token-file and --auth none exclude each other: choose one")
+            raise UsageError("--token-file and --auth none exclude each other: remove one")
         self._token = None
         self._token_place = ""
         if auth != "none":
@@ -213,15 +223,15 @@ class _Door:
 
             given = token_of_door(state_dir(), token_file)
             self._token, self._token_place = given.token, given.place
-        # Whoever binds to an address means to be reached by it.
-        named = [host] if host not in (*_LOOPBACK, *_ANYWHERE) else []
+        # An explicit address to bind to is also an allowed host.
+        named = [host] if host not in (*_LOOPBACK, *_WILDCARDS) else []
         self._hosts = [*named, *hosts]
         self._sockets: list[socket] = []
         self.url = ""
-        """Where clients find it, once it is bound."""
+        """The URL for clients, once it is bound."""
 
     def bind(self) -> None:
-        """Have the address; PorticoError if it cannot be had."""
+        """Bind to the address; raise PorticoError on failure."""
         from portico.transport.http_server import bind
 
         try:
@@ -229,9 +239,9 @@ class _Door:
         except OSError as error:
             why = f"{error.strerror or error}"
             if error.errno == errno.EADDRINUSE:
-                why += "; choose another port, or 0 for any that is free"
+                why += "; choose another port, or 0 for any free port"
             raise PorticoError(f"cannot serve at {self._address}: {why}") from None
-        host = _ANYWHERE.get(self._host, self._host)
+        host = _WILDCARDS.get(self._host, self._host)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._sockets[0].getsockname()[1]}/mcp"
 
@@ -245,17 +255,21 @@ class _Door:
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
     ) -> None:
-        """Serve until SIGTERM comes; `find` gives the endpoints at further paths, and `watch` is
-        given what to call when they may be others."""
+        """Serve until SIGTERM arrives.
+
+        `find` returns the endpoints at further paths; `watch` registers a callback for changes.
+        """
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
         from portico.transport.routes import Routes
 
         def announce(_: int) -> None:
-            wanted = f" (wants the bearer token {self._token_place})" if self._token else ""
-            report(f"serving {self.url}{wanted}")
-            if self._host in _ANYWHERE and not self._hosts:
-                report("others get in by a name that --allow-host gives; there is none")
+            required = f" (requires the bearer token {self._token_place})" if self._token else ""
+            report(f"serving {self.url}{required}")
+            if self._host in _WILDCARDS and not self._hosts:
+                report(
+                    "listening on all interfaces without --allow-host: remote clients will get 403"
+                )
 
         if not self._sockets:
             self.bind()
@@ -281,7 +295,7 @@ class _Door:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`PORT`, `HOST:PORT` or `[IPV6]:PORT`; the host is loopback unless it is named."""
+    """Parse `PORT`, `HOST:PORT` or `[IPV6]:PORT`; the host defaults to loopback."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise UsageError(f"{text!r} is not an address: give PORT, HOST:PORT or [IPV6]:PORT")
@@ -292,26 +306,26 @@ def _run(serving: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_to_the_end(serving))
+        return asyncio.run(_run_and_exit(serving))
     else:
-        return uvloop.run(_to_the_end(serving))
+        return uvloop.run(_run_and_exit(serving))
 
 
 def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
     from portico.transport.pipe_loop import PipeLoop
 
     with asyncio.Runner(loop_factory=PipeLoop) as runner:
-        return runner.run(_to_the_end(serving))
+        return runner.run(_run_and_exit(serving))
 
 
-async def _to_the_end(serving: Coroutine[Any, Any, T]) -> T:
-    """Serve, then leave: a handler that takes no notice of being cancelled cannot keep us."""
+async def _run_and_exit(serving: Coroutine[Any, Any, T]) -> T:
+    """Serve, then exit, even if a handler ignores its cancellation."""
     outcome = await serving
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
-    if left and (await asyncio.wait(left, timeout=_LEAVE_S))[1]:
-        report("a handler does not stop; leaving without it")
+    if left and (await asyncio.wait(left, timeout=_EXIT_S))[1]:
+        report("a handler did not stop when cancelled; exiting without it")
         STDERR.flush()
         os._exit(0)
     return outcome

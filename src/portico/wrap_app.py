@@ -1,4 +1,4 @@
-"""`wrap` put together: one upstream, its memory on disk, and the doorway in front of it."""
+"""The application behind `wrap`: one upstream, its catalog on disk, and its endpoint."""
 
 import asyncio
 import contextlib
@@ -27,51 +27,53 @@ if TYPE_CHECKING:
     from portico.windows.control import Control, ControlRequest
 
 _CONTROL_AFTER_S = 0.2
-"""The first client has its first answers by then, and nothing to wait for."""
+"""The delay of the control socket: the first client's first requests take precedence."""
 
 
 class WrapOptions(Struct, frozen=True):
-    """What to put a doorway in front of, and how."""
+    """The upstream to wrap, and its options."""
 
     address: Address
     policy: UpstreamPolicy
     key: Callable[[str], str]
-    """The name of a view of this upstream on disk."""
+    """Returns the name of a view of this upstream on disk."""
     history: str
-    """The name of its history there, whatever account it is used with."""
+    """The name of its history on disk, the same for all accounts."""
     cache: bool = True
     warm: bool = False
     refresh: bool = False
     log: str | None = None
     links: tuple[Link, ...] = ()
     watchdog_ms: int = 250
-    """Report what kept all clients waiting for so long; 0 never does."""
+    """Report a message that blocks the event loop for this long; 0 disables it."""
 
 
 class WrapApp:
-    """One upstream behind its doorway, from start to end."""
+    """One upstream and its endpoint, from start to end."""
 
-    def __init__(self, wrapping: WrapOptions, *, alone: bool, url: str = "") -> None:
-        """`alone` for a single client: without anything to offer, there is no point in staying;
-        `url` is where the others find it."""
-        self._wrapping = wrapping
+    def __init__(self, options: WrapOptions, *, alone: bool, url: str = "") -> None:
+        """`alone` is for a single client: serving stops when the upstream fails to start.
+
+        `url` is the HTTP endpoint, if any.
+        """
+        self._options = options
         self._url = url
         self.stop = asyncio.Event()
-        """Set when there is no point in serving any more."""
+        """Set when the upstream failed at the handshake of its only client."""
         self.failure: McpError | None = None
         self.upstream = Upstream(
-            wrapping.address,
-            wrapping.policy,
-            memory=_memory() if wrapping.cache else None,
-            key=wrapping.key,
+            options.address,
+            options.policy,
+            memory=_memory() if options.cache else None,
+            key=options.key,
             report=report,
-            history=_history(wrapping.history if wrapping.cache else None),
+            history=_history(options.history if options.cache else None),
         )
-        self.upstream.warms = wrapping.warm
+        self.upstream.warms = options.warm
         self.upstream.lost = self._lost if alone else None
-        self._log = None if wrapping.log is None else _open_log(wrapping.log)
-        # What links decide on is what the server reads; without links, nothing is changed.
-        links = (exact_params, *wrapping.links) if wrapping.links else ()
+        self._log = None if options.log is None else _open_log(options.log)
+        # With links, the server must read exactly the params that they have checked.
+        links = (exact_params, *options.links) if options.links else ()
         observe = None if self._log is None else self._log.link(self.upstream.name)
         self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, observe)
         self._control: Control | None = None
@@ -79,19 +81,19 @@ class WrapApp:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
-        """Listen for what an operator wants; afterwards nothing is left of the upstream."""
+        """Accept signals and commands; afterwards close the upstream."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
             loop.add_signal_handler(signal.SIGHUP, self.refresh)
-        if self._wrapping.refresh:
+        if self._options.refresh:
             self.refresh()
         control = loop.call_later(_CONTROL_AFTER_S, lambda: self._background.start(self._listen()))
         try:
-            with Watchdog(self._wrapping.watchdog_ms / 1000, report):
+            with Watchdog(self._options.watchdog_ms / 1000, report):
                 yield
         finally:
             control.cancel()
-            await self._background.close()  # the socket may just be made
+            await self._background.close()  # it may be opening the socket
             if self._control is not None:
                 await self._control.close()
             await self.upstream.close()
@@ -99,7 +101,7 @@ class WrapApp:
                 self._log.close()
 
     def refresh(self) -> None:
-        """Ask the upstream for all it offers, behind."""
+        """Refresh the upstream's catalog in the background."""
         self._background.start(self._refresh())
 
     async def _refresh(self) -> None:
@@ -109,7 +111,7 @@ class WrapApp:
             report(f"cannot refresh: {error}")
 
     async def _listen(self) -> None:
-        """Let the user ask, by `portico servers`."""
+        """Open the control socket, for `portico servers`."""
         from portico.config.paths import state_folder
 
         async def refresh(request: "ControlRequest") -> dict[str, Any]:
@@ -121,7 +123,7 @@ class WrapApp:
 
         commands = {"status": status, "refresh": refresh}
         try:
-            # Here, because where too many files are open a module cannot be opened either.
+            # Imported here: with too many open files, the import fails with an OSError too.
             from portico.windows.control import Control
 
             self._control = Control(os.path.join(state_folder(), "control"), commands)

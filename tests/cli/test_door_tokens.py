@@ -79,7 +79,7 @@ def test_a_given_token_opens_the_door_and_is_shown_nowhere(
     said = server.stderr()
     assert TOKEN.encode() not in title
     assert TOKEN not in said + "".join(capfd.readouterr())
-    assert "wants the bearer token in " in said
+    assert "requires the bearer token in " in said
     assert not (tmp_path / "home" / "state" / "token").exists()
 
 

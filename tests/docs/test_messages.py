@@ -10,7 +10,6 @@ from tools.messages import CALLS, LEFT_OUT, NAMES, page, sources, texts, texts_o
 from tools.wording import Found, check, counts, prose
 
 ALLOWED = {
-    "app.py": 1,
     "auth": 4,
     "gateway": 12,
     "search": 3,

@@ -126,7 +126,7 @@ def test_an_address_that_somebody_has_is_refused_before_any_server_is_started(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused(tmp_path / "home", config, "--http", str(port))
-    remedy = "choose another port, or 0 for any that is free"
+    remedy = "choose another port, or 0 for any free port"
     assert code == 1
     assert said == f"portico: cannot serve at {port}: Address already in use; {remedy}\n"
     assert not book.exists()

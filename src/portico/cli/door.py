@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portico.app import At
+    from portico.app import HttpOptions
     from portico.cli.argument_types import Add
 
 
@@ -20,7 +20,7 @@ class DoorOptions:
         self.drain_notice = 8.0
 
     @property
-    def at(self) -> "At":
+    def at(self) -> "HttpOptions":
         """The options for serving over HTTP."""
         return {
             "auth": self.auth,

@@ -95,7 +95,9 @@ class HttpSse(Wire):
                 client.check_encoding(response)
                 reader, pacing = EventReader(self._site.max_message), ReadPacing()
                 async for chunk in response:
-                    await pacing.handle_in_slices(chunk, lambda piece: self._deliver_all(reader.feed(piece)))
+                    await pacing.handle_in_slices(
+                        chunk, lambda piece: self._deliver_all(reader.feed(piece))
+                    )
             failure = client.failure("closed its event stream", "closed")
         except BrokenResponse as broken:
             failure = broken.failure

@@ -273,7 +273,9 @@ class StreamableHttp:
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in response:
-                    await pacing.handle_in_slices(chunk, lambda piece: self._deliver(reader, piece, id))
+                    await pacing.handle_in_slices(
+                        chunk, lambda piece: self._deliver(reader, piece, id)
+                    )
                     if id and limit.when() is None and not receiver.is_pending(id):
                         response.release_slot()
                         limit.reschedule(asyncio.get_running_loop().time() + STREAM_END_S)
