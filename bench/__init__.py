@@ -1,1 +1,1 @@
-"""What Portico costs, beside peers and floors measured in the same run."""
+"""Benchmarks of Portico, compared with peers and floors measured in the same run."""

@@ -27,7 +27,7 @@ TABLES = {
 
 
 def main() -> int:
-    """Measure what was asked for; a missed budget is a finding, not a failure."""
+    """Run the selected measurements; a missed budget is a finding, not a failure."""
     options = _parser().parse_args()
     os.environ.setdefault("PORTICO_DEBUGGABLE", "1")  # else only root could measure its memory
     if sys.platform != "linux" or shutil.which("wrk") is None:

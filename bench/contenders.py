@@ -1,4 +1,4 @@
-"""Who is measured: one small object each."""
+"""The measured programs: one small object each."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -29,9 +29,9 @@ class Contender:
     argv: tuple[str, ...]
     asked: Asked = Asked.MODERN
     token: bool = False
-    """It wants Portico's bearer token."""
+    """True if it requires Portico's bearer token."""
     needs: tuple[Path, ...] = ()
-    """What must be installed for it."""
+    """The files that must be installed for it."""
     invokes: str | None = None
     """It shows tools of its own instead of its upstream's, which are called through this one."""
     cold: bool = False
@@ -51,7 +51,7 @@ class Contender:
         return f"{self.name} left out: {', '.join(absent)} is not there" if absent else None
 
     def without(self, path: str) -> Self:
-        """The same command of Portico with one of its fast paths switched off."""
+        """The same command of Portico with one fast path disabled."""
         argv = (PYTHON, "-m", "bench.servers.portico_without", path, *self.argv[len(PORTICO) :])
         return replace(self, name=f"{self.name}, without {path}", argv=argv)
 

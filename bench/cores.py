@@ -1,4 +1,4 @@
-"""One core for all who take part, so that nobody has to be woken on another.
+"""Runs all processes on one core, so that none has to be woken on another.
 
 To wake a process on another core takes an interrupt from core to core. On a virtual machine the
 hypervisor has to pass it on, which may cost more than all that a server does for a request, and is
@@ -42,7 +42,7 @@ def _bind(pids: list[int], cores: set[int]) -> None:
 
 
 def price_of_waking(messages: int) -> str:
-    """What an echo takes for a message here, in words."""
+    """Describe the time that an echo takes for a message here."""
     free, single = [], []
     with (
         Workspace() as workspace,
@@ -62,7 +62,7 @@ def price_of_waking(messages: int) -> str:
 
 
 def price_of_reading(faults: float | None) -> str:
-    """What to know of the floor's calls on one core, in words."""
+    """Describe the floor's calls on one core."""
     return (
         "asyncio reads a pipe into 256 KB, which malloc returns to the kernel after each read or "
         "keeps, depending on the heap: two page faults a call or none, which cost more than "

@@ -15,7 +15,7 @@ _DEEP = 4
 
 @dataclass(frozen=True)
 class Task:
-    """What was said: the arguments of each call, and the results of the first two."""
+    """The arguments of each call, and the results of the first two."""
 
     search: dict[str, Any]
     found: dict[str, Any]
@@ -24,7 +24,7 @@ class Task:
     execute: dict[str, Any]
 
     def texts(self) -> dict[str, str]:
-        """What a model writes and reads, by step; of a result, it reads one of the two."""
+        """The text that a model writes and reads, by step; of a result only one form."""
         return {
             "search": _json(self.search),
             "found, text": _text(self.found),
@@ -58,7 +58,7 @@ def task(server: GatewayPipe, need: str) -> Task:
 
 
 def sample(schema: Any, depth: int = 0) -> Any:
-    """Something that fits a schema, as far as a short look tells."""
+    """Return a value that roughly matches a schema."""
     if not isinstance(schema, Mapping) or depth > _DEEP:
         return "example"
     if schema.get("enum"):

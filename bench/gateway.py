@@ -44,7 +44,7 @@ def corpus() -> dict[str, list[dict[str, Any]]]:
 
 
 def spread(count: int, servers: int) -> dict[str, list[dict[str, Any]]]:
-    """So many real tools over so many servers, always the same; each is named after its largest."""
+    """Distribute real tools over servers, always alike; each is named after its largest."""
     slots: list[tuple[str, list[dict[str, Any]]]] = []
     for name, tools in corpus().items():
         if len(slots) < servers:
@@ -73,7 +73,7 @@ def words(name: str) -> str:
 
 
 class Fleet:
-    """Servers behind one config file, in a workspace that nobody else uses."""
+    """Servers behind one config file, in their own workspace."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Fleet:
         servers: Mapping[str, Tools],
         delays_s: Mapping[str, float] | None = None,
     ) -> None:
-        """`delays_s` says how long a server thinks about its list."""
+        """`delays_s`: how long each server takes to return its list."""
         self.workspace = workspace
         self.names = list(servers)
         self._root = workspace.path / "root"
@@ -218,7 +218,7 @@ class GatewayPipe(ProxyPipe):
         return int(found[1]) * 1024 if found else 0
 
     def _reply(self, request: bytes) -> bytes:
-        """The answer; what the gateway tells unasked is passed over."""
+        """Return the answer; skip notifications."""
         self._write(request + b"\n")
         rest = b""
         while True:

@@ -48,7 +48,7 @@ _NOTES = """\
 
 @dataclass(frozen=True)
 class Measure:
-    """One row of the table: what was measured, and the figure of each contender."""
+    """One row of the table: its title, and the figure of each contender."""
 
     what: str
     unit: str
@@ -79,7 +79,7 @@ def redraw(page: Path = report.PAGE, front: Path = report.FRONT) -> None:
 
 
 def benefits(kept: Kept) -> Table:
-    """The front page's table: what a user gains."""
+    """The front page's table of gains for a user."""
     rows = []
     if tokens := _tokens(kept):
         read = [f"{tokens[name]:,.0f} tokens" for name in (WITHOUT, "Portico")]

@@ -25,7 +25,7 @@ class Peer:
     program: str
     """Where its folder has what is run."""
     beside: tuple[str, ...] = ()
-    """What else it is pinned to, since that is most of its cost."""
+    """Further pinned packages that make up most of its cost."""
     npm: bool = False
 
     @property
@@ -35,7 +35,7 @@ class Peer:
 
     @property
     def path(self) -> Path:
-        """What is run."""
+        """The command to run."""
         return self.folder / self.program
 
     @property
@@ -44,7 +44,7 @@ class Peer:
         return self.folder / ".stamp"
 
     def commands(self) -> list[list[str]]:
-        """What installs it."""
+        """The commands that install it."""
         if self.npm:
             quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
             quiet.append("--fetch-retries=1")
@@ -71,7 +71,7 @@ def node() -> str:
 
 
 def install() -> list[str]:
-    """Install what is not there yet; who cannot be installed becomes a line that says why."""
+    """Install the missing peers; return a line with the reason for each failure."""
     return [f"{peer.name} left out: {why}" for peer in PEERS if (why := _install(peer)) is not None]
 
 

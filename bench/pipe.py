@@ -22,7 +22,7 @@ MakeRequest = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Started:
-    """What it took from the spawn to the first list."""
+    """The time from the spawn to the first list."""
 
     wall_s: float
     cpu_s: float
@@ -30,7 +30,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Load:
-    """What came of many requests."""
+    """The outcome of many requests."""
 
     requests: int
     seconds: float
@@ -84,7 +84,7 @@ class PipeServer:
         return workload.call_request(id, modern=self._modern)
 
     def load(self, make: MakeRequest, count: int, in_flight: int = 1) -> Load:
-        """Ask so often, with so many under way at once; every id must come back once."""
+        """Send requests with a number of them in flight; every id must come back once."""
         first = self._next
         self._next += count
         lines = [make(id) + b"\n" for id in range(first, first + count)]
@@ -139,7 +139,7 @@ class PipeServer:
 
 
 def _edges(line: bytes) -> bytes:
-    """The two ends of a line, one of which has its id; nobody needs what is between."""
+    """The two ends of a line, one of which has its id; the middle is not needed."""
     return line if len(line) <= 2 * _EDGE else line[:_EDGE] + line[-_EDGE:]
 
 

@@ -42,14 +42,14 @@ class Workspace:
         return self.path / "home"
 
     def tools(self, count: int) -> Path:
-        """A file `{"tools": [...]}` with so many tools."""
+        """Write a file `{"tools": [...]}` with this number of tools."""
         file = self.path / f"tools-{count}.json"
         if not file.exists():
             file.write_bytes(encode({"tools": tools(count)}))
         return file
 
     def environment(self, count: int) -> dict[str, str]:
-        """What a contender's process gets."""
+        """The environment of a contender's process."""
         # Compiled modules are kept wherever people use it, so that only the first start makes them.
         inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         return {
@@ -98,7 +98,7 @@ class Process:
         return sum(_faults(pid) for pid in self._tree())
 
     def memory(self) -> Memory:
-        """What the process and those it started hold."""
+        """The memory of the process and its descendants."""
         found = [_memory(pid) for pid in self._tree()]
         return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
 
@@ -145,7 +145,7 @@ def _clock(pid: int) -> float:
 
 def _faults(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return int(fields[7])  # minflt in proc(5), which counts from the name that ends before
+    return int(fields[7])  # minflt in proc(5), by its position after the name
 
 
 def _memory(pid: int) -> Memory:

@@ -38,7 +38,7 @@ def _right(line: list[str], widths: list[int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Budget:
-    """A promise, and what came of it; `met` is None where it could not be measured."""
+    """A promise and its outcome; `met` is None if it could not be measured."""
 
     promise: str
     limit: str
@@ -47,7 +47,7 @@ class Budget:
 
     @property
     def verdict(self) -> str:
-        """`met`, `MISSED`, or that nobody knows."""
+        """`met`, `MISSED`, or unknown."""
         return {True: "met", False: "MISSED", None: "not measured"}[self.met]
 
 
@@ -72,7 +72,7 @@ def _shown(figure: float | None, unit: str) -> str:
 
 @dataclass
 class Section:
-    """What one file of `bench/tables` found out."""
+    """The findings of one file of `bench/tables`."""
 
     tables: list[Table] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
@@ -106,7 +106,7 @@ def keep(name: str, heading: str, text: str, page: Path = PAGE) -> None:
 
 
 def put(name: str, text: str, page: Path) -> None:
-    """Replace what stands between the marks of this name, or add it at the end."""
+    """Replace the text between the marks of this name, or append it."""
     old = page.read_text(encoding="utf-8")
     begin, end = f"<!-- begin bench {name} -->", f"<!-- end bench {name} -->"
     part = f"{begin}\n{text.strip()}\n{end}"

@@ -1,4 +1,4 @@
-"""Interleaved rounds: what disturbs the machine disturbs every contender alike."""
+"""Interleaved rounds, so that a disturbance of the machine affects every contender alike."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

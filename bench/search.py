@@ -28,7 +28,7 @@ Search = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Scores:
-    """What one way of searching gave on one set."""
+    """The scores of one search method on one set."""
 
     first: float
     five: float
@@ -149,7 +149,7 @@ def five(results: Mapping[str, Mapping[str, Scores]], who: str) -> float:
 
 
 def cost() -> str:
-    """What the catalog of about 6,000 tools takes."""
+    """The cost of a catalog of about 6,000 tools."""
     tools = read(CATALOG)
     build, index = timed(lambda: ToolIndex.build(tools))
     data = index.to_bytes()

@@ -1,4 +1,4 @@
-"""What search is measured beside: two plain ways, and FastMCP's in an environment of its own."""
+"""The peers of search: two simple methods, and FastMCP's in its own environment."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`make bench-tokens`: what a model reads of so many tools, and what with a search before them."""
+"""`make bench-tokens`: the tokens that a model reads of all tools, and with search."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def count(texts: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Read:
-    """What there is to read with so many tools, in tokens."""
+    """The tokens to read with a number of tools."""
 
     tools: int
     servers: int
@@ -52,7 +52,7 @@ class Read:
     """The definition of each meta-tool."""
     instructions: int
     task: Mapping[str, float]
-    """What one task takes, by step."""
+    """The cost of one task, by step."""
 
     @property
     def meta(self) -> int:

@@ -33,7 +33,7 @@ class Post:
 
 @dataclass(frozen=True)
 class Load:
-    """What came of one run of wrk."""
+    """The outcome of one run of wrk."""
 
     requests: int
     seconds: float

@@ -1,4 +1,4 @@
-"""What is asked of every contender: lists of tools, and the requests as bytes."""
+"""The workload of every contender: lists of tools, and requests as bytes."""
 
 import json
 import random
@@ -130,7 +130,7 @@ def _request(id: int, method: str, params: dict[str, Any], *, modern: bool) -> b
 
 
 class WrongAnswer(Exception):
-    """A contender did not answer what was asked."""
+    """A contender returned a wrong answer."""
 
 
 def check_list(answer: bytes, id: int, expected: list[dict[str, Any]]) -> None:

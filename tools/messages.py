@@ -30,8 +30,8 @@ _KINDS = {
     "model": "_tool _texts",
 }
 CALLS = {name: kind for kind, names in _KINDS.items() for name in names.split()}
-"""Calls that show or send what they are given, and the kind of text that this is. After a `?` a
-single word is no text: it is the name of an option."""
+"""Calls that show or send their arguments, and the kind of text. After a `?` a single word is not a
+text: it is the name of an option."""
 KEYS = {
     **dict.fromkeys(("help", "epilog", "usage", "metavar"), "help"),
     **dict.fromkeys(("description", "title", "instructions"), "model"),
@@ -53,7 +53,7 @@ LEFT_OUT = {
     "Numbers": "a type",
     **dict.fromkeys(("STATIC", "CORE", "CALL", "NOTIFICATION"), "members of an enum"),
 }
-"""Variables and functions whose strings nobody reads, and what those are."""
+"""Variables and functions whose strings are not for people, and the reason."""
 NOT_TEXTS = {
     "a regular expression": re.compile(r"\\\(|\(\?:"),
     "a line or a value of HTTP": re.compile(r"HTTP/1\.1($|\\)|^(Host:|Proxy-\w+:|Bearer|Basic) \{"),
@@ -63,7 +63,7 @@ NOT_TEXTS = {
     "a style": re.compile(r"^(bold )?(bold|cyan|dim|green|red|yellow)$"),
     "a prefix of a file's name": re.compile(r"^<frozen $"),
 }
-"""Strings that look like texts and are none."""
+"""Strings that look like texts but are not."""
 _NOT_SHOWN = """
     startswith endswith partition rpartition removeprefix removesuffix replace split rsplit strip
     rstrip lstrip count find encode translate maketrans compile match fullmatch finditer findall
@@ -245,7 +245,7 @@ class _Reader:
 
 
 def _definitions(node: ast.AST) -> Iterator[tuple[str, Sequence[ast.AST]]]:
-    """The names that a statement gives, and the expressions they stand for."""
+    """The names that a statement assigns, and their expressions."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             ends = (ast.Return, ast.Yield)
@@ -305,7 +305,7 @@ def _branch(node: ast.expr) -> str:
 
 
 def _word(node: ast.AST) -> str:
-    """A name for a value; short, because it stands in the middle of a text."""
+    """A short name for a value, for use inside a text."""
     match node:
         case ast.Name() | ast.Attribute():
             return _name(node).strip("_")

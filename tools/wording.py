@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def check(given: Iterable[Text]) -> list[Found]:
-    """Those of the texts that have one of the habits; quoted names and placeholders may."""
+    """Return the texts that have one of the habits, outside quoted names and placeholders."""
     found = []
     for text in given:
         words = _QUOTED.sub("X", text.words).replace("\\n", " ")

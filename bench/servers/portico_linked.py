@@ -1,4 +1,4 @@
-"""A command of Portico in a program of its own: LINKS COMMAND WORDS..., behind so many links.
+"""A Portico command in its own program, behind LINKS links: LINKS COMMAND WORDS...
 
 The links do nothing but pass on. The command `member` is `serve` with a server of this program.
 """

@@ -1,6 +1,6 @@
 """The `portico` command without one of its fast paths: PATH COMMAND WORDS...
 
-Each function below takes one away; what is left is the path that all other requests take. It
+Each function below disables one; the remaining path is that of all other requests. It
 imports only what the command imports too, so that the start can be compared.
 """
 
@@ -14,7 +14,7 @@ from portico.transport import client_connection, stdio
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
-    getattr(owner, name)  # which fails if the path has gone, or another name
+    getattr(owner, name)  # fails if the path was removed or renamed
     setattr(owner, name, value)
 
 

@@ -1,6 +1,6 @@
 """The Python SDK as its documentation has it: `MCPServer`, with the tools' definitions given.
 
-Over HTTP it has sessions and answers with event streams unless it is told to be fast.
+Over HTTP it has sessions and answers with event streams unless started in its fast mode.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The upstream as the floors run it: a child on two pipes, asked under ids of our own."""
+"""The upstream as the floors run it: a child on two pipes, with our own request ids."""
 
 import asyncio
 import subprocess
@@ -8,7 +8,7 @@ from itertools import count
 import msgspec
 
 Answered = Callable[[bytes], None]
-"""Told the end of an answer: its result or its error, and the closing brace."""
+"""Receives the end of an answer: its result or error, and the closing brace."""
 
 
 class _Answer(msgspec.Struct):
@@ -49,7 +49,7 @@ class Child(asyncio.Protocol):
         self._in.write(line + b"\n")
 
     def data_received(self, data: bytes) -> None:
-        """Hand every answer to whoever asked."""
+        """Pass every answer to its caller."""
         *lines, last = data.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._rest, lines[0]))

@@ -7,7 +7,7 @@ from bench.servers.upstream_server import answer
 
 
 class _Web(asyncio.Protocol):
-    """One connection; every POST is one message, and nobody is asked who they are."""
+    """One connection; every POST is one message, without authentication."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -39,7 +39,7 @@ def _response(body: bytes | None) -> bytes:
 
 
 async def serve_http(port: int) -> None:
-    """Answer whoever connects."""
+    """Serve all connections."""
     server = await asyncio.get_running_loop().create_server(_Web, "127.0.0.1", port)
     await server.serve_forever()
 

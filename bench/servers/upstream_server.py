@@ -1,7 +1,7 @@
 """The server behind every proxy: ready bytes over stdio.
 
 It needs no more than the standard library and msgspec, so that little of what is measured is its
-own. Its echo repeats the text as often as it is told. A second argument is how many seconds it
+own. Its echo repeats the text a given number of times. A second argument is how many seconds it
 thinks about its list.
 """
 
@@ -43,7 +43,7 @@ _encode = msgspec.json.encode
 
 
 def answer(message: bytes) -> bytes:
-    """The answer to one message, or nothing where it wants none."""
+    """Return the answer to one message, empty for a notification."""
     request = _decode(message)
     if not request.id:
         return b""

@@ -1,1 +1,1 @@
-"""One file a table: each measures, and says which budgets it met."""
+"""One file per table: each measures, and reports which budgets it met."""

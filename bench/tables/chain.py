@@ -1,4 +1,4 @@
-"""Links and members: what a link that does nothing costs, and a function behind the gateway."""
+"""Links and members: the cost of a link that does nothing, and of a function behind the gateway."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -84,7 +84,7 @@ def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
             argv = (*_program(links, command), *words)
             contender = Contender(command + after, argv, asked=Asked.LEGACY)
             yield contender.name, ProxyPipe(contender, fleet.workspace)
-        # With a link it is shared with no other window; without one it is told not to be.
+        # With a link it is not shared between windows; without one, `--alone` ensures that.
         gateway = fleet.program(_SERVE + after, _program(links, "serve"), "--alone")
         yield gateway.name, GatewayPipe(gateway, fleet)
     yield _MEMBER, member(fleet)
@@ -100,7 +100,7 @@ def _program(links: int, command: str) -> tuple[str, ...]:
 
 
 def opened(server: PipeServer) -> None:
-    """Greet it, and have it answer a list and a call, which must be right."""
+    """Connect, request a list and a call, and check the answers."""
     server.open()
     if isinstance(server, GatewayPipe):
         server.use("refresh_tools")
@@ -130,7 +130,7 @@ def _added(us: float | None) -> str:
 
 
 def budgets(samples: Samples) -> list[Budget]:
-    """What a link and a member may add, on a machine as fast as the floor shows it to be."""
+    """The budgets of a link and a member, scaled by the floor's speed on this machine."""
     links = [
         _budget(
             samples,

@@ -27,7 +27,7 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class Hostile:
-    """A way to keep the gateway busy: what is called, and how large the largest message is."""
+    """A way to keep the gateway busy: the call, and the size of the largest message."""
 
     name: str
     megabytes: float = 0.0

@@ -1,4 +1,4 @@
-"""Memory: what an idle server holds, and whether a million requests leave anything behind."""
+"""Memory: that of an idle server, and the growth after a million requests."""
 
 from collections.abc import Callable, Sequence
 from statistics import median

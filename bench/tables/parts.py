@@ -1,4 +1,4 @@
-"""Parts: what each step of the quick path costs in process, so that a regression is located."""
+"""Parts: the cost of each step of the fast path in process, to locate regressions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the gateway adds to a call: over stdio and HTTP, beside `wrap` and others."""
+"""The cost that the gateway adds to a call, over stdio and HTTP, beside `wrap` and peers."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _EXECUTE, _PREFIXED = "serve, execute_tool", "serve, server__echo"
 _MODERN, _SESSION = f"{_EXECUTE}, modern era", f"{_EXECUTE}, session"
 _PREFIXED_MODERN = f"{_PREFIXED}, modern era"
 PATHS = ("express calls", "Pending")
-"""Fast paths that are switched off for a row each."""
+"""Fast paths that are each disabled for one row."""
 _ONE, _ONE_CORE, _P50 = "CPU us", "on one core", "p50 us"
 _IN_FLIGHT = (8, 32)
 _RATE = "calls/s, 32 in flight"
@@ -127,12 +127,12 @@ def _over_http(fleet: Fleet, scale: Scale, samples: Samples, notes: list[str]) -
 
 
 def named(contender: Contender) -> str:
-    """What a peer is called in these tables."""
+    """The name of a peer in these tables."""
     return _NAMES.get(contender, contender.name)
 
 
 def gateways(fleet: Fleet, stack: ExitStack, *, prefixed: bool = False) -> list[GatewayWeb]:
-    """Gateways over HTTP, asked and warm: for the modern era, for sessions, for plain calls."""
+    """Warm gateways over HTTP: for the modern era, for sessions, for plain calls."""
     kinds = [(_MODERN, Asked.MODERN, False), (_SESSION, Asked.SESSION, False)]
     kinds += [(_PREFIXED_MODERN, Asked.MODERN, True)] if prefixed else []
     return [

@@ -40,7 +40,7 @@ def measure(fleet: Fleet, scale: Scale, section: Section) -> None:
 
 
 def needs(count: int) -> list[str]:
-    """What tools of the corpus are called, as words: what a model would ask for."""
+    """The names of tools in the corpus, as the words of a model's query."""
     tools = [tool for tools in spread(TOOLS, SERVERS).values() for tool in tools]
     names = {words(tool["name"]) for tool in tools}
     several = sorted(name for name in names if 2 <= len(name.split()) <= 5)

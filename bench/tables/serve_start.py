@@ -20,7 +20,7 @@ _QUERY = "send an email"
 
 @dataclass(frozen=True)
 class _Case:
-    """What Portico finds when it starts."""
+    """The conditions in which Portico starts."""
 
     name: str
     kept: str | None = _INDEXED

@@ -46,7 +46,7 @@ def measure(scale: Scale) -> Section:
 def _start(
     workspace: Workspace, stack: ExitStack, notes: list[str]
 ) -> list[tuple[str, PipeServer]]:
-    """Those that answer right; the others become notes. It also warms the disk's cache."""
+    """The contenders that answer correctly; the others become notes. Also warms the disk cache."""
     servers = []
     for contender in STDIO:
         if (missing := contender.missing()) is not None:
@@ -103,7 +103,7 @@ def _table(samples: Samples) -> Table:
 
 
 def budgets(samples: Samples) -> list[Budget]:
-    """What is promised of lists, calls and the start."""
+    """The budgets of lists, calls and the start."""
     starts = [
         at_most(
             f"stdio, {contender.name}: {what} beside asyncio + msgspec",

@@ -58,7 +58,7 @@ def _start(
     stack: ExitStack,
     notes: list[str],
 ) -> list[WebServer]:
-    """Those that start and answer right; the others become notes."""
+    """The contenders that start and answer correctly; the others become notes."""
     servers = []
     for contender in contenders:
         if (missing := contender.missing()) is not None:
@@ -95,7 +95,7 @@ def _measure(
 
 
 def _load(server: WebServer, post: Post, seconds: int) -> float:
-    # Who needs long for one answer gets one request at a time, and time for several:
+    # Slow contenders get one request at a time, and time for several:
     # wrk counts finished requests only, but their CPU includes the one it cut short.
     if server.latency_s > _SLOW_S:
         return server.load(post, max(seconds, ceil(5 * server.latency_s)), 1).cpu_us
@@ -120,7 +120,7 @@ def _table(samples: Samples) -> Table:
 
 
 def budgets(samples: Samples, sizes: dict[int, int]) -> list[Budget]:
-    """What is promised of lists and calls."""
+    """The budgets of lists and calls."""
     few, many = _list_of(SIZES[0]), _list_of(SIZES[-1])
     own = HTTP_PORTICO.name
     return [

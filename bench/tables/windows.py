@@ -1,4 +1,4 @@
-"""Windows: what it costs that the gateway is a process of its own."""
+"""Windows: the cost of running the gateway in its own process."""
 
 import time
 
@@ -78,7 +78,7 @@ def _until_gone(fleet: Fleet) -> None:
 
 
 def budgets(samples: Samples) -> list[Budget]:
-    """What a window may cost beside a gateway in its own process."""
+    """The budget of a window beside a gateway in its own process."""
     return [
         at_most(
             "windows, spawn to first list beside --alone",

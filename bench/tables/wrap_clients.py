@@ -16,7 +16,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class _Client:
-    """One connection, with one request under way at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, port: int, post: Post) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)

@@ -56,7 +56,7 @@ def _argv(pid: int) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Timed:
-    """What came of requests that were sent one at a time."""
+    """The outcome of requests sent one at a time."""
 
     cpu_us: float
     p50_us: float
@@ -130,7 +130,7 @@ class ProxyPipe(PipeServer):
         return self._next - 1
 
     def _reply(self, request: bytes) -> bytes:
-        """One line; nothing else is under way, so it must be the answer."""
+        """Read one line; no other request is pending, so it must be the answer."""
         self._write(request + b"\n")
         parts = [self._read()]
         while not parts[-1].endswith(b"\n"):
@@ -173,7 +173,7 @@ class ProxyWeb(WebServer):
     def load(
         self, post: Post, seconds: int, connections: int, sessions: Sequence[str] = ()
     ) -> Load:
-        """As `WebServer` has it; wrk fails where nobody listens any more."""
+        """As in `WebServer`; wrk fails if the port is closed."""
         try:
             return super().load(post, seconds, connections, sessions)
         except subprocess.CalledProcessError:
@@ -224,7 +224,7 @@ def upstream_url(workspace: Workspace) -> Iterator[str]:
 def present(
     contenders: tuple[Contender, ...], notes: list[str], url: str = ""
 ) -> Iterator[Contender]:
-    """Those that are installed, in front of this URL; the others become notes."""
+    """The installed peers in front of this URL; the others become notes."""
     for contender in contenders:
         if (missing := contender.missing()) is None:
             yield contender.at(url)
@@ -245,7 +245,7 @@ def started_web(
     stack: ExitStack,
     notes: list[str],
 ) -> list[ProxyWeb]:
-    """Those that start and answer right; the others become notes."""
+    """The contenders that start and answer correctly; the others become notes."""
     servers = []
     for contender in present(contenders, notes):
         server = ProxyWeb(contender, workspace, tools)

@@ -33,7 +33,7 @@ _ADDED = {_P50: "added p50 us", _P99: "added p99 us"}
 _IN_FLIGHT = 32
 _MEMORY_ROUNDS = 3
 _SETTLE_S = 0.2
-"""What a proxy still does after its answer belongs to idle memory."""
+"""The pause before idle memory is measured: a proxy may still work after its answer."""
 _PEERS = {PROXY_FASTMCP.name: 10, PROXY_MCP_PROXY.name: 4}
 
 
@@ -76,7 +76,7 @@ class _Bench:
         self._scale, self._samples, self._notes = scale, samples, notes
         self._workspace, self._fresh = workspace, fresh
         self._patience_s = 0.5 if scale.rounds == 1 else 2.0
-        """Who is slow is asked less often."""
+        """Slow contenders get fewer requests."""
         self._failed: set[str] = set()
 
     def start(self, contender: Contender) -> ProxyPipe:
@@ -138,7 +138,7 @@ class _Bench:
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:
-        """What goes wrong becomes a note; whom it happens to is not asked again."""
+        """A failure becomes a note, and its contender is not measured again."""
         try:
             yield
         except WrongAnswer as wrong:

@@ -64,7 +64,7 @@ def _weigh(server: ProxyWeb, seconds: int, samples: Samples) -> None:
 
 _Work = Callable[[ProxyWeb, int, Samples], None]
 _WORKS: list[tuple[_Work, int]] = [(_list, 0), (_call, 0), (_many, 0), (_weigh, 1)]
-"""What is measured, and in how many rounds where that is not for the scale to say."""
+"""The measurements, and their number of rounds where the scale does not set it."""
 
 
 def _table(samples: Samples) -> Table:

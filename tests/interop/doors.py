@@ -8,7 +8,7 @@ from tests.support.running import held, portico_run, teed
 
 
 class Doors:
-    """stdio and HTTP to one component; what comes out of either is checked after the test."""
+    """stdio and HTTP to one component; the output of both is checked after the test."""
 
     def __init__(self, component: Path, http: Callable[[], RecordingProxy], folder: Path) -> None:
         """`http` gives the proxy in front of the running server, which the first use starts."""

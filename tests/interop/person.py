@@ -1,4 +1,4 @@
-"""Who sits in front of a client of the official SDK, and answers what is asked."""
+"""The user of a client of the official SDK, who answers its questions."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from mcp.client.session import ClientRequestContext
 
 
 class Person:
-    """Answers every kind of question, and remembers what was asked."""
+    """Answers every kind of question, and records the questions."""
 
     def __init__(self, action: str = "accept") -> None:
         self.asked: list[Any] = []

@@ -68,7 +68,7 @@ class Way:
 
 
 def only_one(group: BaseException) -> BaseException:
-    """What failed, out of the groups that each task group of the SDK wraps around it."""
+    """The original failure, without the exception groups that the SDK's task groups add."""
     while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
         group = group.exceptions[0]
     return group

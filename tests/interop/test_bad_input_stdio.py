@@ -1,4 +1,4 @@
-"""Bad input over stdio: each gets its proper answer, and the server goes on."""
+"""Bad input over stdio: each message gets the right answer, and the server continues."""
 
 import json
 from collections.abc import Iterator

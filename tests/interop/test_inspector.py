@@ -22,8 +22,8 @@ def target(request: pytest.FixtureRequest, everything: Doors) -> list[str]:
 
 
 def inspect(target: list[str], era: str, home: Path, *options: str) -> dict[str, Any]:
-    """What the Inspector prints as JSON."""
-    # Options first: what follows a command is the command's own.
+    """The JSON output of the Inspector."""
+    # Options first: the rest belongs to the command.
     done = run_node(
         inspector(),
         *("--cli", "--protocol-era", era, "--format", "json", "-q", *options, "--", *target),

@@ -10,7 +10,7 @@ from tests.support.running import initialize_params, modern_meta
 
 
 def told(*conversation: tuple[str, Any], header: str | None = None) -> WireOracle:
-    """An oracle that has heard a conversation: `>` to the server, `<` from it."""
+    """An oracle that has checked a conversation: `>` to the server, `<` from it."""
     oracle = WireOracle(header)
     for way, message in conversation:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()

@@ -1,4 +1,4 @@
-"""Clients of the official SDK are told what changes: by notifications, or by a listen stream."""
+"""Clients of the official SDK are notified of changes, directly or by a listen stream."""
 
 import anyio
 import mcp_types as types
@@ -69,7 +69,7 @@ async def test_a_resource_that_is_no_longer_subscribed_is_silent(way: Way) -> No
         if way.modern:
             async with client.listen(resource_subscriptions=["note://one"]):
                 pass  # leaving the stream is how a modern client unsubscribes
-            await client.call_tool("text")  # by its answer the SDK has said so
+            await client.call_tool("text")  # by its answer the SDK has unsubscribed
         else:
             await raw(client.session, "resources/subscribe", uri="note://one")
             await raw(client.session, "resources/unsubscribe", uri="note://one")

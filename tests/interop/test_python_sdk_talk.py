@@ -185,7 +185,7 @@ async def test_a_client_that_fails_to_answer_fails_only_that_call(way: Way) -> N
     heard = Heard()
     async with way.connect(list_roots_callback=broken, message_handler=heard) as client:
         if way.modern:
-            # The client answers nothing; its own driver raises what the callback said.
+            # The client sends no answer; its own driver raises the callback's error.
             assert await code_of(client.call_tool("ask_roots")) == -1
         else:
             assert "no roots today" in await text_of(client, "ask_roots")

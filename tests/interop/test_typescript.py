@@ -39,7 +39,7 @@ def test_the_typescript_client_can_use_everything(
             "embedded": "resource",
             "pointer": "resource_link" if version >= "2025-06-18" else "text",
         },
-        # Before 2025-06-18 structured content is no part of the protocol; to send it is harmless.
+        # Before 2025-06-18 structured content is not in the protocol; sending it is harmless.
         "structured": structured if version >= "2025-06-18" else seen["structured"],
         "failed": "error: fail failed: RuntimeError: it broke",
         "unknownTool": -32602,

@@ -1,4 +1,4 @@
-"""Bytes to envelopes: what is JSON-RPC comes through raw, what is not gets its proper code."""
+"""Decoding of envelopes: valid JSON-RPC stays raw, and invalid messages get the right code."""
 
 import json
 from typing import Any
@@ -172,7 +172,7 @@ def test_a_batch_has_its_limit() -> None:
 
 
 def test_nesting_is_counted_alike_wherever_a_long_message_is_cut() -> None:
-    """It is looked at piece by piece, and a string may go on from one to the next."""
+    """The data is scanned in chunks, and a string may cross from one chunk to the next."""
     deep = b"[" * MAX_NESTING + b"]" * MAX_NESTING
     for size in (*range(65500, 65560), 200_000):
         text = b'"' + b"[" * size + b'"'

@@ -1,4 +1,4 @@
-"""The limit on nesting: what a walk over the bytes would say, without the walk."""
+"""The limit on nesting gives the same result as a scan of every byte."""
 
 import json
 

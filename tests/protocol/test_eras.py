@@ -1,4 +1,4 @@
-"""What a legacy server says, as modern clients get it: the short way and the long one agree."""
+"""Results of legacy servers for modern clients: joining bytes and decoding give the same."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What messages say of tasks, in either era."""
+"""Tasks in the messages of both eras."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Forms that are classes: what a client is asked, and what a handler gets."""
+"""Forms described by classes: the client's schema, and the handler's instance."""
 
 from dataclasses import dataclass
 from datetime import date

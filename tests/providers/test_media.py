@@ -27,7 +27,7 @@ async def test_a_file_is_read_when_it_is_named(
 
     @server.tool
     def draw() -> Any:
-        """Return a file that is gone before the answer is made."""
+        """Return a file that is deleted before the result is encoded."""
         path = tmp_path / name
         path.write_bytes(b"bytes")
         made = kind(path=path)

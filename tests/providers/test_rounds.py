@@ -23,7 +23,7 @@ ANA = {"action": "accept", "content": {"name": "Ana"}}
 
 
 class Client:
-    """A legacy client that answers what it is asked."""
+    """A legacy client that answers every question."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers

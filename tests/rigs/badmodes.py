@@ -19,7 +19,7 @@ PIECE = b"x" * 65536
 
 
 def said(call: Call, words: str, id: Any = None) -> bytes:
-    """A whole answer with a text; also one to somebody else's request."""
+    """A whole answer with a text, for any id."""
     raw = call.id if id is None else dumps(id)
     result = dumps({"content": [{"type": "text", "text": words}]})
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (raw, result)
@@ -64,7 +64,7 @@ def half(call: Call) -> None:
 
 
 def garbage(call: Call, lines: str = "1000000") -> None:
-    """Send thousands of lines that are no messages, then the answer."""
+    """Send thousands of lines that are not messages, then the answer."""
     for _ in range(int(lines) // 1000):
         call.burst([b"this is no message"] * 1000)
     call.text("after the garbage")
@@ -123,12 +123,12 @@ def batch(call: Call, size: str = "14000000") -> None:
 
 
 def chatter(call: Call) -> None:
-    """Send log messages without end, and no answer."""
+    """Send log messages forever, and no answer."""
     _for_ever(call, [_log(b'"all is well"')] * 1000)
 
 
 def too_deep(call: Call, size: str = "1000000") -> None:
-    """Send messages that nest too deeply and good ones in turn, without end, and no answer."""
+    """Alternate between deeply nested and valid messages forever; send no answer."""
     deep = b"[" * 200 + b"]" * 200
     bad = _log(b"[%s]" % b",".join([deep] * (int(size) // 401)))
     _for_ever(call, [bad, _log(b'"all is well"')])
@@ -144,7 +144,7 @@ def _for_ever(call: Call, messages: list[bytes]) -> None:
         call.burst(messages)
 
 
-# JSON that is none, or that parsers disagree on.
+# Invalid JSON, or JSON that parsers disagree on.
 
 
 def deep(call: Call, depth: str = "100000") -> None:
@@ -200,14 +200,14 @@ def string_id(call: Call) -> None:
 
 
 def unasked(call: Call) -> None:
-    """Answer what nobody asked, and nothing at all, before the answer."""
+    """Send answers without an id, or with an unknown one, before the answer."""
     call.emit(b'{"jsonrpc":"2.0","id":null,"result":{}}')
     call.emit(b'{"jsonrpc":"2.0","result":{}}')
     call.emit(b'{"jsonrpc":"2.0","id":"nobody","error":{"code":-1,"message":"to nobody"}}')
     call.text("right")
 
 
-# Bytes that are no text.
+# Bytes that are not text.
 
 
 def bad_utf8(call: Call) -> None:
@@ -306,13 +306,13 @@ def http(call: Call) -> HttpCall:
 
 
 def extra(call: Call) -> None:
-    """Send a notification and an answer of kinds that nobody knows."""
+    """Send a notification and an answer of unknown kinds."""
     call.notify("notifications/x/unknown", {"x-extra": [1, {"two": None}]})
     call.result({"resultType": "x/odd", "x-extra": {"deep": [True]}, "content": []})
 
 
 def plain(call: Call, *_: str) -> None:
-    """Answer as one should; what is bad is elsewhere."""
+    """Answer correctly; the fault is elsewhere."""
     call.text("well")
 
 

@@ -62,7 +62,7 @@ def echo(call: Call, text: str = "") -> None:
 
 
 def bad(call: Call, mode: str = "", numbers: tuple[int, ...] = ()) -> None:
-    """Misbehave, as the mode says; the numbers are for the check of its arguments."""
+    """Misbehave in the selected mode; `numbers` only exercises the validation of arguments."""
     if mode and mode not in MODES:
         call.error(-32602, "no such mode")
     else:
@@ -85,7 +85,7 @@ def fail(call: Call) -> None:
 
 
 def slow(call: Call, ms: int = 1000, steps: int = 10) -> None:
-    """Take a while, and report progress if asked to; cancelled, it gives no answer."""
+    """Take a while and report progress if requested; send no answer if cancelled."""
     token = call.params.get("_meta", {}).get("progressToken")
     cancelled = running.setdefault((call.session, call.message["id"]), threading.Event())
     for step in range(1, steps + 1):
@@ -138,7 +138,7 @@ def call_tool(call: Call) -> None:
         call.error(-32602, str(problem))
 
 
-# What the other methods give.
+# The results of the other methods.
 
 
 def initialize(call: Call) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def initialize(call: Call) -> dict[str, Any]:
 
 
 def list_tools(call: Call) -> dict[str, Any]:
-    """The tools; in some modes, without end or by the thousands."""
+    """The tools; in some modes endless, or thousands."""
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
     if MODE == "cursor":
         page = int(call.params.get("cursor", "0"))
@@ -187,7 +187,7 @@ def unsubscribe(call: Call) -> dict[str, Any]:
 
 
 def always(**result: Any) -> Callable[[Call], dict[str, Any]]:
-    """The same, whoever asks."""
+    """Return a handler that gives every client the same result."""
     return lambda call: result
 
 
@@ -261,7 +261,7 @@ def exits_until(file: str, number: str) -> None:
 
 
 def banner() -> None:
-    """Greet on stdout, as a careless print does."""
+    """Print to stdout at startup, as a careless `print` does."""
     os.write(1, b"Welcome to the bad server!\n\n")
 
 
@@ -273,7 +273,7 @@ STARTS: dict[str, Callable[..., None]] = {
 
 
 def main() -> None:
-    """Start as the mode says, then serve."""
+    """Start in the selected mode, then serve."""
     if MODE not in MODES or MODE in (ONLY_HTTP if OVER == "stdio" else ONLY_STDIO):
         sys.exit(f"no mode {MODE} over {OVER}; there are: {', '.join(MODES)}")
     if MODE in STARTS:

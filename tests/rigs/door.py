@@ -12,7 +12,7 @@ from tests.rigs.wire import Call, Handle, take, write_all
 
 
 class HttpCall(Call):
-    """A message that came as the body of a POST; what is sent goes out on its answer."""
+    """A message from the body of a POST; replies go out on its response."""
 
     def __init__(self, raw: bytes, sock: socket.socket, door: "Door", session: str) -> None:
         super().__init__(raw)
@@ -71,7 +71,7 @@ class HttpCall(Call):
         self.sock.sendall(data)
 
     def reset(self) -> None:
-        """Hang up so that the other side sees a reset."""
+        """Reset the connection."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.closed = True
 
@@ -157,7 +157,7 @@ class Door:
                 b"Transfer-Encoding: chunked\r\n\r\n"
             )
             self.streams[session] = sock
-            # Who reads this knows that nothing sent from now on is missed.
+            # After this, the client misses no message.
             send_chunks(sock, [b": open\n\n"])
             wait_for_close(sock)
             self.streams.pop(session, None)

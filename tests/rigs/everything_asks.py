@@ -1,4 +1,4 @@
-"""What asks the client on its way, for the everything server on the SDK.
+"""Tools and prompts with questions to the client, for the everything server on the SDK.
 
 Each is written once: in the legacy era `ask` sends requests, in the modern one it is the result.
 """
@@ -38,7 +38,7 @@ RESULTS: dict[str, type[ElicitResult | CreateMessageResult | ListRootsResult]] =
 async def ask(
     ctx: Context, requests: dict[str, InputRequest], state: str | None = None
 ) -> Answers | InputRequiredResult:
-    """The answers, or the result that asks for them."""
+    """Return the answers, or the result that requests them."""
     if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
         # Without the id, a request goes to the standalone stream, which may not be open.
         on = ServerMessageMetadata(related_request_id=ctx.request_id)
@@ -77,12 +77,12 @@ CONFIRM = elicitation("Please confirm", form(ok={"type": "boolean"}))
 
 
 def field(answer: ElicitResult, name: str) -> Any:
-    """What was filled in, if anything was."""
+    """The submitted content, if any."""
     return (answer.content or {}).get(name, "stranger")
 
 
 def said(answer: CreateMessageResult) -> str:
-    """What the model said, if it was text."""
+    """The model's text, if it returned text."""
     return answer.content.text if isinstance(answer.content, TextContent) else ""
 
 

@@ -1,4 +1,4 @@
-"""What the everything server on the SDK offers, but for what asks the client."""
+"""The offer of the everything server on the SDK, without the questions."""
 
 import asyncio
 import json

@@ -38,7 +38,7 @@ from tests.rigs.everything_offers import server
 everything_asks.add_to(server)
 everything_offers.add_to(server)
 low: Any = server._lowlevel_server
-# What the SDK declares by itself in the legacy era leaves out that lists change.
+# The SDK's own legacy declaration lacks `listChanged`.
 low.create_initialization_options = partial(
     low.create_initialization_options, NotificationOptions(True, True, True)
 )
@@ -99,7 +99,7 @@ def modern_only(manager: StreamableHTTPSessionManager) -> App:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body, again = await _peek(receive)
-        # Under a modern header it is a method that does not exist, and the SDK says so.
+        # Under a modern header this method does not exist, and the SDK returns an error.
         modern = any(_names_a_modern_version(pair) for pair in scope["headers"])
         if body.get("method") == "initialize" and not modern:
             requested = (body.get("params") or {}).get("protocolVersion")
@@ -121,7 +121,7 @@ HTTP: dict[str, Callable[[StreamableHTTPSessionManager], App]] = {
 
 
 async def serve_http(port: int, era: str) -> None:
-    """Serve at /mcp until told to end."""
+    """Serve at /mcp until terminated."""
     listener = socket.create_server(("127.0.0.1", port))
     os.write(1, b"%d\n" % listener.getsockname()[1])
     manager = StreamableHTTPSessionManager(
@@ -140,7 +140,7 @@ async def serve_http(port: int, era: str) -> None:
 
 
 async def serve_stdio(era: str) -> None:
-    """Serve whoever is on our pipes."""
+    """Serve the client on our pipes."""
     async with stdio_server() as (read, write), low.lifespan(low) as state:
         if era == "modern":
             await _serve_modern_stream(

@@ -1,8 +1,8 @@
-"""A client that calls a tool over and over, and forgets what it gets.
+"""A client that calls a tool repeatedly and discards the results.
 
     python -I -S tests/rigs/glutton.py PORT HEADERS TOOL ARGUMENTS
 
-HEADERS and ARGUMENTS are JSON. It says once that it has begun.
+HEADERS and ARGUMENTS are JSON. It prints one line when it starts.
 """
 
 import http.client
@@ -14,7 +14,7 @@ ASKED = {"name": TOOL, "arguments": json.loads(ARGUMENTS)}
 
 
 def main() -> None:
-    """Call until somebody ends us."""
+    """Call until terminated."""
     body = json.dumps({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": ASKED})
     sys.stdout.write("begun\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A server that takes its time over large calls, and keeps nothing of them.
+"""A server that handles large calls slowly and keeps nothing of them.
 
     python -I -S tests/rigs/laggard.py late|slow COUNT
 
@@ -27,7 +27,7 @@ RESULTS = {
 
 
 class Laggard:
-    """What it was asked, and has not answered yet."""
+    """The calls without an answer so far."""
 
     def __init__(self) -> None:
         self.late: list[bytes] = []
@@ -61,7 +61,7 @@ def answer(id: bytes, method: bytes) -> None:
 
 
 def main() -> None:
-    """Serve until nobody is there any more."""
+    """Serve until stdin ends."""
     laggard, head = Laggard(), b""
     while piece := os.read(0, PIECE):
         *ended, tail = piece.split(b"\n")

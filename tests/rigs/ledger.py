@@ -1,4 +1,4 @@
-"""A fast upstream that writes down each call in a file before it answers.
+"""A fast upstream that records each call in a file before it answers.
 
     python -I -S tests/rigs/ledger.py FILE
 
@@ -20,7 +20,7 @@ LIST = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in 
 
 
 def answer(ledger: int, message: dict[str, Any]) -> dict[str, Any] | None:
-    """What to say to one request; None for nothing at all."""
+    """Return the answer to one request, or None."""
     if message["method"] == "initialize":
         return {"result": HELLO}
     if message["method"] == "tools/list":

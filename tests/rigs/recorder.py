@@ -1,4 +1,4 @@
-"""An upstream that keeps what it hears and says what it was told to, both byte for byte.
+"""An upstream that records all input and replays a script, both byte for byte.
 
     python -I -S tests/rigs/recorder.py (stdio | http) RECORDING SCRIPT [--json] [--modern]
 
@@ -27,7 +27,7 @@ HELLO = (
 
 
 def recorded(path: Path) -> list[bytes]:
-    """What a recording holds, in order."""
+    """The messages of a recording, in order."""
     found, rest = [], path.read_bytes() if path.exists() else b""
     while rest:
         size, _, rest = rest.partition(b"\n")
@@ -49,7 +49,7 @@ def writer(path: Path) -> Callable[[bytes], None]:
 
 
 class Script:
-    """What to say, by method."""
+    """The scripted answers, by method."""
 
     def __init__(self, path: Path) -> None:
         self._answers: dict[str, list[tuple[bytes, bytes]]] = {"initialize": []}

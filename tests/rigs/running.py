@@ -32,12 +32,12 @@ def shelf(file: Path) -> list[str]:
 
 
 def scripted(file: Path) -> list[str]:
-    """The command line of the server that offers what a JSON file says."""
+    """The command line of the server whose offer is a JSON file."""
     return [sys.executable, "-I", "-S", str(HERE / "scripted.py"), str(file)]
 
 
 def questions(era: str) -> list[str]:
-    """The command line of the server that asks what it is told to; legacy or modern."""
+    """The command line of the server that sends the requested questions; legacy or modern."""
     return [sys.executable, "-I", "-S", str(HERE / "questions.py"), era]
 
 

@@ -1,4 +1,4 @@
-"""An upstream that offers what a JSON file says, read again for every list.
+"""An upstream whose offer is a JSON file, read again for every list.
 
     python -I -S tests/rigs/scripted.py FILE
 
@@ -27,7 +27,7 @@ LISTS = {
 
 
 def script() -> dict[str, Any]:
-    """What the file says now."""
+    """The current content of the file."""
     found: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     return found
 

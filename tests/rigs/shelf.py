@@ -1,4 +1,4 @@
-"""An upstream whose tools are the words of a file, read anew for every list.
+"""An upstream whose tools are the words of a file, read again for every list.
 
     python -I -S tests/rigs/shelf.py FILE
 
@@ -22,7 +22,7 @@ received: Counter[str] = Counter()
 
 
 def tools() -> list[dict[str, Any]]:
-    """What there is now."""
+    """The current tools."""
     names = Path(sys.argv[1]).read_text().split()
     if "ACCOUNT" in os.environ:
         names.append(f"of-{os.environ['ACCOUNT']}")

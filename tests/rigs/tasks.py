@@ -69,7 +69,7 @@ def begun(call: Call) -> dict[str, Any]:
 
 
 def work(call: Call) -> None:
-    """Work, as a task if the client asks for one or can follow one."""
+    """Run as a task if the client requests or supports that."""
     declared = call.params.get("_meta", {}).get(f"{META}clientCapabilities", {})
     if is_modern(call) and EXTENSION in declared.get("extensions", {}):
         call.result({"resultType": "task", **begun(call)})
@@ -90,7 +90,7 @@ def finish(call: Call, id: str) -> None:
 
 
 def follow(call: Call) -> None:
-    """Answer what is asked about a task."""
+    """Answer a request about a task."""
     id = call.params.get("taskId", "")
     if id not in tasks:
         call.error(-32602, f"unknown task {id}")

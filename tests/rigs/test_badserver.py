@@ -1,4 +1,4 @@
-"""Each mode of the bad server is as bad as it says, driven with nothing but pipes."""
+"""Each mode of the bad server misbehaves as described; driven over plain pipes."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ class Pipes:
         return text
 
     def echoes(self) -> bool:
-        """True if the next thing it says is what it is asked to."""
+        """True if its next message is the answer."""
         self.call("echo", text="still here")
         return self.said() == "still here"
 
@@ -68,7 +68,7 @@ def server(*options: str) -> Iterator[Pipes]:
             yield Pipes(process)
         finally:
             process.kill()
-            # What is still in our buffer has no reader any more.
+            # Our buffer still has data, but the reader has exited.
             with contextlib.suppress(BrokenPipeError):
                 process.communicate()
 

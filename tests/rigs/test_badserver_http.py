@@ -195,7 +195,7 @@ def test_killed_takes_the_port_with_it() -> None:
 
 
 def refused(web: Web) -> bool:
-    """True once nobody listens; a process that dies closes one socket after the other."""
+    """True once the port is closed; a dying process closes its sockets one by one."""
     while True:
         web.connection.close()
         try:

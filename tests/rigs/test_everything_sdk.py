@@ -1,4 +1,4 @@
-"""The everything server on the SDK, used directly: what a proxy in front of it has to match."""
+"""The everything server on the SDK, used directly: a proxy in front must match this."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ async def test_what_asks_ends_in_the_same_result_in_both_eras(era: str, transpor
 
 
 async def answers(opened: Any, era: str) -> dict[str, str]:
-    """What each tool that asks says in the end, to a client that finds out the era by itself."""
+    """The final result of each tool with questions, for a client that detects the era."""
     async with Client(
         opened,
         mode="auto",

@@ -1,4 +1,4 @@
-"""The recorder keeps every byte it hears and says every byte it was told to."""
+"""The recorder keeps every byte it receives and sends every byte of its script."""
 
 import http.client
 import subprocess

@@ -51,7 +51,7 @@ class Call:
     _lock = threading.Lock()
 
     def __init__(self, raw: bytes) -> None:
-        """Raises ValueError for what is no object."""
+        """Raises ValueError for JSON that is not an object."""
         self.raw = raw
         self.message: dict[str, Any] = json.loads(raw)
         if not isinstance(self.message, dict):
@@ -136,7 +136,7 @@ def serve_stdio(
     apart: Callable[[Call], bool] = lambda call: False,
     heard: Callable[[bytes], None] = lambda raw: None,
 ) -> None:
-    """Serve our pipes until stdin ends; what `apart` picks gets a thread of its own."""
+    """Serve our pipes until stdin ends; run the messages that `apart` selects in threads."""
     for line in sys.stdin.buffer:
         heard(line)
         try:

@@ -1,4 +1,4 @@
-"""Waiting for what becomes true by itself; a test's own timeout says how long."""
+"""Waits for a condition; the test's own timeout is the limit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -22,7 +22,7 @@ class Clock:
         """Let time pass at once, and let all timers that are due by then ring."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MovableLoop)
-        await asyncio.sleep(0)  # what is ready comes first
+        await asyncio.sleep(0)  # ready callbacks run first
         loop.ahead_s += seconds
         for _ in range(10):  # a timer wakes a task, which may wake another
             await asyncio.sleep(0)

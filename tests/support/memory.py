@@ -13,7 +13,7 @@ Write = Callable[[tuple[bytes, ...]], None]
 
 
 class Served(Protocol):
-    """The other end: what a stdio transport makes of an endpoint."""
+    """The server's end: an endpoint behind the stdio transport."""
 
     def received(self, data: bytes) -> None:
         """Take in a line."""

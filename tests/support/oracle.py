@@ -9,7 +9,7 @@ import jsonschema_rs
 from tests.support.shared import shared
 
 MODERN = "2026-07-28"
-_ASSUMED = "2025-11-25"  # what Portico speaks to a client that has not said anything yet
+_ASSUMED = "2025-11-25"  # Portico's version before the client has sent one
 _META = "io.modelcontextprotocol/protocolVersion"
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _MODERN_ONLY = ("server/discover", "subscriptions/listen")
@@ -30,7 +30,7 @@ _RESULTS = {
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
 }
-# The modern schema says of these three errors what their data must hold.
+# The modern schema defines the data of these three errors.
 _ERRORS = {
     -32020: "HeaderMismatchError",
     -32021: "MissingRequiredClientCapabilityError",
@@ -44,7 +44,7 @@ class WireOracle:
     def __init__(self, header: str | None = None) -> None:
         """`header` is the version an HTTP request names, where the body need not."""
         self.version: str | None = None
-        """What `initialize` agreed on; None on a connection that never had one."""
+        """The version that `initialize` negotiated; None without a handshake."""
         self.checked = 0
         self.problems: list[str] = []
         self._header = header
@@ -52,7 +52,7 @@ class WireOracle:
         self._modern = header == MODERN
 
     def client_sent(self, body: bytes) -> None:
-        """Remember what was asked, and in which version."""
+        """Record a request and its version."""
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A byte-transparent HTTP proxy that listens in: what the server sends is held by oracles."""
+"""A byte-transparent HTTP proxy; oracles check everything that the server sends."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ class RecordingProxy:
 
     @property
     def problems(self) -> list[str]:
-        """What was wrong with them."""
+        """The violations that the oracles found."""
         return [problem for oracle in self.oracles for problem in oracle.problems]
 
     def oracle_of(self, url: str, headers: dict[str, str]) -> WireOracle:
@@ -77,7 +77,7 @@ class RecordingProxy:
         return oracle
 
     def join(self, session: str, oracle: WireOracle) -> None:
-        """A session has begun; what belongs to it is the business of this oracle."""
+        """Assign the messages of a new session to this oracle."""
         self._sessions[session] = oracle
 
     def _run(self) -> None:
@@ -123,13 +123,13 @@ async def _pump(
 ) -> None:
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
-            hear(data)  # first heard, then passed on
+            hear(data)  # checked first, then passed on
             writer.write(data)
             await writer.drain()
 
 
 class _Asked:
-    """What a client sends on one connection."""
+    """The requests of a client on one connection."""
 
     def __init__(self, proxy: RecordingProxy) -> None:
         self.open: deque[WireOracle] = deque()
@@ -162,7 +162,7 @@ class _Asked:
 
 
 class _Answered:
-    """What the server answers on one connection: whole bodies and events."""
+    """The responses of the server on one connection: whole bodies and events."""
 
     def __init__(self, proxy: RecordingProxy, open: deque[WireOracle]) -> None:
         self._proxy = proxy
@@ -194,7 +194,7 @@ class _Answered:
 
     def on_message_complete(self) -> None:
         if self._headers.get("content-type", "").startswith("application/json") and self._rest:
-            # With its session gone, nobody knows in which version a 404 without an id is said.
+            # After the session has ended, the version of a 404 without an id is unknown.
             gone = self._parser.get_status_code() == 404 and b'"id"' not in self._rest
             (WireOracle() if gone else self._oracle).server_sent(self._rest)
 
@@ -211,7 +211,7 @@ class _Answered:
 def recorded_http_server(
     component: Path, *options: str, by: Sequence[str] = PLAIN
 ) -> Iterator[RecordingProxy]:
-    """A component over HTTP behind a proxy that holds all it says against the schemas."""
+    """A component over HTTP, behind a proxy that checks all its messages against the schemas."""
     door = free_port()
     hosts = [f"--allow-host={name}:{door}" for name in ("localhost", "127.0.0.1")]
     with (

@@ -39,7 +39,7 @@ def teed(recording: Path, command: list[str]) -> list[str]:
 
 
 def held(recording: Path) -> WireOracle:
-    """An oracle that has heard a recorded conversation."""
+    """An oracle that has checked a recorded conversation."""
     oracle = WireOracle()
     for line in recording.read_bytes().splitlines():
         if line.startswith(b">"):
@@ -50,7 +50,7 @@ def held(recording: Path) -> WireOracle:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 
 class Child:
-    """A process whose stderr is kept, and that is gone when the test is over."""
+    """A process whose stderr is kept, and that ends with the test."""
 
     def __init__(self, command: list[str], pipes: int | None = None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the child has ended)
@@ -146,11 +146,11 @@ def http_server(component: Path, *options: str, by: Sequence[str] = PLAIN) -> It
 class Piped(Child):
     """A command on a pair of pipes, for tests that speak JSON-RPC themselves.
 
-    What it writes is heard by an oracle, so every test that uses it checks the wire as well.
+    An oracle checks all its output, so every test that uses it checks the wire as well.
     """
 
     def __init__(self, command: list[str], *, watched: bool = True) -> None:
-        """Unwatched, it may be asked two things by the same id, which no oracle could follow."""
+        """`watched=False` disables the oracle, which cannot follow two requests with one id."""
         super().__init__(command, subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -177,7 +177,7 @@ class Piped(Child):
             self._out.close()
 
     def write(self, data: bytes) -> None:
-        """Send bytes as they are; the oracle hears each line."""
+        """Send bytes unchanged; the oracle gets each line."""
         if self.watched:
             for line in data.split(b"\n"):
                 self.oracle.client_sent(line)
@@ -199,7 +199,7 @@ class Piped(Child):
         return message
 
     def answer_to(self, id: Any) -> dict[str, Any]:
-        """The answer to a request; what comes before it is kept for `received_before`."""
+        """Return the answer to a request; keep earlier messages for `received_before`."""
         while True:
             for message in self._aside:
                 if "method" not in message and message.get("id") == id:
@@ -208,7 +208,7 @@ class Piped(Child):
             self._aside.append(self.receive())
 
     def received_before(self) -> list[dict[str, Any]]:
-        """What came while `answer_to` waited for something else."""
+        """The messages that arrived while `answer_to` waited."""
         aside, self._aside = self._aside, []
         return aside
 
@@ -246,7 +246,7 @@ class StdioServer(Piped):
 
 
 def initialize_params(version: str) -> dict[str, Any]:
-    """What a client without any capability says first."""
+    """The `initialize` params of a client without capabilities."""
     client = {"name": "tests", "version": "1"}
     return {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
 

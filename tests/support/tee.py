@@ -1,4 +1,4 @@
-"""Runs a stdio server and writes down what passes, both ways.
+"""Runs a stdio server and records the messages in both directions.
 
     python tee.py RECORDING COMMAND ARGS...
 

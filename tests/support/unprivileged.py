@@ -1,4 +1,4 @@
-"""Commands run as an ordinary user, whoever runs the tests: root may look into every process."""
+"""Runs commands as an ordinary user even if root runs the tests: root can read every process."""
 
 import os
 import shutil
@@ -44,6 +44,6 @@ def given(folder: Path) -> Path:
 
 
 def readable(pid: int) -> list[str]:
-    """What another process of the same user can read of this one."""
+    """The data of this process that another process of the same user can read."""
     command = unprivileged(sys.executable, "-I", "-S", "-c", _PROBE, str(pid))
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -19,7 +19,7 @@ _WRITES = ("write", "writelines", "writev")
 
 
 class Walk:
-    """What is called, as far as it is ours."""
+    """The calls of Portico's own functions."""
 
     def __init__(self, file: str) -> None:
         self._file = file

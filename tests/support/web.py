@@ -180,7 +180,7 @@ def tool_call(name: str, id: Any = 1, **arguments: Any) -> dict[str, Any]:
 
 
 def modern_call(name: str, id: Any = 1, **arguments: Any) -> dict[str, Any]:
-    """A modern call of a tool that wants to hear of its progress."""
+    """A modern call of a tool with a progress token."""
     message = modern("tools/call", {"name": name, "arguments": arguments}, id=id)
     message["params"]["_meta"] |= {"progressToken": "p", PREFIX + "logLevel": "debug"}
     return message

@@ -1,4 +1,4 @@
-"""What the official suite says of the everything server without anything in between."""
+"""The official suite's verdict on the everything server without a proxy."""
 
 from collections.abc import Callable
 from functools import cache

@@ -78,7 +78,7 @@ class Speaker:
         await self.receive()
 
     async def close(self) -> None:
-        """Hang up, whatever is under way."""
+        """Disconnect, even with pending calls."""
         self._writer.close()
         await self._writer.wait_closed()
 
@@ -153,7 +153,7 @@ class Speaker:
 async def speaking(
     port: int, many: int, eras: tuple[bool, ...] = (False, True)
 ) -> AsyncIterator[list[Speaker]]:
-    """So many clients; by default, every other one is modern."""
+    """Start a number of clients; by default, every other one is modern."""
     speakers = [Speaker(port, modern=eras[number % len(eras)]) for number in range(many)]
     try:
         for speaker in speakers:

@@ -20,10 +20,10 @@ VERSION = "2025-11-25"
 MIB = 1024 * 1024
 CAP = 16 * MIB
 BOUND = 64 * MIB + CAP
-"""What Portico may grow by, whatever one upstream sends."""
+"""The memory that Portico may grow by, for any output of one upstream."""
 
 NAME = "the bad one"
-"""What the bad server is called."""
+"""The name of the bad server."""
 ODD = [
     ("wrong-id", "right"),
     ("string-id", "right"),
@@ -161,7 +161,7 @@ class Client:
 
     @contextmanager
     def listening(self) -> Iterator[list[dict[str, Any]]]:
-        """What comes on the session's own stream while the block runs."""
+        """Collect the messages on the session's own stream while the block runs."""
         stream = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2 * WAIT_S)
         stream.request("GET", self.path, headers={**self.headers, "accept": "text/event-stream"})
         response = stream.getresponse()
@@ -251,7 +251,7 @@ class Forward:
         self._listener.close()
 
     def leads_to(self, url: str) -> None:
-        """From now on to this server, or to none; what was open is cut."""
+        """Connect to this server, or to none, from now on; cut open connections."""
         self._target = int(url.rpartition(":")[2].partition("/")[0]) if url else 0
         for end in self._open:
             with suppress(OSError):
@@ -316,7 +316,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Those that still run."""
+    """The processes that still run."""
     return {pid for pid in pids if _parent(Path(f"/proc/{pid}")) >= 0}
 
 

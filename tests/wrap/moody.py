@@ -1,9 +1,9 @@
-"""An upstream whose tools leave a mark in a file and then die, as often as they were told to.
+"""An upstream whose tools write to a file and then exit, for a number of calls.
 
     python -I -S tests/wrap/moody.py MARKS DEATHS
 
 Each tool writes its name to MARKS; the first DEATHS calls end the process instead of being
-answered. Only `grow` does not: it adds a tool, and says so a thousand times.
+answered. Only `grow` does not: it adds a tool and sends a thousand notifications of that.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A real `portico wrap` on pipes before a rig, and `portico servers`, which asks it."""
+"""A real `portico wrap` on pipes before a rig, and `portico servers`, which queries it."""
 
 import os
 import subprocess
@@ -42,16 +42,16 @@ class Standing(Piped):
 
     @property
     def socket(self) -> Path:
-        """Where it can be asked, once it is there."""
+        """Its control socket, once it exists."""
         return self.home / "state" / "control" / f"{self.process.pid}.sock"
 
     def reachable(self) -> None:
-        """Wait until it can be asked."""
+        """Wait for its control socket."""
         until(self.socket.exists, "it has no control socket")
 
 
 def servers(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """What `portico servers` says."""
+    """The output of `portico servers`."""
     return subprocess.run(
         [sys.executable, "-m", "portico", "servers", *words],
         env={**os.environ, "PORTICO_HOME": str(home)},

@@ -1,4 +1,4 @@
-"""Clients that speak raw JSON-RPC to `portico wrap` and keep every byte they hear."""
+"""Clients that send raw JSON-RPC to `portico wrap` and keep every byte they receive."""
 
 import contextlib
 import http.client
@@ -21,11 +21,11 @@ LEGACY = "2025-11-25"
 _BOTH = "application/json, text/event-stream"
 
 Answers = dict[str, dict[str, Any]]
-"""What a client answers, by the method that it is asked."""
+"""A client's answers to questions, by method."""
 
 
 class Client:
-    """A client, whatever carries its messages; what it hears is kept as it came."""
+    """A client over any transport; it keeps received messages byte for byte."""
 
     def __init__(self, answers: Answers | None = None, modern: bool = False) -> None:
         self.modern = modern
@@ -43,7 +43,7 @@ class Client:
 
     def hear(self, raw: bytes) -> None:
         """Take in one message; a question is answered at once."""
-        json.loads(raw)  # what is no JSON must not pass for some
+        json.loads(raw)  # invalid JSON must not pass for JSON
         id, method = raw_member(raw, "id"), raw_member(raw, "method")
         with self._news:
             if method is None:
@@ -239,7 +239,7 @@ class Web(Client):
         self._open.pop(id).shutdown(socket.SHUT_RDWR)
 
     def send(self, raw: bytes) -> None:
-        """Post one message; one that gets no answer is posted when this returns."""
+        """Post one message; a notification has been posted when this returns."""
         message = json.loads(raw)
         headers = {"content-type": "application/json"}
         method, params = message.get("method", ""), message.get("params", {})

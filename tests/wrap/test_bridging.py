@@ -51,7 +51,7 @@ def test_every_check_but_a_few_passes_at_a_server_of_the_other_era(
 
 
 def warm_up(url: str) -> None:
-    """Have a process started for clients that can be asked: one check waits only 600 ms for it."""
+    """Start a process for clients that support questions: one check waits only 600 ms for it."""
     call = modern("tools/call", {"name": "test_simple_text"}, {"elicitation": {}})
     answer = httpx2.post(url, json=call, headers={**HEADERS, **mirrored(call)}, timeout=WAIT_S)
     assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""What the two eras say in different words: pages to visit, and how much is logged."""
+"""Features that the two eras express differently: pages to visit, and log levels."""
 
 import sys
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_the_server_is_told_how_much_to_log(bridge: Bridge) -> None:
     async def on_log(params: types.LoggingMessageNotificationParams) -> None:
         heard.append(params.level)
 
-    # Unless it is told, the server keeps what is below `info` to itself.
+    # By default the server sends no messages below `info`.
     async with bridge.connect(logging_callback=on_log, log_level="debug") as client:
         if not bridge.modern:
             await raw(client.session, "logging/setLevel", level="debug")

@@ -1,4 +1,4 @@
-"""What `wrap` remembers of a server on disk: for whom, how safely, and how it learns better."""
+"""The catalog that `wrap` keeps on disk: for which account, how safely, and how it is updated."""
 
 import stat
 import sys
@@ -97,7 +97,7 @@ def has_come(wrap: Standing, tool: str) -> None:
 
 
 def filled_again(home: Path, words: Path) -> list[str]:
-    """What the next `wrap` lists, from memory alone."""
+    """The tools that the next `wrap` lists from its cache alone."""
     with Standing(home, "--", *shelf(words)) as wrap:
         wrap.initialize()
         tools = wrap.tools()

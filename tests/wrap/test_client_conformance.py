@@ -11,11 +11,11 @@ pytestmark = pytest.mark.slow
 # The other scenarios are about OAuth: `wrap` sends the headers it is given and obtains none.
 SAME = [("legacy", LEGACY_VERSION, name) for name in LEGACY]
 SAME += [("modern", MODERN_VERSION, name) for name in MODERN]
-# What is about definitions passes as bytes, in whatever era.
+# Definitions pass as bytes in both eras.
 ACROSS = [("modern", LEGACY_VERSION, name) for name in LEGACY if "schema" not in name]
 ACROSS += [("legacy", MODERN_VERSION, name) for name in MODERN if "schema" not in name]
 EVERY_POST = ("request-metadata", "http-standard-headers")
-"""These judge every POST; for a legacy client `wrap` greets a server the legacy way first."""
+"""These check every POST; for a legacy client `wrap` first tries the legacy handshake."""
 CLIENT = Path(__file__).parent / "conformance_client.py"
 
 

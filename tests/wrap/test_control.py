@@ -1,4 +1,4 @@
-"""Who asks a running `wrap` from outside: `portico servers`, a signal, and those who only try."""
+"""Control of a running `wrap`: `portico servers`, a signal, and unauthorized attempts."""
 
 import json
 import os

@@ -29,7 +29,7 @@ ODD = (
     rb'"n":123456789012345678901234567890123456789,"f":1.0e+2,"e":1E400,"neg":-0.0,"":null,'
     rb'"t":"\t\u0000\b","method":"no","id":7, "params" : {"_meta":{}},"result":[ ]}'
 )
-"""What no parser gives back as it was: unknown fields, spaces, escapes, numbers, a key twice."""
+"""JSON that parsers do not preserve: unknown fields, spaces, escapes, numbers, duplicate keys."""
 CALLS = {
     "tools/call": b'"name":"odd", "arguments" :' + ODD,
     "resources/read": b'"uri":"test://x"',

@@ -85,7 +85,7 @@ def test_a_call_without_an_answer_times_out_and_is_cancelled(portico: Wrap) -> N
 
 @pytest.mark.usefixtures("steady")
 def test_a_child_that_stops_reading_blocks_nobody(portico: Wrap) -> None:
-    """What waits for it is bounded, and each call ends in time."""
+    """Its queue is bounded, and each call ends in time."""
     with bounded(portico), portico.client() as client:
         texts(client)
         failure(client.call("bad", within=0.3, mode="stops-reading"), "timeout")
@@ -151,7 +151,7 @@ def test_a_number_of_many_digits_arrives_as_it_is(portico: Wrap) -> None:
 
 @pytest.mark.usefixtures("steady")
 def test_stderr_is_drained_and_its_secrets_stay_there(portico: Wrap) -> None:
-    """Also when its last words are quoted because it died."""
+    """Also when its stderr is quoted because it exited."""
     with bounded(portico), portico.client() as client:
         assert client.said("bad", mode="stderr") == "after the noise"
         dead = failure(client.call("bad", mode="killed"), "exited")

@@ -1,4 +1,4 @@
-"""How many processes of a server there are: one, unless more were asked for."""
+"""The number of processes of a server: one, unless the config sets more."""
 
 import asyncio
 from pathlib import Path

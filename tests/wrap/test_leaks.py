@@ -1,4 +1,4 @@
-"""Ten thousand calls that nobody waits for to the end leave nothing behind."""
+"""Ten thousand abandoned calls leave nothing behind."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("load")]
 
 
 class Holds(Struct):
-    """What a process has of things that can leak."""
+    """The resources of a process that can leak."""
 
     files: int
     kin: int
@@ -37,7 +37,7 @@ class Holds(Struct):
 
 
 def status(process: Child, home: Path) -> dict[str, Any]:
-    """What it says of itself."""
+    """Its own status."""
     folder = str(home / "state" / "control")
     told = send_command(folder, f"{process.process.pid}.sock", "status", WAIT_S)
     assert told is not None
@@ -56,12 +56,12 @@ def holds(process: Child, home: Path) -> Holds:
 
 
 def comes_back(process: Child, home: Path, before: Holds) -> None:
-    """See that it holds no more than before, once all is over."""
+    """Check that it has no more resources than before, once all calls are over."""
     until(lambda: holds(process, home).is_within(before), f"it holds more than {before}")
 
 
 class Book:
-    """What reached the server: calls are left when it is known to have them."""
+    """The calls that reached the server: only those are abandoned."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +70,7 @@ class Book:
         self._read = 0
 
     async def has(self, nonce: str) -> None:
-        """Wait until the server was asked this."""
+        """Wait until the server has received this call."""
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while nonce not in self._seen:
             assert asyncio.get_running_loop().time() < deadline, f"{nonce} did not get there"
@@ -138,7 +138,7 @@ def test_aborted_calls_over_http_leave_nothing_behind(tmp_path: Path) -> None:
     served = Served(home, "--", *ledger(book.path))
     try:
         until((home / "state" / "control" / f"{served.process.pid}.sock").exists, "no socket")
-        # As much as is going on at once later, so that what is kept for reuse is there.
+        # As many calls at once as later, so that everything kept for reuse exists.
         asyncio.run(disconnects(served.port, 5 * AT_ONCE, book, "first"))
         asyncio.run(cancels(served.port, 5 * AT_ONCE, book, "second"))
         until(lambda: holds(served, home).busy == 0, "calls are still under way")

@@ -1,4 +1,4 @@
-"""A modern client hears of the changes that its own calls make at a legacy server."""
+"""A modern client is notified of the changes that its own calls make at a legacy server."""
 
 import contextlib
 from pathlib import Path

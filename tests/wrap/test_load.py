@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_grou
 
 
 class Tally:
-    """What became of the calls, by their nonces."""
+    """The outcome of the calls, by nonce."""
 
     def __init__(self) -> None:
         self.answered: list[str] = []
@@ -31,7 +31,7 @@ class Tally:
 
 
 async def one_client(number: int, speaker: Speaker, tally: Tally) -> None:
-    """Call until so many were answered; all clients use the same ids."""
+    """Call until a number of calls succeeded; all clients use the same ids."""
     left, id = EACH, 0
     while left:
         id += 1
@@ -53,7 +53,7 @@ async def one_client(number: int, speaker: Speaker, tally: Tally) -> None:
 
 
 async def killer(served: Served, tally: Tally) -> None:
-    """End the server behind it, again and again, but never before it has answered somebody."""
+    """End the server repeatedly, but never before it has answered a call."""
     answered = -1
     while True:
         await asyncio.sleep(KILLS_EVERY_S)

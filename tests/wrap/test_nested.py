@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 ONCE = 'mkdir "$0" || exit 1; exec "$@"'
-"""What is ended must not come again."""
+"""A process that ended must not come back."""
 DETACHED = """
 import os, sys
 asks, answers = os.pipe()
@@ -44,7 +44,7 @@ if not os.fork():
     os.execv(sys.argv[3], sys.argv[3:])
 sys.stdin.read()
 """
-"""Starts a Portico that is nobody's child, in a session of its own, and waits."""
+"""Starts an orphaned Portico in its own session, and waits."""
 WRAP = (sys.executable, "-m", "portico", "wrap", "--")
 Inner = Callable[[list[str]], Sequence[str]]
 """From a server's command to that of the Portico before it."""

@@ -1,4 +1,4 @@
-"""Where little is as it should be, `portico wrap` serves all the same, or says what is missing."""
+"""In unusual environments `portico wrap` still serves, or reports what is missing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ threading.Thread.start = start
 from portico.cli.main import main
 sys.exit(main())
 """
-# What is imported when it is needed may come too late to be opened.
+# A lazy import may come too late to open its file.
 FILELESS = """
 import errno, os, sys
 class Full:

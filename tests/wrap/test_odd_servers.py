@@ -1,4 +1,4 @@
-"""Servers that are odd at an awkward moment: whoever has nothing to do with it notices nothing."""
+"""Servers that misbehave at a bad moment: other clients are not affected."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def test_a_call_cancelled_just_as_it_is_answered_costs_no_other_its_answer(tmp_p
         client.hello()
         first, *others = [client.start("echo", text=f"call {n}") for n in range(4)]
         assert until((tmp_path / "held").exists)
-        # What comes while it is stopped is there all at once when it goes on.
+        # The input that arrives while it is stopped is read at once when it continues.
         os.kill(client.child.process.pid, signal.SIGSTOP)
         assert until(lambda: is_stopped(client.child.process.pid))
         client.notify("notifications/cancelled", b'{"requestId":%s}' % first)

@@ -1,4 +1,4 @@
-"""A server that fails again and again: no storm of starts, honest answers, and back when it is."""
+"""A server that fails repeatedly: backoff between starts, clear errors, and recovery."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ _SWITCH = (
 
 
 class Switch:
-    """A command that counts its starts, and fails them while it is switched off."""
+    """A command that counts its starts, and fails while it is disabled."""
 
     def __init__(self, folder: Path, *mode: str) -> None:
         self._down, self._starts = folder / "down", folder / "starts"
@@ -110,7 +110,7 @@ def test_a_server_that_cannot_start_is_left_alone_and_stays_listed(tmp_path: Pat
                 seen.append(client.call("echo", text="x"))
                 assert client.ask("tools/list")["result"] == listed
         ends = [kind(answer) for answer in seen]
-        assert ends.count("exited") == 5  # so many open it
+        assert ends.count("exited") == 5  # the number that opens the breaker
         assert set(ends) - {"backoff"} == {"exited", "breaker"}
         assert switch.starts == 1 + 4
         last = seen[ends.index("exited", 1)]["error"]

@@ -108,7 +108,7 @@ def read(pid: int, what: str) -> bytes:
 
 
 async def lists(client: Client) -> list[Any]:
-    """All that a server says it has."""
+    """The full offer of a server."""
     offered = client.server_capabilities
     found: list[Any] = [(await client.list_tools()).tools]
     if offered.resources is not None:
@@ -121,7 +121,7 @@ async def lists(client: Client) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    # Those of npm are legacy, so one of them stands for what a modern client makes of that.
+    # The npm servers are legacy, so one of them represents modern clients of legacy servers.
     [
         ("everything", "auto"),
         ("everything", "legacy"),
@@ -177,7 +177,7 @@ async def uses_everything(
     client: Client, person: Person, heard: Heard, logged: "asyncio.Queue[str]"
 ) -> None:
     while "get-roots-list" not in await tool_names(client):
-        # It offers some tools only once it knows what its client can be asked.
+        # It offers some tools only once it knows the client's capabilities.
         await heard.next(types.ToolListChangedNotification)
     assert "file:///work" in await text_of(client, "get-roots-list")
     assert "42" in str(await client.call_tool("trigger-sampling-request", {"prompt": "?"}))
@@ -216,7 +216,7 @@ async def tool_names(client: Client) -> set[str]:
 
 
 class Folder:
-    """A client that works in one folder, and says so when it is asked."""
+    """A client with one folder as its root."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir()
@@ -228,7 +228,7 @@ class Folder:
 
     async def is_all_that_is_seen(self, client: Client, other: "Folder") -> None:
         allowed = ""
-        # It asks for the roots after the conversation has begun, and uses them when they come.
+        # It requests the roots after the handshake, and uses them when they arrive.
         while str(self.path) not in allowed:
             allowed = await text_of(client, "list_allowed_directories")
             assert str(other.path) not in allowed

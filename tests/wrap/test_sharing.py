@@ -1,4 +1,4 @@
-"""Who shares a child with whom, what stays apart, and when a child starts and ends."""
+"""Which clients share a child, what stays separate, and when a child starts and ends."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_log_lines_reach_the_one_whose_call_they_belong_to(tmp_path: Path) -> No
         assert two.call("log") == "logged"
         assert len(two.heard("notifications/message")) == 8
         running = busy(one)
-        assert two.call("log") == "logged"  # now nothing says whose lines they are
+        assert two.call("log") == "logged"  # two calls run: the messages have no clear owner
         cancel(one, running)
         assert one.call("echo", text="later") == "later"
         assert not one.heard("notifications/message")

@@ -29,7 +29,7 @@ def begin(client: Client, ms: int) -> str:
 
 
 def follow(client: Client, method: str, task: str) -> dict[str, Any]:
-    """What the server says of a task."""
+    """The server's status of a task."""
     more = {"_meta": META} if client.modern else {}
     answer: dict[str, Any] = json.loads(client.ask(method, {"taskId": task, **more}))
     return answer

@@ -1,4 +1,4 @@
-"""A server whose only tool asks its client for a name before it answers.
+"""A server whose only tool requests a name from the client before it answers.
 
 python -I -S tests/wrap/servers/asking.py
 """

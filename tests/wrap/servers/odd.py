@@ -35,7 +35,7 @@ def echo(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer_together(request: dict[str, Any]) -> None:
-    """Answer in one piece, when the test says so."""
+    """Answer in one piece, when the test signals it."""
     held.append(request)
     if len(held) < WAITS_FOR:
         return

@@ -10,7 +10,7 @@ _sent: list[str] = []
 
 @server.tool()
 def files() -> str:
-    """Answer whoever was sent to the page before."""
+    """Answer clients that were sent to the page before."""
     if not _sent:
         _sent.append("visit-1")
         page = ElicitRequestURLParams(
