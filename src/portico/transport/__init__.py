@@ -1,1 +1,1 @@
-"""Edges in: bytes to requests and back. A transport decides nothing."""
+"""The transports for clients: they turn bytes into requests, and responses into bytes."""

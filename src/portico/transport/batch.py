@@ -7,6 +7,8 @@ from portico.model.message import Request, Response
 from portico.protocol.inbound import ClientAnswer, RefusedMessage
 from portico.transport.client_connection import ClientConnection, Endpoint
 
+BatchMembers = list[Request | ClientAnswer | RefusedMessage]
+
 
 class Batch:
     """Delivers one array of all responses, or nothing if no member expects one."""
@@ -20,7 +22,7 @@ class Batch:
 
     def serve(
         self,
-        members: list[Request | ClientAnswer | RefusedMessage],
+        members: BatchMembers,
         endpoint: Endpoint,
         connection: ClientConnection,
         context: Context,

@@ -44,10 +44,8 @@ class BodyReader:
         self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
-        """Return the body or a refusal; None if the client disconnected.
-
-        `release` returns the memory that the body takes of the budget.
-        """
+        """Return the body, which takes memory until `release`, or a refusal; None if the client
+        disconnected."""
         task = asyncio.current_task()
         assert task is not None
         if ON_DISCONNECT not in scope:  # our own server has timeouts of its own

@@ -129,10 +129,8 @@ class ClientConnection:
             running.cancel()
 
     async def await_answer(self, answer: Answer) -> Response:
-        """Return the response to a request that `start` runs.
-
-        Raises CancelledError if the call was cancelled, even if its handler ignored that.
-        """
+        """Return the response to a request that `start` runs, or raise CancelledError if it was
+        cancelled, even if its handler ignored that."""
         response = await answer
         if asyncio.current_task() in self._cancelled:
             raise asyncio.CancelledError

@@ -19,7 +19,7 @@ from portico.transport.asgi import (
     send_response,
     shutting_down,
 )
-from portico.transport.batch import Batch
+from portico.transport.batch import Batch, BatchMembers
 from portico.transport.client_connection import Endpoint
 from portico.transport.events import EventResponse, Keepalive
 from portico.transport.http_limits import HttpLimits, HttpLoad
@@ -67,7 +67,7 @@ class LegacyHttp:
     async def post(
         self,
         session: HttpSession,
-        message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage],
+        message: Request | ClientAnswer | BatchMembers,
         context: Context,
         writer: AsgiResponseWriter,
         send: Send,
@@ -149,7 +149,7 @@ class LegacyHttp:
     async def _batch(
         self,
         session: HttpSession,
-        members: list[Request | ClientAnswer | RefusedMessage],
+        members: BatchMembers,
         context: Context,
         writer: AsgiResponseWriter,
         send: Send,

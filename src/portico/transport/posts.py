@@ -18,6 +18,7 @@ from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
+from portico.transport.batch import BatchMembers
 from portico.transport.client_connection import Endpoint
 from portico.transport.events import Keepalive
 from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
@@ -39,7 +40,7 @@ _MISSING_SESSION = refusal(400, "Mcp-Session-Id is missing: start with initializ
 class Posted(Struct, frozen=True, gc=False):
     """The message of an admitted POST."""
 
-    message: Request | ClientAnswer | list[Request | ClientAnswer | RefusedMessage]
+    message: Request | ClientAnswer | BatchMembers
     session: HttpSession | None
     """Its session; None for a modern message, and for one that begins a session."""
     call: Request | None = None

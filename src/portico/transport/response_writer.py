@@ -123,21 +123,21 @@ class AsgiResponseWriter:
         task = asyncio.current_task()
         assert task is not None
         client = ClientPresence(self._scope, self._receive)
-        left = False
+        disconnected = False
 
-        def leave() -> None:
-            nonlocal left
-            left = True
+        def on_disconnect() -> None:
+            nonlocal disconnected
+            disconnected = True
             task.cancel()
 
-        client.watch(leave)
+        client.watch(on_disconnect)
         try:
             self._changed = asyncio.Event()
             while await self._flush() and not self._is_complete and self._app is None:
                 self._changed.clear()
                 await self._changed.wait()
         except asyncio.CancelledError:
-            if not left or task.uncancel():
+            if not disconnected or task.uncancel():
                 raise
         finally:
             client.unwatch()

@@ -21,7 +21,7 @@ from portico.transport.asgi import (
     send_response,
     shutting_down,
 )
-from portico.transport.batch import Batch
+from portico.transport.batch import Batch, BatchMembers
 from portico.transport.client_connection import ClientConnection, Endpoint, shutdown_error
 from portico.transport.events import EventResponse, Keepalive, event
 from portico.transport.http_limits import HttpLimits, HttpLoad
@@ -165,12 +165,7 @@ class OldSse:
         for peer in tuple(self._peers.values()):
             peer.connection.close()
 
-    def _batch(
-        self,
-        peer: SsePeer,
-        members: list[Request | ClientAnswer | RefusedMessage],
-        context: Context,
-    ) -> None:
+    def _batch(self, peer: SsePeer, members: BatchMembers, context: Context) -> None:
         """Answer an array with an array, as one call (2025-03-26)."""
         if self._load.draining or not self._load.begin_call():
             why = shutdown_error(b"null") if self._load.draining else busy(b"null")
