@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 _BROKEN = {
     "not TOML": ("[servers.maths\n", ":1:15: not valid TOML"),
     "a misspelt key": ("[servers.maths]\ncomand = 'x'\n", ":2: servers.maths.comand: unknown key"),
-    "gone": (None, ": the file is gone"),
+    "gone": (None, ": the file was deleted"),
 }
 
 
@@ -63,7 +63,7 @@ def test_commands_use_the_gateway_that_runs_and_say_what_is_wrong_with_the_file(
 ) -> None:
     home, why = broken
     config = home / "portico.toml"
-    why = why.replace("the file is gone", "no such file")
+    why = why.replace("the file was deleted", "no such file")
     for words, wanted in (
         (("search", "add two numbers"), "maths__add"),
         (("describe", "maths__add"), "Add two numbers."),

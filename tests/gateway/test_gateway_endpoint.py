@@ -164,7 +164,7 @@ async def test_arguments_written_as_a_string_are_unwrapped_once() -> None:
         ({"name": "alpha__add", "arguments": {}}, "a:integer*"),
         ({"name": "alpha__add", "arguments": [1]}, "must be a JSON object"),
         ({"name": "alpha__add", "arguments": "{"}, "not a JSON object"),
-        ({"name": "alpha__add", "a": 1}, "`a` must stand inside `arguments`"),
+        ({"name": "alpha__add", "a": 1}, "`a` must be inside `arguments`"),
         ({"name": "alpha__ad", "arguments": {}}, "the servers are alpha (3 tools)"),
         ({"name": "alpha__ad", "arguments": {}}, "did you mean alpha__add?"),
         ({"name": "search_tools"}, "call it directly"),

@@ -67,5 +67,5 @@ async def test_it_stays_when_the_config_changes() -> None:
 
 
 def test_a_name_that_cannot_be_part_of_a_tools_name_is_refused() -> None:
-    with pytest.raises(PorticoError, match="a member cannot be named 'a b'; 'a-b' would do"):
+    with pytest.raises(PorticoError, match="invalid member name 'a b'; use 'a-b'"):
         local_entries({"a b": notes()}, config())

@@ -25,8 +25,8 @@ async def test_a_server_that_cannot_be_asked_is_told_apart_from_one_that_is_stil
     async with registry(there, config("shop", "late", "gone"), expose="search") as gateway:
         await gateway.refresh(["shop", "gone"])
         said = await Client(gateway.endpoint()).said("search_tools", query="buy")
-    assert "(still to come: the tools of late)" in said
-    assert "(not known: the tools of gone; gateway_status says why)" in said
+    assert "(still loading: the tools of late)" in said
+    assert "(unavailable: the tools of gone; see gateway_status)" in said
 
 
 async def test_a_server_that_is_switched_off_is_said_to_be() -> None:
@@ -44,14 +44,14 @@ async def test_a_server_that_is_switched_off_is_said_to_be() -> None:
             await client.said("describe_tool", name="off__buy"),
             await client.said("execute_tool", name="off__buy", arguments={}),
         ]
-    assert set(told) == {"off is switched off in the config; the servers are shop (1 tool)"}
+    assert set(told) == {"off is disabled in the config; the servers are shop (1 tool)"}
 
 
 async def test_only_so_many_servers_are_named_to_who_missed_one() -> None:
     names = [f"shop-{number}" for number in range(300)]
     async with registry(World(), config(*names), expose="search") as gateway:
         said = await Client(gateway.endpoint()).said("search_tools", query="x", server="shop")
-    assert said.endswith("shop-49, 250 more, which gateway_status lists")
+    assert said.endswith("shop-49, 250 more; gateway_status lists all")
 
 
 async def test_a_search_costs_a_model_little_however_many_servers_cannot_be_asked() -> None:

@@ -154,7 +154,7 @@ async def test_a_broken_file_is_reported_and_the_old_config_stays(
         draft.rename(path)  # as editors do
         assert await asyncio.wait_for(applied.get(), 10) == "good"
         path.unlink()
-        await until(lambda: "gone" in told[-1])
+        await until(lambda: "was deleted" in told[-1])
         path.write_text("back")
         assert await asyncio.wait_for(applied.get(), 10) == "back"
     finally:

@@ -136,7 +136,7 @@ def test_a_key_of_execute_tool_in_another_case_is_refused(gateway: Gateway) -> N
 
     answer = asked(gateway, "/mcp", "tools/call", "execute_tool", params)
 
-    assert "`Name` must stand inside `arguments`" in answer
+    assert "`Name` must be inside `arguments`" in answer
 
 
 def test_a_session_on_pipes_is_protected_alike(tmp_path: Path) -> None:

@@ -111,12 +111,11 @@ def test_what_a_search_finds_shows_them_and_can_be_called(gateway: Gateway) -> N
 def test_they_are_reported(gateway: Gateway) -> None:
     warnings = gateway.status()["odd"]["warnings"]
     assert warnings == [
-        "odd: hidden characters in tool add; those in values that go back to the server are left "
-        "as they are",
+        "odd: hidden characters in tool add; those in values sent back to the server are unchanged",
         "odd: hidden characters in resource x:y; they are shown escaped",
         "odd: hidden characters in template x:{y}; they are shown escaped",
-        "odd: hidden characters in prompt ask; those in values that go back to the server are left "
-        "as they are",
+        "odd: hidden characters in prompt ask; those in values sent back to the server are "
+        "unchanged",
         "odd: hidden characters in instructions; they are shown escaped",
     ]
     for warning in warnings:

@@ -9,7 +9,7 @@ from tests.serve.gateway import Pipes, command, text_in, written
 
 pytestmark = pytest.mark.slow
 
-WHY = "shelf could not list its tools; the log says why"
+WHY = "shelf could not list its tools; see the log"
 
 
 def test_its_tools_are_unknown_and_not_none_until_it_can_be_asked(tmp_path: Path) -> None:
@@ -20,8 +20,8 @@ def test_its_tools_are_unknown_and_not_none_until_it_can_be_asked(tmp_path: Path
             gateway.initialize()
             refused = gateway.execute("shelf__book")
             assert refused["isError"]
-            assert text_in(refused) == f"shelf has not said yet which tools it has: {WHY}"
-            assert "not known: the tools of shelf" in gateway.said("search_tools", query="a book")
+            assert text_in(refused) == f"the tools of shelf are not known yet: {WHY}"
+            assert "unavailable: the tools of shelf" in gateway.said("search_tools", query="a book")
             assert "tools not known yet" in gateway.said("gateway_status")
             assert gateway.status()["shelf"]["pending"]
 

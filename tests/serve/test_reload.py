@@ -98,7 +98,7 @@ def test_a_server_is_added_changed_and_removed_while_a_call_runs(place: Place) -
         # Its server has left the config meanwhile, and finishes what it had.
         assert "slept 4000 ms" in str(gateway.answer_to(held))
         assert until(lambda: not pids(gateway) & before), "what left the config still runs"
-    assert "has changed and is taken over" in gateway.stderr()
+    assert "changed; config reloaded" in gateway.stderr()
 
 
 def test_a_broken_file_is_reported_and_the_old_config_stays(place: Place) -> None:
@@ -112,7 +112,7 @@ def test_a_broken_file_is_reported_and_the_old_config_stays(place: Place) -> Non
             assert until(lambda expected=words: expected in gateway.stderr())
             assert gateway.said("one__first") == "first"
         place.config.unlink()
-        assert until(lambda: "is gone; going on" in gateway.stderr())
+        assert until(lambda: "was deleted; keeping the previous config" in gateway.stderr())
         assert gateway.said("one__first") == "first"
         place.config.write_text(whole.replace("[servers.one]", "[servers.uno]"))
         assert until(lambda: listed(gateway) == {"uno__first", "uno__lists"})
@@ -153,7 +153,7 @@ def test_a_file_that_is_only_touched_changes_nothing(place: Place) -> None:
     with running(place) as gateway:
         before, asked = pids(gateway), gateway.said("one__lists")
         place.config.write_text(place.config.read_text() + "\n# a comment\n")
-        assert until(lambda: "is taken over" in gateway.stderr())
+        assert until(lambda: "changed; config reloaded" in gateway.stderr())
         assert gateway.said("one__lists") == asked
         assert pids(gateway) == before
         assert gateway.received_before() == []

@@ -131,12 +131,12 @@ def test_the_first_run_answers_at_once_and_announces_the_rest_in_few_words(
         assert "shelf-3 (starting)" in hello["result"]["instructions"]
         assert "execute_tool" in gateway.tools()
         first = text_in(result_of(gateway.call("search_tools", query="book")))
-        assert "still to come" in first
+        assert "still loading" in first
         # Who names a tool waits for its server, which is just starting.
         assert text_in(gateway.execute("shelf-9__book-9")) == "book-9"
         assert until(lambda: not pending(gateway))
         assert until(lambda: len(found(gateway, "book")) == 10)
-        assert "still to come" not in text_in(result_of(gateway.call("search_tools", query="book")))
+        assert "still loading" not in text_in(result_of(gateway.call("search_tools", query="book")))
         heard: list[str] = []
 
         def announced() -> bool:
@@ -177,11 +177,14 @@ def test_a_server_that_could_not_start_is_asked_again_by_who_names_its_tool(
         gateway.initialize()
         refused = gateway.execute("shelf-1__book-1")
         assert refused["isError"]
-        assert "shelf-1 has not said yet which tools it has" in text_in(refused)
+        assert "the tools of shelf-1 are not known yet" in text_in(refused)
         assert "there is no command" in text_in(refused)
         plainly = gateway.call("shelf-1__book-1")["error"]
         assert plainly["code"] == -32602
-        assert "unknown tool: shelf-1__book-1; shelf-1 has not said yet" in plainly["message"]
+        assert (
+            "unknown tool: shelf-1__book-1; the tools of shelf-1 are not known yet"
+            in plainly["message"]
+        )
         assert "there is no command" in plainly["message"]
         shelves.put_back()
         assert until(lambda: not gateway.execute("shelf-1__book-1").get("isError"))

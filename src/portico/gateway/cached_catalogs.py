@@ -1,4 +1,4 @@
-"""What is known of a config's servers while none of them runs."""
+"""The status of a config's servers from their catalogs on disk, while no gateway runs."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def cached_status(config: Config, version: str) -> dict[str, Any]:
-    """The status of a gateway that does not run: what its servers offered when last asked."""
-    told = _registry(config, version).status()
-    del told["gateway"]["uptime_s"]
-    return told
+    """Return the status of a gateway that does not run, from the last known catalogs."""
+    status = _registry(config, version).status()
+    del status["gateway"]["uptime_s"]
+    return status
 
 
 def cached_tools(config: Config, version: str) -> list[str]:
-    """The names of the tools that its servers offered when last asked."""
+    """Return the names of the tools in the last known catalogs."""
     namespaced_offers = _registry(config, version).merged.namespaced_offers.values()
     return [name for namespaced in namespaced_offers for name in namespaced.tools.values()]
 
@@ -51,8 +51,8 @@ def _registry(config: Config, version: str) -> Registry:
 
 
 def _no_searcher() -> "Searcher":
-    raise PorticoError("a gateway that does not run searches nothing")
+    raise PorticoError("cannot search: the gateway is not running")
 
 
 def _ignore(*_: object) -> None:
-    """Nothing is started, so nothing happens."""
+    """Ignore an event of servers that are never started."""

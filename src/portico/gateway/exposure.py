@@ -1,4 +1,4 @@
-"""What one doorway of the gateway shows its clients, and how they hear that it has changed."""
+"""The catalog that one endpoint of the gateway shows its clients, and its change notifications."""
 
 import asyncio
 import contextlib
@@ -23,28 +23,28 @@ from portico.state.hub import ChangeHub
 
 _KINDS = ("tools", "resources", "prompts")
 FIRST_LIST_TIMEOUT_S = 10.0
-"""How long the very first list waits for what servers offer."""
+"""The time that the very first list waits for the servers' catalogs."""
 
 INSTRUCTIONS = (
-    "Portico is one doorway to several MCP servers. Call search_tools to find a tool for what you "
-    "need, then execute_tool with its name and arguments; describe_tool tells all about one."
+    "Portico connects several MCP servers. Call search_tools to find a tool for what you need, "
+    "then execute_tool with its name and arguments; describe_tool returns its full definition."
 )
 
 
 class MemberRegistry(Protocol):
-    """What is behind all doorways."""
+    """The members of a gateway and their merged offers."""
 
     config: Config
     merged: Merged
     members: dict[str, Member]
 
     async def wait_for_catalog(self, server: str) -> None:
-        """Wait, but not for ever, until a server says what it offers."""
+        """Wait until a server's catalog is known, up to a timeout."""
         ...
 
 
 class Exposure:
-    """The lists of a doorway: made once for what is behind it at a time."""
+    """The catalog of one endpoint, built once per set of offers."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Exposure:
         summarize: Callable[[Merged, Sequence[str]], str],
         servers: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """`searches` shows the meta-tools and what is pinned instead of every tool; `told` says in
-        few words what is behind; `servers` names those of a group."""
+        """`searches` shows the meta-tools and pinned tools instead of every tool; `summarize`
+        describes the servers briefly; `servers` returns the servers of a group."""
         self._views: Sequence[View] = ()
         self.is_filtered = False
-        """True if something may be hidden."""
+        """True if views may hide something."""
         self._registry = registry
         self._identity = identity
         self._searches = searches
@@ -73,14 +73,14 @@ class Exposure:
         self._awaits_first_list = not searches
 
     def servers(self) -> Sequence[str]:
-        """The servers it leads to, in order."""
+        """Return the names of the endpoint's servers, in order."""
         if self._group is None:
             return list(self._registry.members)
         return [name for name in self._group() if name in self._registry.members]
 
     @property
     def merged(self) -> Merged:
-        """All that these offer now, as far as it is to be seen."""
+        """The visible offers of these servers."""
         whole = self._registry.merged
         if self._group is None and not self._views:
             return whole
@@ -91,13 +91,13 @@ class Exposure:
         return self._visible[2]
 
     def filter_by(self, views: Sequence[View]) -> "Exposure":
-        """Show only what is to be seen through these views; of the meta-tools, all."""
+        """Show only what these views let through, and all meta-tools."""
         self._views = views
         self.is_filtered = True
         return self
 
     def hides(self, server: str, uri: str) -> bool:
-        """True if a server has this resource or template, but clients must not see it."""
+        """True if a server has this resource or template, but a view hides it."""
         if not self._views:
             return False
         whole, seen = (
@@ -107,7 +107,7 @@ class Exposure:
         return whole is not None and seen is not None and whole.hides(uri, seen)
 
     def redact_status(self, status: dict[str, Any]) -> None:
-        """Leave in a status only what may be known here."""
+        """Remove hidden tools, resources and prompts from a status."""
         merged = self.merged
         gateway = {"tools": merged.tool_count, "catalog": merged.version[:12], "search": {}}
         status["gateway"] |= gateway
@@ -119,11 +119,11 @@ class Exposure:
             server["tools"] = counts.get("tools", 0)
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """What is shown, to everybody alike; the very first list waits for something to show."""
+        """Return the catalog, the same for all clients; None while the very first list waits."""
         if self._awaits_first_list and request.method in LISTS:
             members = [self._registry.members[name] for name in self.servers()]
-            asked = [member for member in members if not member.is_local]
-            if asked and all(member.is_pending for member in asked):
+            remote = [member for member in members if not member.is_local]
+            if remote and all(member.is_pending for member in remote):
                 return None
             self._awaits_first_list = False
         registry, known = self._registry, self._catalog
@@ -132,8 +132,7 @@ class Exposure:
         return self.now()
 
     async def ready(self, request: Request, context: Context) -> None:
-        """Wait, but not long, for servers of which nothing was ever known: many clients ask for
-        lists once."""
+        """Wait briefly for servers that were never listed: many clients request lists only once."""
         members = [self._registry.members[name] for name in self.servers()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LIST_TIMEOUT_S):
@@ -143,37 +142,37 @@ class Exposure:
         self._awaits_first_list = False
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
-        """Who hears of changes."""
+        """Return the hub that publishes changes."""
         return self._hub
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello: it follows no tasks here, and is told who asks."""
+        """Disable tasks for a legacy client, and have questions name their server."""
         session = context.session
         assert session is not None
         session.capabilities = without_tasks(session.capabilities)
         session.names_servers = True
 
     def now(self) -> Catalog:
-        """The snapshot of now."""
+        """Return the current catalog."""
         merged, config = self.merged, self._registry.config
         known = self._catalog
         if known is None or known[0] is not merged or known[1] is not config:
             self._revision += 1
-            behind = self._summarize(merged, self.servers())
+            summary = self._summarize(merged, self.servers())
             identity = self._identity
             if self._searches:
-                words = f"{INSTRUCTIONS} Servers: {behind}"
+                words = f"{INSTRUCTIONS} Servers: {summary}"
                 identity = msgspec.structs.replace(identity, instructions=words)
-            made = Catalog(self._offer(merged, config, behind), identity, number=self._revision)
+            made = Catalog(self._offer(merged, config, summary), identity, number=self._revision)
             known = self._catalog = (merged, config, made)
             if self._published is None:
                 self._published = made
         return known[2]
 
-    def _offer(self, merged: Merged, config: Config, behind: str) -> Offer:
+    def _offer(self, merged: Merged, config: Config, summary: str) -> Offer:
         if self._searches:
             limit = config.search.default_limit
-            own = metatool_definitions.meta_tools(behind, merged.tool_count, limit)
+            own = metatool_definitions.meta_tools(summary, merged.tool_count, limit)
             direct = merged.listed("tools", [*config.gateway.pinned, *merged.with_ui()])
             items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
             tools = Listed(items=items, keys=keys)
@@ -184,21 +183,21 @@ class Exposure:
             lists={"tools": tools, **rest},
             completions=True,
             subscriptions=True,
-            # What a server brings later could not be declared any more then.
+            # Capabilities cannot be declared later, when a server adds the first of a kind.
             declared=frozenset(_KINDS),
         )
 
     def publish_changes(self) -> None:
-        """Tell clients which lists are really others than they were when last told."""
+        """Notify clients of the lists that differ from those last published."""
         before = self._published
         if before is None:
-            return  # nobody has ever asked
+            return  # no client has requested a list
         now = self._published = self.now()
         for kind in now.changed(before):
             self._hub.publish(Change(kind))
 
     def publish_update(self, server: str, change: Change) -> None:
-        """A resource of a server has changed."""
+        """Notify clients that a resource of a server has changed."""
         if server not in self.merged.namespaced_offers:
             return
         shown = self.merged.routing.exposed_uri(server, change.uri)

@@ -1,4 +1,4 @@
-"""A failure of ours, as the model that asked through a tool is told of it."""
+"""The gateway's own failures as tool results, which a model can read."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from portico.protocol.result_fields import error_result, identified
 
 _ERROR_KEY = "portico/error"
 _CONFIG_KINDS = ("start", "network", "refused")
-"""Kinds of failures that a wrong entry of the config may be behind."""
+"""Kinds of failures that a wrong entry of the config may cause."""
 
 
 def gateway_failure(response: Response, server: str) -> McpError | None:
-    """Our own failure to have the call answered; None if the server itself answered so."""
+    """Return the gateway's own failure to reach the server; None if the server sent the error."""
     error = read_error(response.error)
     if error is None:
         return None
@@ -24,18 +24,18 @@ def gateway_failure(response: Response, server: str) -> McpError | None:
 
 
 def failure_response(request: Request, context: Context, error: McpError) -> Response:
-    """A model that asked through a tool reads what a tool says."""
+    """Return a failure as a tool result."""
     data = error.data if isinstance(error.data, dict) else {}
     words = error.message
     if data.get("kind") in _CONFIG_KINDS:
-        words += f"; see its entry in the config, and `portico servers test {data.get('server')}`"
+        words += f"; check its config, or run `portico servers test {data.get('server')}`"
     return result_response(
         request, context, {**error_result(words), "_meta": {_ERROR_KEY: error.data}}
     )
 
 
 def result_response(request: Request, context: Context, result: dict[str, Any]) -> Response:
-    """A result of our own, as the client's version has it."""
+    """Return a result of the gateway itself in the client's protocol version."""
     if request.version.modern:
         result = identified(result, context.server_info)
     return Response(id=request.id, result=encode(result))

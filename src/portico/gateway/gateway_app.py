@@ -1,4 +1,4 @@
-"""`serve` put together: the house of a config, its memory, and what an operator can do with it."""
+"""The application behind `serve`: the registry of a config, its log, metrics and commands."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
 _MAX_RECENT = 20
-"""Words that those are told who come later."""
+"""Reports that are kept for windows that connect later."""
 _MAX_DEPTH = 8
-"""So many gateways may be behind one another."""
+"""The limit on nested gateways."""
 _NEEDS_RESTART = {
     "gateway": (
         "expose",
@@ -47,23 +47,23 @@ _NEEDS_RESTART = {
     ),
     "search": ("vectors", "model", "rerank"),
 }
-"""What cannot be changed while it runs, by table."""
+"""Config keys that take effect only after a restart, by table."""
 
 
 class GatewayApp:
-    """A gateway from start to end; made inside a running event loop."""
+    """A gateway from start to end; create it inside a running event loop."""
 
     def __init__(self, options: ServeOptions) -> None:
         if os.environ.get(MARK, "").count(":") >= _MAX_DEPTH:
             raise PorticoError(
-                f"Portico starts Portico starts Portico, {_MAX_DEPTH} times: "
-                f"a server of {options.config.path} leads back to it; remove that one"
+                f"cannot start: {_MAX_DEPTH} gateways are nested; remove the server of "
+                f"{options.config.path} that starts Portico"
             )
         self._options = options
         self._listeners: list[Callable[[str], None]] = []
         self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
         self.url = ""
-        """Where clients find it, if it serves HTTP."""
+        """The URL for clients, if it serves HTTP."""
         self.metrics = Metrics()
         self.journal: Journal = open_journal(
             options.config.gateway.log, report, self.metrics.record_call
@@ -99,19 +99,19 @@ class GatewayApp:
 
     @property
     def endpoint(self) -> ChainEndpoint:
-        """The main doorway: to everything, or to the chosen group."""
+        """The main endpoint: all servers, or the chosen group."""
         return self.registry.endpoint(self._options.group)
 
     def client_endpoint(
         self, preferences: Mapping[str, Any]
     ) -> tuple[ChainEndpoint, Mapping[str, Any]]:
-        """The same as a client wants it, and what it is to want from whoever serves it next."""
+        """Return the main endpoint for a client's preferences, and those preferences resolved."""
         searches = self.registry.resolves_to_search(preferences.get("expose"))
         endpoint = self.registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
     def endpoint_at(self, path: str) -> ChainEndpoint | None:
-        """The endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if there is none."""
+        """Return the endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if unknown."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
                 return self.registry.server_endpoint(name)
@@ -120,27 +120,26 @@ class GatewayApp:
         return None
 
     def on_routes_changed(self, act: Callable[[], None]) -> None:
-        """Have this done whenever doors may lead elsewhere."""
+        """Call this whenever the endpoints at paths may have changed."""
         self._routes_changed.append(act)
 
     def start_refresh(self) -> None:
-        """Ask all servers again for what they offer, behind."""
-        self.registry.ask_again()
+        """Refresh the catalogs of all servers in the background."""
+        self.registry.start_refresh()
 
     def on_report(self, say: Callable[[str], None]) -> None:
-        """Have everything that the operator is told passed to this, too, what was told last
-        first."""
+        """Pass every report to this function too, beginning with the most recent ones."""
         for words in self._recent:
             say(words)
         self._listeners.append(say)
 
     @property
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
-        """What can be asked over the control socket."""
+        """The commands of the control socket."""
         return {"status": self._status, "refresh": self._refresh}
 
     async def metrics_page(self) -> tuple[bytes, bytes]:
-        """The content type and the page of metrics; threads do what would hold up calls."""
+        """Return the content type and the page of metrics, rendered in a thread."""
         await asyncio.to_thread(import_module, "portico.observe.prometheus")
         from portico.observe.prometheus import CONTENT_TYPE, GatewayCollector
 
@@ -150,11 +149,11 @@ class GatewayApp:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator["GatewayApp", None]:
-        """Ask the servers behind, follow the config file; afterwards no server is left."""
+        """Start the servers and watch the config file; on exit, close all servers."""
         registry = self.registry
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, AttributeError):
-            loop.add_signal_handler(signal.SIGHUP, registry.ask_again)
+            loop.add_signal_handler(signal.SIGHUP, registry.start_refresh)
         watched, options = None, self._options
         if options.read is not None:
             watched = self._watcher = ConfigWatcher(
@@ -176,7 +175,7 @@ class GatewayApp:
             self.journal.close()
 
     async def _apply(self, config: Config) -> None:
-        """Go on with another config, and say what of it has to wait."""
+        """Apply a changed config, and report the keys that need a restart."""
         before = self.registry.config
         self._warn(config)
         waits = [
@@ -186,19 +185,19 @@ class GatewayApp:
             if getattr(getattr(config, table), key) != getattr(getattr(before, table), key)
         ]
         if waits:
-            self.tell(f"{', '.join(waits)}: what is new counts from the next start")
+            self.tell(f"{', '.join(waits)} changed; restart to apply")
         for act in self._routes_changed:
-            asyncio.get_running_loop().call_soon(act)  # which is before new servers have answered
+            asyncio.get_running_loop().call_soon(act)  # before new servers have started
         await self.registry.apply(config)
 
     def _warn(self, config: Config) -> None:
         for warning in config.warnings:
             self.tell(warning)
         for lacking in config.unresolved:
-            self.tell(f"{lacking}; until then this server is not started")
+            self.tell(f"{lacking}; until then the server is not started")
 
     def tell(self, words: str) -> None:
-        """Tell the operator, now and in the log."""
+        """Report to the operator, on stderr and in the log."""
         report(words)
         self.journal.event(words)
         self._recent.append(words)

@@ -1,4 +1,4 @@
-"""A Python `Server` in this very process, as a member of a gateway."""
+"""A Python `Server` in this process, as a member of a gateway."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ from portico.upstream.attributed_questions import for_session
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):
-    """A server of this process among those of the config."""
+    """The entry of a server in this process, beside those of the config."""
 
     name: str
     server: Server
@@ -33,7 +33,7 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
 
 
 class LocalServer:
-    """Answers by calling functions: there is no process, no wire and nothing to wait for."""
+    """A member's provider that calls functions: it has no process, no wire and no startup."""
 
     is_busy = False
     starts = 0
@@ -49,11 +49,11 @@ class LocalServer:
         self.on_initialize = source.on_initialize
 
     def offer(self) -> Offer:
-        """What it offers now."""
+        """Return the current offer."""
         return self.now().offer
 
     def provide(self, request: Request, context: Context) -> Answer:
-        """Call the function that answers."""
+        """Call the function that owns the request."""
         within = context.derived()
         within.server_info = self.now().identity
         session, peer = context.session, context.peer
@@ -62,8 +62,8 @@ class LocalServer:
         return self._owner(request, within)
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have every later change told to this function, in the event loop of now: functions run
-        in threads too, and may change something there."""
+        """Call this function for every later change, in the current event loop: a change may come
+        from a thread in which a function runs."""
         loop = asyncio.get_running_loop()
         here = threading.get_ident()
 
@@ -77,10 +77,10 @@ class LocalServer:
             provider.watch(tell)
 
     async def fetch_catalog(self) -> None:
-        """What it offers is always known."""
+        """Do nothing: the offer is always known."""
 
     def status(self) -> dict[str, Any]:
-        """How it is, for people."""
+        """Return the state for `portico status`."""
         return {
             "server": self.name,
             "state": "in process",
@@ -92,11 +92,11 @@ class LocalServer:
         }
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: nothing was started."""
 
 
 class _NamedPeer:
-    """The way back to a client, which is told which server asks."""
+    """A peer that adds the server's name to every question."""
 
     def __init__(self, peer: Peer, session: Session, server: str) -> None:
         self._peer = peer
@@ -106,25 +106,25 @@ class _NamedPeer:
         self.closed = peer.closed
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        """Put a question under the server's name."""
+        """Send a question under the server's name."""
         return await self._peer.ask(
             method, for_session(self._session, method, params, self._server)
         )
 
     async def close_stream(self) -> None:
-        """Hang up, where a client comes back for the rest."""
+        """Close the stream, if the client can resume it."""
         close_stream = getattr(self._peer, "close_stream", None)
         if close_stream is not None:
             await close_stream()
 
 
 def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, LocalEntry]:
-    """The entries of these servers of ours beside those of a config; raises PorticoError."""
+    """Return the entries of servers in this process; raises PorticoError."""
     for name in servers:
         if not is_valid_name(name):
-            raise PorticoError(f"a member cannot be named {name!r}; {valid_name(name)!r} would do")
+            raise PorticoError(f"invalid member name {name!r}; use {valid_name(name)!r}")
         if name in config.servers:
-            raise PorticoError(f"{name} is a member and a server of {config.path}: rename one")
+            raise PorticoError(f"{name} is a member and a server of {config.path}; rename one")
     return {
         name: LocalEntry(
             name=name,

@@ -1,4 +1,4 @@
-"""One member of the gateway: what answers for it, what it offers, and how it fares."""
+"""One member of the gateway: its provider, its offer and its state."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 
 GATEWAY_CAPABILITY = "portico/gateway"
-"""The capability by which a gateway says which one it is."""
+"""The capability that identifies a gateway."""
 _KINDS = ("tools", "resources", "prompts")
 _DESCRIPTIVE_FIELDS = ("title", "description", "tags")
 _MAX_WARNINGS = 20
@@ -34,39 +34,39 @@ Entry = ServerEntry | LocalEntry
 
 
 class Managed(CatalogSource, Provider, Protocol):
-    """A provider that a gateway keeps: it may have to be started, and it has to be ended."""
+    """A provider that a gateway starts, refreshes and closes."""
 
     starts: int
-    """How often it was started so far."""
+    """The number of starts so far."""
 
     def provide(self, request: Request, context: Context) -> Answer:
-        """Answer a request, for which nobody else is asked."""
+        """Answer a request that no other provider will see."""
         ...
 
     def offered(self) -> Catalog | None:
-        """What everybody is offered, as it was last heard; None if that never was."""
+        """Return the last known catalog for all clients; None if there is none."""
         ...
 
     async def fetch_catalog(self) -> None:
-        """Ask for all that it offers; raises McpError or TargetError."""
+        """Fetch the catalog; raises McpError or TargetError."""
         ...
 
     def status(self) -> dict[str, Any]:
-        """How it is, for people."""
+        """Return the state for `portico status`."""
         ...
 
     @property
     def is_busy(self) -> bool:
-        """True as long as calls are under way."""
+        """True while calls are running."""
         ...
 
     async def close(self) -> None:
-        """End it, and whatever was started for it."""
+        """Close it, and end every process that was started for it."""
         ...
 
 
 class Member:
-    """One entry, from the time it is there to the time it is gone."""
+    """One entry of the config and its provider, until the entry is removed."""
 
     def __init__(
         self,
@@ -77,22 +77,22 @@ class Member:
         gateway: str = "",
         leave: Callable[[], None] | None = None,
     ) -> None:
-        """`gateway` is whose member it is; `leave` is called when another takes its place."""
+        """`gateway` identifies the gateway; `stop_saving` is called when the entry is removed."""
         self.entry = entry
         self.name = entry.name
         self.provider = provider
         self.problem = entry.problem
-        """Why it could not be asked the last time; empty if it could."""
+        """The error of the last refresh; empty if it succeeded."""
         self.refreshing: asyncio.Future[None] | None = None
-        """Done when it has answered; None unless it is being asked what it offers."""
+        """Done when the current refresh ends; None if none is running."""
         self.stop_saving = leave or _nothing
-        """Keep nothing on disk from now on: the next server of this name does."""
+        """Stops saving the catalog on disk: the next server of this name does."""
         self.links = _links(entry)
-        """What every door to it has in front of it."""
+        """The links before it, at every endpoint."""
         self.handle = fold(self.links, provider.provide)
-        """Its answer to a request under its own names."""
+        """Answers a request under the server's own names."""
         self.is_local = isinstance(entry, LocalEntry)
-        """True if it is a part of this process."""
+        """True if the server runs in this process."""
         self._refreshes = 0
         self._name_limit = name_limit
         self._gateway = gateway
@@ -100,17 +100,17 @@ class Member:
         self._seen: Catalog | None = None
 
     def on_notification(self, request: Request, context: Context) -> None:
-        """Pass on what a client says without waiting for an answer."""
+        """Pass on a client's notification."""
         if isinstance(self.provider, Notified):
             self.provider.on_notification(request, context)
 
     async def set_level(self, request: Request, context: Context) -> None:
-        """A client wants log messages from the level on that its session has now."""
+        """Pass on the log level that a client has set on its session."""
         if isinstance(self.provider, LogLevelAware):
             await self.provider.set_level(request, context)
 
     def adopt(self, entry: Entry) -> bool:
-        """Go on with another entry, if only the words for people and models are others in it."""
+        """Adopt a new entry in place if only its title, description or tags changed."""
         words = {key: getattr(self.entry, key) for key in _DESCRIPTIVE_FIELDS}
         if msgspec.structs.replace(entry, **words) != self.entry:
             return False
@@ -119,7 +119,7 @@ class Member:
 
     @property
     def namespaced(self) -> NamespacedOffer | None:
-        """What it offers, as far as that is known and to be seen."""
+        """The visible offer under its names in the gateway; None if unknown."""
         catalog = self._offered()
         if catalog is None:
             return None
@@ -137,43 +137,43 @@ class Member:
 
     @property
     def is_pending(self) -> bool:
-        """True if it never said which tools it has."""
+        """True if its tools were never listed."""
         return self._offered() is None or self.lacks_tools
 
     @property
     def lacks_tools(self) -> bool:
-        """True if it has tools, as it says, but could not list them."""
+        """True if it declares tools but could not list them."""
         catalog = self.provider.offered()
         return catalog is not None and "tools" in _unlisted(catalog)
 
     @property
     def is_confirmed(self) -> bool:
-        """True if it said so to us, not only to whoever ran before."""
+        """True if this process fetched the catalog, rather than reading it from disk."""
         catalog = self.provider.offered()
         return catalog is not None and catalog.confirmed
 
     def _offered(self) -> Catalog | None:
-        """What it said last; nothing of a server that is this very gateway again."""
+        """Return the last known catalog; None for a server that is this gateway itself."""
         catalog = self.provider.offered()
         return None if catalog is None or self._is_circular(catalog) else catalog
 
     def _is_circular(self, catalog: Catalog) -> bool:
-        said = catalog.offer.introduction
-        if not self._gateway or self._gateway.encode() not in said:
+        introduction = catalog.offer.introduction
+        if not self._gateway or self._gateway.encode() not in introduction:
             return False
-        capabilities = members(members(said).get("capabilities", b""))
+        capabilities = members(members(introduction).get("capabilities", b""))
         found = members(members(capabilities.get("experimental", b"")).get(GATEWAY_CAPABILITY, b""))
         return _text(found.get("id", b"")) == self._gateway
 
     @property
     def about(self) -> str:
-        """What it is for, in the words of the config: those of the server are not ours."""
+        """Its purpose according to the config: a server's own text is not trusted."""
         return self.entry.description or self.entry.title
 
     async def fetch_catalog(self) -> None:
-        """Ask it for all it offers; what goes wrong is kept as its problem."""
+        """Fetch the catalog; a failure is kept as the problem."""
         if self.entry.problem:
-            return  # only another config, or another environment, can help
+            return  # only a changed config or environment can fix it
         if self.refreshing is None:
             self.refreshing = asyncio.get_running_loop().create_future()
         self._refreshes += 1
@@ -181,7 +181,7 @@ class Member:
             await self.provider.fetch_catalog()
         except (McpError, TargetError) as error:
             put_off = isinstance(error, TargetError) and error.kind in ("backoff", "breaker")
-            if not put_off or not self.problem:  # else why it failed is known, and says more
+            if not put_off or not self.problem:  # the earlier error explains more than "backoff"
                 self.problem = str(error)
         else:
             self.problem = self.listing_problem()
@@ -192,7 +192,7 @@ class Member:
                 self.refreshing = None
 
     def listing_problem(self) -> str:
-        """What it has, as it says, but could not list."""
+        """Return the problem of a server that did not list all that it declares."""
         catalog = self.provider.offered()
         if catalog is None:
             return ""
@@ -201,19 +201,19 @@ class Member:
         missing = _unlisted(catalog)
         if not missing:
             return ""
-        return f"{self.name} could not list its {' and '.join(missing)}; the log says why"
+        return f"{self.name} could not list its {' and '.join(missing)}; see the log"
 
     def warnings(self) -> list[str]:
-        """The definitions in which something is hidden, a line each."""
+        """Return a warning for each definition with hidden characters."""
         catalog, namespaced = self._offered(), self.namespaced
         found = () if catalog is None else catalog.sanitized
         hidden = [one for one in found if namespaced is not None and _lists(namespaced, one)]
         lines = [_warning(self.name, one) for one in hidden[:_MAX_WARNINGS]]
         more = len(hidden) - len(lines)
-        return [*lines, f"{self.name}: {more} more have hidden characters"] if more else lines
+        return [*lines, f"{self.name}: hidden characters in {more} more"] if more else lines
 
     def status(self) -> dict[str, Any]:
-        """How it fares, for people and programs."""
+        """Return the state for `portico status`, metrics and models."""
         catalog = self._offered()
         told = self.provider.status()
         lists = {} if catalog is None else self._visible(catalog.offer).lists
@@ -255,11 +255,11 @@ def _warning(server: str, hidden: SanitizedItem) -> str:
     words = f"{server}: hidden characters in {kind} {name}".rstrip()
     if not hidden.in_values:
         return f"{words}; they are shown escaped"
-    return f"{words}; those in values that go back to the server are left as they are"
+    return f"{words}; those in values sent back to the server are unchanged"
 
 
 def _unlisted(catalog: Catalog) -> list[str]:
-    """The kinds that a server has, as it says, but of which there is no list."""
+    """Return the kinds that a server declares but did not list."""
     offer = catalog.offer
     without = [kind for kind in _KINDS if kind not in offer.lists]
     if not without:
@@ -276,7 +276,7 @@ def _links(entry: Entry) -> list[Only]:
 
 
 def _nothing() -> None:
-    """Nobody needs to know."""
+    """Save nothing, so there is nothing to stop."""
 
 
 def _text(raw: bytes) -> str:

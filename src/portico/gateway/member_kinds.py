@@ -1,4 +1,4 @@
-"""From an entry to its member: a table of the kinds of entries there are."""
+"""The factories of members, by kind of entry."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,42 +22,42 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 StderrSink = Callable[[str, str], None]
-"""Gets a server's name and a line of its stderr."""
+"""Receives a server's name and a line of its stderr."""
 AddressResolver = Callable[[ServerEntry, StderrSink], "Address"]
 
 
 class Catalogs(Memory, Protocol):
-    """Where the offers of all members outlive the process."""
+    """The store in which the offers of all members outlive the process."""
 
     def latest(self, key: str) -> Offer | None:
-        """What the same server saved last, whatever its arguments were."""
+        """Load the last offer of the same server, whatever its arguments were."""
         ...
 
 
 class MemberEnvironment(Struct, frozen=True, kw_only=True):
-    """What all members of a gateway have in common."""
+    """The parts that all members of a gateway share."""
 
     info: Mapping[str, Any]
-    """What servers are told of who asks."""
+    """The client info that servers receive."""
     memory: Catalogs | None
     secret: bytes
     report: Callable[[str], None]
     on_stderr: StderrSink
     address_of: AddressResolver | None = None
-    """Where a server is; by default, where the config says."""
+    """Returns the address of a server; by default, the one in the config."""
     gateway: str = ""
-    """By this the gateway knows itself."""
+    """The id by which the gateway recognises itself."""
     history: Callable[[str], History]
-    """What a server offered before."""
+    """Returns the history of a server's definitions."""
 
 
 def no_history(server: str) -> History:
-    """A history of nothing yet, which no disk keeps."""
+    """Return an empty history that is not saved."""
     return History()
 
 
 class MemberLimits(Struct, frozen=True):
-    """What the config says of all members."""
+    """The settings of the config that apply to all members."""
 
     path: str
     name_limit: int
@@ -65,7 +65,7 @@ class MemberLimits(Struct, frozen=True):
 
 
 def member_of(entry: Entry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
-    """The member that an entry stands for."""
+    """Create the member of an entry."""
     return _KINDS[type(entry)](entry, environment, limits)
 
 
@@ -101,7 +101,7 @@ _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
 
 
 class _MemberMemory:
-    """The memory of one member, as long as that is in the config."""
+    """The memory of one member, until its entry is removed."""
 
     def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
         """`is_complete` unless a value is missing that is part of its key."""
@@ -110,15 +110,15 @@ class _MemberMemory:
         self._is_over = False
 
     def load(self, key: str) -> Offer | None:
-        """What was last saved."""
+        """Load the offer saved last."""
         return self._memory.load(key) if self._is_complete else self._memory.latest(key)
 
     def save(self, key: str, offer: Offer) -> bool:
-        """Keep it; False if that failed."""
+        """Save an offer; returns False if that failed."""
         return not self._is_over and self._memory.save(key, offer)
 
     def end(self) -> None:
-        """Keep nothing from now on: the next server of this name does."""
+        """Stop saving: the next server of this name does."""
         self._is_over = True
 
 
@@ -141,13 +141,13 @@ def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> Upst
 
 
 def _address(entry: ServerEntry, on_stderr: StderrSink) -> "Address":
-    """Where the config says that it is."""
+    """Return the address in the config."""
     return address(entry, lambda line: on_stderr(entry.name, line))
 
 
 def _key(entry: ServerEntry, secret: bytes, view: str, config: str) -> str:
-    """Its name on disk: the same server under two names is two accounts, and a server with other
-    arguments has the same owner."""
+    """Return the key of a server's catalog on disk: two names of one server have separate keys, and
+    a server keeps its owner part when its arguments change."""
     mark = f"#{entry.name}#{view}"
     owner = upstream_key(secret, argv=("owner", os.path.realpath(config), mark))[:16]
     if entry.url:

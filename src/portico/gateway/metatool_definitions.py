@@ -1,4 +1,4 @@
-"""The tools a model sees instead of thousands: to find one, to read one, to call one."""
+"""The definitions of the meta-tools, which a model sees instead of all tools."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ REFRESH, STATUS = "refresh_tools", "gateway_status"
 NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
 
 OWN_QUERY = "portico/ownQuery"
-"""In `_meta`: a command of Portico asks, on its way to what its user wants."""
+"""A key in `_meta`: a command of Portico makes this call for its own use."""
 MAX_LIMIT = 50
 _META = {"anthropic/alwaysLoad": True}
-"""Without it, clients that hide tools behind a search of their own would hide these."""
+"""Clients with a tool search of their own would hide the meta-tools without it."""
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
 
@@ -25,18 +25,18 @@ class _CallMeta(Struct):
 
 
 def is_own_query(request: Request) -> bool:
-    """True if a command of Portico asks one of these tools. `execute_tool` is never such a query:
+    """True if a command of Portico calls a meta-tool for its own use. `execute_tool` never counts:
     no call of a server may be hidden from the log."""
     if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
         return False
-    asked = decoded(request.params, _CallMeta) or _CallMeta()
-    return bytes(asked.meta.get(OWN_QUERY, b"")) == b"true"
+    call = decoded(request.params, _CallMeta) or _CallMeta()
+    return bytes(call.meta.get(OWN_QUERY, b"")) == b"true"
 
 
-def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
-    """Their definitions by name; `behind` tells of the servers, `tools` counts theirs."""
+def meta_tools(servers: str, tools: int, default_limit: int) -> dict[str, bytes]:
+    """Return the definitions by name; `servers` is a summary, `tools` the number of tools."""
     found = (
-        _search(behind, tools, default_limit),
+        _search(servers, tools, default_limit),
         _tool(
             DESCRIBE,
             "Full definition of tools found by search_tools: schema, server, annotations.",
@@ -45,9 +45,9 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
         ),
         _tool(
             EXECUTE,
-            "Call a tool found by search_tools. Its result comes back unchanged.",
+            "Call a tool found by search_tools. Returns its result unchanged.",
             {
-                "name": _text("as found, e.g. server__tool"),
+                "name": _text("as returned, e.g. server__tool"),
                 "arguments": {"type": "object", "description": "the tool's own arguments"},
                 "timeout_s": {"type": "number", "exclusiveMinimum": 0},
             },
@@ -55,13 +55,13 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
         ),
         _tool(
             REFRESH,
-            "Ask servers again which tools they have.",
+            "Reload the tool lists of the servers.",
             {"server": _text("only this one")},
             annotations=_READ_ONLY,
         ),
         _tool(
             STATUS,
-            "Which servers there are, and how each of them is.",
+            "List the servers and the state of each.",
             {},
             annotations=_READ_ONLY,
         ),
@@ -69,15 +69,15 @@ def meta_tools(behind: str, tools: int, default_limit: int) -> dict[str, bytes]:
     return dict(zip(NAMES, map(encode, found), strict=True))
 
 
-def _search(behind: str, tools: int, default_limit: int) -> dict[str, Any]:
+def _search(servers: str, tools: int, default_limit: int) -> dict[str, Any]:
     words = (
-        f"Find the right one among {tools} tools. Servers: {behind}. "
-        "Search whenever a task may need any of them; ask for one need at a time "
+        f"Find the right one among {tools} tools. Servers: {servers}. "
+        "Search whenever a task may need one of them; describe one need per query "
         "('send an email'), several needs as `queries`. Then call execute_tool."
     )
     limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": default_limit}
     properties = {
-        "query": _text("what you need, in plain words"),
+        "query": _text("one need, in plain words"),
         "queries": _texts("several needs at once"),
         "limit": limit,
         "server": _text("only this server"),

@@ -1,4 +1,4 @@
-"""Answers the meta-tools: what is behind the gateway, and which of it is wanted."""
+"""The provider of the meta-tools, and the link that turns `execute_tool` into a plain call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from portico.catalog.exposed_names import SEPARATOR
 from portico.chain.fold import terminus
-from portico.config.schema import Config
 from portico.gateway import metatool_definitions
-from portico.gateway.exposure import Exposure
+from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import result_response
 from portico.gateway.rendering import brief, brief_text, full, full_text
 from portico.gateway.rewrite import InvalidCall, unwrapping
@@ -32,42 +31,36 @@ _MAX_NAMES = 20
 _MAX_SUGGESTIONS = 3
 _MAX_HITS = 1_000
 _MAX_SERVERS = 50
-"""That are named at once: a model reads it all."""
+"""The limit on names in one answer, which a model reads in full."""
 
 
-class SearchableRegistry(Protocol):
-    """What the desk knows of the gateway."""
-
-    config: Config
+class SearchableRegistry(MemberRegistry, Protocol):
+    """A registry whose tools can be searched and refreshed."""
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
     ) -> "Sequence[Hit]":
-        """The best tools for a query."""
+        """Return the best tools for a query."""
         ...
 
     def indexed_count(self) -> int | None:
-        """How many tools are indexed; None if all are."""
+        """Return the number of indexed tools; None if all are indexed."""
         ...
 
     def similar_names(self, name: str, limit: int) -> list[str]:
-        """Exposed names of tools that one might have meant."""
+        """Return the names of tools that are similar to a name."""
         ...
 
     async def refresh(self, servers: Iterable[str]) -> None:
-        """Ask these servers for all they offer."""
-        ...
-
-    async def wait_for_catalog(self, server: str) -> None:
-        """Wait, but not for ever, until a server says what it offers."""
+        """Fetch the catalogs of these servers."""
         ...
 
     def status(self, servers: Iterable[str]) -> dict[str, Any]:
-        """How the gateway and these servers fare."""
+        """Return the state of the gateway and of these servers."""
         ...
 
     def pending(self, servers: Iterable[str]) -> list[str]:
-        """Those of them that never said what they offer."""
+        """Return those servers whose tools were never listed."""
         ...
 
 
@@ -104,8 +97,7 @@ _Tool = Callable[[bytes, Context], Awaitable[Result]]
 
 
 class MetaTools:
-    """The meta-tools of one endpoint: a provider, and the link that makes `execute_tool` a call of
-    the tool that it names."""
+    """The meta-tools of one endpoint: a provider, and the link that unwraps `execute_tool`."""
 
     name = "meta-tools"
 
@@ -121,14 +113,14 @@ class MetaTools:
         }
 
     def offer(self) -> Offer:
-        """The front lists them, in words about what is behind it."""
+        """Return an empty offer: the exposure lists the meta-tools with their descriptions."""
         return Offer()
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """The front tells of their changes."""
+        """Do nothing: the exposure publishes changes."""
 
     def provide(self, request: Request, context: Context) -> Answer | None:
-        """Answer a meta-tool, `execute_tool` apart."""
+        """Answer a meta-tool other than `execute_tool`."""
         tool = self._tools.get(request.name) if request.method == "tools/call" else None
         return None if tool is None else self._answer(tool, request, context)
 
@@ -145,12 +137,12 @@ class MetaTools:
         return result_response(request, context, result)
 
     def unwrapping(self, next: Handler) -> Handler:
-        """A link before all others, which see a call of the tool that is named."""
+        """Wrap the next handler so that it sees `execute_tool` as a call of the named tool."""
 
         def answer_hidden(request: Request, context: Context) -> Answer | None:
             if self._exposure.merged.tool(request.name) is not None:
                 return None
-            # Links must not answer otherwise for what they hide than for what is not there.
+            # A hidden tool must get the same answer as one that does not exist.
             return self._execute_when_known(next, request, context)
 
         check = answer_hidden if self._exposure.is_filtered else None
@@ -159,13 +151,13 @@ class MetaTools:
     async def _execute_when_known(
         self, next: Handler, request: Request, context: Context
     ) -> Response:
-        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        """Call a tool once its server's tools are known."""
         if await self.wait_for_tool(request.name):
             return await next(request, context)
         return self.unknown_tool(request, context)
 
     def unknown_tool(self, request: Request, context: Context) -> Response:
-        """The answer to a call of an unknown tool."""
+        """Return the response to a call of an unknown tool."""
         if request.asked:
             return self._invalid(request, context, self._unknown_tool(request.name))
         context.target = ("", "")
@@ -181,15 +173,14 @@ class MetaTools:
         return result_response(request, context, why.result())
 
     async def wait_for_tool(self, name: str) -> bool:
-        """True if a tool has this name, perhaps only now: a server that has not said yet which
-        tools it has is waited for."""
+        """Return True if a tool has this name, after waiting for a server that is not known yet."""
         server = name.partition(SEPARATOR)[0]
         if self._exposure.merged.tool(name) is None and server in self._servers():
             await self._registry.wait_for_catalog(server)
         return self._exposure.merged.tool(name) is not None
 
     def _unknown_tool(self, name: str) -> InvalidCall:
-        """What to say of a name that no tool has."""
+        """Explain that no tool has this name."""
         reason = self.unknown_reason(name)
         if reason:
             return InvalidCall(reason)
@@ -199,24 +190,24 @@ class MetaTools:
         return InvalidCall(f"there is no tool {name[:200]!r}{self._suggestions(name)}")
 
     def unknown_reason(self, name: str) -> str:
-        """Why the server that this name begins with has not said which tools it has; empty if it
-        has, or there is none."""
+        """Return why the tools of the server in this name are not known; empty if they are, or if
+        there is no such server."""
         server = name.partition(SEPARATOR)[0]
         if server not in self._servers() or not self._registry.pending([server]):
             return ""
         error = self._registry.status([server])["servers"][0]["error"]
-        why = error or "it is being asked, try again in a moment"
-        return f"{server} has not said yet which tools it has: {why}"
+        why = error or "they are being fetched; retry in a moment"
+        return f"the tools of {server} are not known yet: {why}"
 
     async def _search(self, raw: bytes, context: Context) -> Result:
         given = _arguments(raw, _Search, metatool_definitions.SEARCH)
         queries = [*([given.query] if given.query else []), *given.queries]
         if not any(query.strip() for query in queries):
-            raise InvalidCall("search_tools: `query` is missing: say in plain words what you need")
+            raise InvalidCall("search_tools: `query` is missing; describe the need in plain words")
         if len(queries) > _MAX_QUERIES:
             raise InvalidCall(f"search_tools: at most {_MAX_QUERIES} queries at once")
         if given.detail not in ("brief", "full"):
-            raise InvalidCall("search_tools: `detail` is brief or full")
+            raise InvalidCall("search_tools: `detail` must be brief or full")
         servers = self._servers()
         if given.server is not None and given.server not in servers:
             raise self._no_server(given.server)
@@ -225,7 +216,7 @@ class MetaTools:
             metatool_definitions.MAX_LIMIT,
         )
         scope = frozenset(servers)
-        wanted = _MAX_HITS if self._exposure.is_filtered else limit  # what is hidden goes out
+        wanted = _MAX_HITS if self._exposure.is_filtered else limit  # hidden hits are dropped
         try:
             hits = await asyncio.gather(
                 *(self._registry.search(query, wanted, given.server, scope) for query in queries)
@@ -238,8 +229,8 @@ class MetaTools:
             places = [place for hit in found if (place := self._place(hit)) is not None]
             tools = [shape(*place) for place in places[:limit]]
             results.append({"query": query, "tools": tools})
-            told = "\n\n".join(map(words, tools)) or self._no_hits(query)
-            texts.append(f"# {query}\n{told}" if len(queries) > 1 else told)
+            text = "\n\n".join(map(words, tools)) or self._no_hits(query)
+            texts.append(f"# {query}\n{text}" if len(queries) > 1 else text)
         structured: Result = {"results": results}
         indexed = self._registry.indexed_count()
         if indexed is not None:
@@ -289,7 +280,7 @@ class MetaTools:
         return _result("\n".join(lines) or "no servers are configured", status)
 
     def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
-        """Whose tool a hit is, and both its names; None if it has gone since."""
+        """Return the offer with a hit's tool, and both its names; None if it was removed."""
         namespaced = self._exposure.merged.namespaced_offers.get(hit.server)
         shown = namespaced.tools.get(hit.name) if namespaced is not None else None
         return None if namespaced is None or shown is None else (namespaced, hit.name, shown)
@@ -300,7 +291,7 @@ class MetaTools:
 
     def _no_server(self, server: str) -> InvalidCall:
         if self._is_disabled(server):
-            return InvalidCall(f"{server} is switched off in the config; {self._all_servers()}")
+            return InvalidCall(f"{server} is disabled in the config; {self._all_servers()}")
         return InvalidCall(f"there is no server {server[:100]!r}; {self._all_servers()}")
 
     def _no_hits(self, query: str) -> str:
@@ -321,22 +312,20 @@ class MetaTools:
             names.append(name if tools is None else f"{name} ({counted(len(tools), 'tool')})")
         if not names:
             return "there are no servers yet"
-        more = ", which gateway_status lists" if len(names) > _MAX_SERVERS else ""
+        more = "; gateway_status lists all" if len(names) > _MAX_SERVERS else ""
         return f"the servers are {_join_names(names)}{more}"
 
     def _unsearched(self) -> list[str]:
-        """Whose tools could not be searched, and whether to wait for them."""
+        """Name the servers whose tools could not be searched, and whether to wait for them."""
         pending = self._registry.pending(self._servers())
         if not pending:
             return []
-        told = self._registry.status(pending)["servers"]
-        failed = [one["server"] for one in told if one["error"]]
+        states = self._registry.status(pending)["servers"]
+        failed = [state["server"] for state in states if state["error"]]
         coming = [name for name in pending if name not in failed]
-        words = [f"(still to come: the tools of {_join_names(coming)})"] if coming else []
+        words = [f"(still loading: the tools of {_join_names(coming)})"] if coming else []
         if failed:
-            words.append(
-                f"(not known: the tools of {_join_names(failed)}; gateway_status says why)"
-            )
+            words.append(f"(unavailable: the tools of {_join_names(failed)}; see gateway_status)")
         return words
 
 
@@ -347,7 +336,7 @@ def _indexing(indexed: int, tools: int) -> str:
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
     try:
-        # Some models write null for all that they leave out, and 5.0 or "5" for 5.
+        # Some models send null for omitted arguments, and 5.0 or "5" for 5.
         given = {key: one for key, one in _fields(raw).items() if bytes(one) != b"null"}
         return msgspec.json.decode(encode(given), type=type, strict=False)
     except msgspec.DecodeError as error:
@@ -363,15 +352,15 @@ def _status_line(server: dict[str, Any]) -> str:
     left_out = server["omitted"].get("tools")
     if left_out:
         there = counted(server["tools"] + left_out, "tool")
-        tools = f"{server['tools']} of {there}, the limit of max_tools"
+        tools = f"{server['tools']} of {there} (limited by max_tools)"
     age = server.get("age_s")
-    told = f", {_age(age)} old" if age is not None else ""
+    old = f", {_age(age)} old" if age is not None else ""
     error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
-    return f"{server['server']}: {server['state']}, {tools}{told}{error}"
+    return f"{server['server']}: {server['state']}, {tools}{old}{error}"
 
 
 def _join_names(names: list[str]) -> str:
-    """As many as a model may be told of."""
+    """Join names, up to the limit for one answer."""
     more = len(names) - _MAX_SERVERS
     return ", ".join([*names[:_MAX_SERVERS], *([f"{more} more"] if more > 0 else [])])
 

@@ -1,7 +1,7 @@
-"""The links of a gateway at the door to one server alone.
+"""The gateway's links at the endpoint of a single server.
 
-A link knows a tool as `server__tool`, by whatever door it is called. So behind this door names are
-made those of the gateway before the links, and the server's own again behind them.
+A link sees a tool as `server__tool` at every endpoint. So names are qualified before the links, and
+made the server's own again behind them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,38 +18,38 @@ from portico.model.types import Answer, Handler, Link
 
 
 class QualifiedLinks:
-    """The links of a gateway as one, which sees what a server offers under its names there."""
+    """The links of a gateway as one link, which sees a server's offer under qualified names."""
 
     def __init__(
         self, server: str, links: Sequence[Link], merged: Callable[[], Merged], name_limit: int
     ) -> None:
-        """`union` is what all servers offer."""
+        """`merged` returns the offers of all servers."""
         self._server = server
         self._links = links
         self._merged = merged
         self._limit = name_limit
         self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
         self._last_visible: tuple[Merged, NamespacedOffer] | None = None
-        """What all servers offered, and what is to be seen of this one's part."""
+        """The merged offers, and this server's visible offer among them."""
 
     def __call__(self, next: Handler) -> Handler:
-        """The next handler behind all links."""
+        """Return the next handler behind all links."""
 
-        def inward(request: Request, context: Context) -> Answer:
+        def behind_links(request: Request, context: Context) -> Answer:
             own = self._renamed(request, self._own_name, self._own_uri)
             return terminus(request) if own is None else next(own, context)
 
-        links = fold(self._links, inward)
+        links = fold(self._links, behind_links)
 
-        def outward(request: Request, context: Context) -> Answer:
+        def before_links(request: Request, context: Context) -> Answer:
             shown = self._renamed(request, self._shown_name, self._shown_uri)
             assert shown is not None
             return links(shown, context)
 
-        return outward
+        return before_links
 
     def view(self, offer: Offer) -> Offer:
-        """What of the server's offer is to be seen."""
+        """Return the visible part of the server's offer."""
         return (
             self._visible(NamespacedOffer(self._server, offer, self._limit)).offer
             if self._views
@@ -58,7 +58,7 @@ class QualifiedLinks:
 
     def _visible(self, namespaced: NamespacedOffer) -> NamespacedOffer:
         here = Merged([namespaced])
-        here.routing = self._merged().routing  # so that views know what they see by its URI
+        here.routing = self._merged().routing  # so that views see the gateway's URIs
         return here.through(self._views).namespaced_offers[self._server]
 
     def _hides(self, uri: str) -> bool:
@@ -76,7 +76,7 @@ class QualifiedLinks:
         name: Callable[[str, str], str | None],
         uri: Callable[[str], str | None],
     ) -> Request | None:
-        """The request by other names; None if there is no such name."""
+        """Return the request under another name; None if there is no such name."""
         method = request.method
         key, now = "name", request.name
         if method == "completion/complete":
@@ -88,7 +88,7 @@ class QualifiedLinks:
         elif method not in ("tools/call", "prompts/get"):
             return request
         if not now:
-            return request  # it is about nothing, and the server says so
+            return request  # it names nothing, and the server rejects it
         if key == "uri":
             other = uri(now)
         else:

@@ -1,4 +1,4 @@
-"""All servers of a config, kept behind one gateway: started, asked, merged, and let go."""
+"""The registry of a gateway's members: started, merged, reloaded with the config, closed."""
 
 import asyncio
 import time
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from portico.search.searcher import Searcher
 
 MIN_TOOLS_FOR_SEARCH = 30
-"""So many tools, and a model had better search than read them all."""
+"""From this many tools on, a model searches instead of reading them all."""
 _MANY_TOOLS = 1_000
-"""So many tools, and asking for them all needs tens of megabytes for a moment."""
+"""From this many tools on, a refresh needs tens of megabytes for a moment."""
 _START_DELAY_S = 0.5
-"""Where all is known, clients are greeted first: many servers that start take all the cores."""
+"""If all catalogs are known, clients connect first: starting many servers takes all cores."""
 _MAX_WARNINGS = 1_000
-"""That are reported in all: a server that keeps changing must not fill the log."""
+"""The limit on reported warnings: a server that keeps changing must not fill the log."""
 CATALOG_TIMEOUT_S = 30.0
-"""A call of a server that nobody knows yet waits so long for it; many clients wait for a minute."""
+"""The time that a call waits for an unknown server; many clients wait for a minute."""
 PUBLISH_DELAY_S = 0.5
-"""What changes within this time is told at once."""
+"""Changes within this time are published together."""
 SETTLE_DELAY_S = 3.0
-"""The same while several servers are being asked, which answer one after the other."""
+"""The same while several servers are being refreshed, which finish one after the other."""
 
 
 class Registry:
@@ -66,9 +66,9 @@ class Registry:
         links: Sequence[Link] = (),
         local: Mapping[str, LocalEntry] | None = None,
     ) -> None:
-        """`searcher` is made when it is first needed; `expose` overrules the config; `failed` tells
-        the operator, `witness` is told of every call; `links` are in front of every doorway;
-        `local` are members of this process, beside the servers of the config."""
+        """`searcher` is called when first needed; `expose` overrides the config; `report_failure`
+        logs exceptions, `record_call` every call; `links` are before every endpoint; `local` are
+        members in this process, beside the servers of the config."""
         self.config = config
         self._environment = environment
         self._tool_search = ToolSearch(searcher)
@@ -81,23 +81,21 @@ class Registry:
         self._local = local or {}
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
         self.merged = self._merged()
-        # Decided once: what a model has read must stay true.
+        # Decided once: a client must not find other tools than those it has listed.
         self._expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
         self.searches = self.resolves_to_search(expose)
         self._endpoints: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
         self._server_endpoints: dict[str, tuple[Member, ChainEndpoint]] = {}
         self._draining: set[Member] = set()
-        """Those that have left the config and are not closed yet."""
+        """Members that were removed from the config and are not closed yet."""
         self._background = Background()
         self._publish_timer: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
 
-    # What is behind it.
-
     def endpoint(self, group: str | None = None, searches: bool | None = None) -> ChainEndpoint:
-        """The doorway to all servers, or to a group's; KeyError if there is no such group.
-        `searches` overrules what clients are shown here."""
+        """Return the endpoint of all servers or of a group; KeyError if there is no such group.
+        `searches` overrides the exposure."""
         if group is not None and group not in self.config.groups:
             raise KeyError(group)
         key = (group or "", self.searches if searches is None else searches)
@@ -107,7 +105,7 @@ class Registry:
         return found[1]
 
     def server_endpoint(self, server: str) -> ChainEndpoint | None:
-        """The doorway to one server alone, under plain names; None if there is no such server."""
+        """Return the endpoint of one server, under its own names; None if it is unknown."""
         member = self.members.get(server)
         if member is None:
             self._server_endpoints.pop(server, None)
@@ -125,7 +123,7 @@ class Registry:
         return known[1]
 
     def resolves_to_search(self, expose: str | None) -> bool:
-        """True if models search where this is asked for; None is what the config says."""
+        """True if this value of `expose` means search; None is the config's value."""
         expose = expose or self._expose
         return self._has_many if expose == "auto" else expose == "search"
 
@@ -175,7 +173,7 @@ class Registry:
         )
 
     def _is_unknown(self) -> bool:
-        """True as long as no server has ever said what it offers."""
+        """True while no server's tools are known."""
         return all(member.is_pending for member in self.members.values())
 
     def _merged(self) -> Merged:
@@ -193,35 +191,33 @@ class Registry:
         made.provider.watch(lambda change: self._on_change(made, change))
         return made
 
-    # What happens to it.
-
     def start(self) -> None:
-        """Ask all servers behind, at the same time: what is known is served meanwhile."""
+        """Refresh all servers in the background; known catalogs are served meanwhile."""
         self._warn()
         self._background.start(self._refresh_unconfirmed())
 
-    def ask_again(self) -> None:
-        """The same, also those that were asked before."""
+    def start_refresh(self) -> None:
+        """Refresh all servers in the background, including those already refreshed."""
         self._background.start(self.refresh(self.members))
 
     async def _refresh_unconfirmed(self) -> None:
         if not any(member.is_pending for member in self.members.values()):
             await asyncio.sleep(_START_DELAY_S)
-        asked = {name for name, one in self.members.items() if one.is_confirmed or one.refreshing}
-        await self.refresh([name for name in self.members if name not in asked])
+        members = self.members.items()
+        await self.refresh([name for name, m in members if not (m.is_confirmed or m.refreshing)])
 
     async def wait_for_catalog(self, server: str) -> None:
-        """Wait, but not for ever, until a server says what it offers; ask it if nobody does."""
+        """Wait until a server's catalog is known, up to a timeout; refresh it if needed."""
         member = self.members.get(server)
         if member is None:
             return
         if member.provider.offered() is not None and not member.lacks_tools:
             return
-        asked = member.refreshing or self._background.start(self.refresh([server]))
-        await asyncio.wait({asked}, timeout=CATALOG_TIMEOUT_S)
+        refreshed = member.refreshing or self._background.start(self.refresh([server]))
+        await asyncio.wait({refreshed}, timeout=CATALOG_TIMEOUT_S)
 
     async def refresh(self, servers: Iterable[str]) -> None:
-        """Ask these servers for all they offer; those that fail keep what is known of them."""
+        """Fetch the catalogs of these servers; a server that fails keeps its last known one."""
         chosen = [self.members[name] for name in servers if name in self.members]
         await asyncio.gather(*(self._survey(member) for member in chosen))
         self._changed()
@@ -229,16 +225,16 @@ class Registry:
         if self._publish_timer is not None and not self._count_refreshing():
             self._publish_in(PUBLISH_DELAY_S)
         if self.merged.tool_count > _MANY_TOOLS:
-            await asyncio.to_thread(give_back_memory)  # several times what is kept was needed
+            await asyncio.to_thread(give_back_memory)  # a refresh needs far more than is kept
 
     async def _survey(self, member: Member) -> None:
         await member.fetch_catalog()
-        is_news = member.problem != member.entry.problem  # the config's are reported with it
+        is_news = member.problem != member.entry.problem  # else reported already
         if is_news and self.members.get(member.name) is member:
             self._report(member.problem)
 
     def _check_pinned(self, servers: set[str]) -> None:
-        """Tell of what is pinned and is no tool of these servers."""
+        """Report pinned names that are not tools of these servers."""
         for name in self.config.gateway.pinned:
             server = name.partition(SEPARATOR)[0]
             known = server in servers and server in self.merged.namespaced_offers
@@ -249,7 +245,7 @@ class Registry:
 
     def _on_change(self, member: Member, change: Change) -> None:
         if self.members.get(member.name) is not member:
-            return  # it has left the config
+            return  # it was removed from the config
         if change.uri:
             for exposure, _ in self._endpoints.values():
                 exposure.publish_update(member.name, change)
@@ -258,7 +254,7 @@ class Registry:
             self._changed()
 
     def _changed(self) -> None:
-        """Something may be offered now that was not, or the other way round."""
+        """Merge the offers again, and publish the result if it differs."""
         merged = self._merged()
         before = self.merged.namespaced_offers
         if [*merged.namespaced_offers.values()] == [*before.values()]:
@@ -270,7 +266,7 @@ class Registry:
         self._warn()
 
     def _warn(self) -> None:
-        """Report what misleads people or models about servers, each thing once."""
+        """Report hidden characters and name clashes of servers, each once."""
         now = {words for name in self.members for words in self._warnings(name)}
         for words in sorted(now - self._warned)[: max(0, _MAX_WARNINGS - len(self._warned))]:
             self._warned.add(words)
@@ -297,8 +293,8 @@ class Registry:
             exposure.publish_changes()
 
     async def apply(self, config: Config) -> None:
-        """Go on with another config. Servers that are in both as they were, whatever is said of
-        them, go on undisturbed; those that left finish the calls they have."""
+        """Apply a changed config. Servers whose entries differ only in description keep running;
+        removed servers finish their running calls."""
         wanted = self._entries(config)
         before_it = self.config.gateway
         remade = (config.gateway.name_limit, config.gateway.max_tools) != (
@@ -324,20 +320,20 @@ class Registry:
                 if isinstance(heir, Upstream) and isinstance(member.provider, Upstream):
                     heir.adopt_clients(member.provider)
         self._changed()
-        self._schedule_publish()  # what is pinned or grouped may be other tools of the same servers
+        self._schedule_publish()  # pinned tools or groups may have changed
         await self.refresh([name for name in self.members if name not in kept])
 
     async def _drain(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain
-        while member.provider.is_busy and loop.time() < until:  # noqa: ASYNC110  (it has many ends)
+        while member.provider.is_busy and loop.time() < until:  # noqa: ASYNC110  (no single event)
             await asyncio.sleep(0.1)
-        # If the gateway ends meanwhile, that must not cut short what the server has to do yet.
+        # The end of the gateway must not interrupt this.
         await asyncio.shield(member.provider.close())
         self._draining.discard(member)
 
     async def close(self) -> None:
-        """End all servers, at the same time."""
+        """Close all servers concurrently."""
         if self._publish_timer is not None:
             self._publish_timer.cancel()
         await self._background.close()
@@ -345,27 +341,25 @@ class Registry:
         providers = [member.provider for member in (*self.members.values(), *self._draining)]
         await asyncio.gather(*(provider.close() for provider in providers))
 
-    # What the desk asks.
-
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
     ) -> "Sequence[Hit]":
-        """The best tools for a query."""
+        """Return the best tools for a query."""
         self._index()
         everything = servers >= self.members.keys()
         scope = None if everything else servers
         return await self._tool_search.search(query, limit, server, scope)
 
     def indexed_count(self) -> int | None:
-        """How many tools are indexed; None if all are."""
+        """Return the number of indexed tools; None if all are indexed."""
         return self._tool_search.indexed
 
     def similar_names(self, name: str, limit: int) -> list[str]:
-        """Exposed names of tools that one might have meant."""
+        """Return the names of tools that are similar to a name."""
         return self._tool_search.similar_names(self.merged, name, limit)
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
-        """How the gateway and these servers fare."""
+        """Return the state of the gateway and of these servers."""
         names = self.members if servers is None else servers
         return {
             "gateway": {
@@ -384,7 +378,7 @@ class Registry:
         }
 
     def pending(self, servers: Iterable[str]) -> list[str]:
-        """Those of them that never said which tools they have."""
+        """Return those servers whose tools were never listed."""
         known, members = self.merged.namespaced_offers, self.members
         there = [name for name in servers if name in members]
         return [name for name in there if name not in known or members[name].lacks_tools]

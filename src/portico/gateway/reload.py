@@ -1,4 +1,4 @@
-"""Follows the config file: a good change is applied, of a broken one the operator is told."""
+"""Reload of the config file: a valid change is applied, an invalid one is reported."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ CHECK_INTERVAL_S = 1.0
 
 
 class ConfigWatcher:
-    """A config file under watch."""
+    """Watches a config file and applies its changes."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class ConfigWatcher:
     ) -> None:
         """`known` is the stamp of the file when the config in use was read."""
         self.rejected = ""
-        """The problems for which the file as it is now is not in use; empty if it is."""
+        """The problems of the current file; empty if it is in use."""
         self._path = path
         self._read = read
         self._apply = apply
@@ -36,11 +36,11 @@ class ConfigWatcher:
         self._background = Background()
 
     def start(self) -> None:
-        """Look at the file from now on."""
+        """Start watching."""
         self._background.start(self._watch())
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         await self._background.close()
 
     async def _watch(self) -> None:
@@ -50,7 +50,7 @@ class ConfigWatcher:
             if now == self._known:
                 continue
             if now is None:
-                # Editors replace a file by another; one that is gone for good is told of.
+                # Editors delete and recreate a file; only a file that stays deleted is reported.
                 await asyncio.sleep(self._interval_s)
                 now = stamp(self._path)
             self._known = now
@@ -58,8 +58,8 @@ class ConfigWatcher:
 
     async def _reload(self, is_there: bool) -> None:
         if not is_there:
-            self.rejected = f"{self._path}: the file is gone"
-            self._report(f"{self._path} is gone; going on with what it said")
+            self.rejected = f"{self._path}: the file was deleted"
+            self._report(f"{self._path} was deleted; keeping the previous config")
             return
         try:
             config = await asyncio.to_thread(self._read, self._path)
@@ -68,6 +68,6 @@ class ConfigWatcher:
             self._report(f"config not reloaded; keeping the previous one:\n{error}")
             return
         self.rejected = ""
-        self._report(f"{self._path} has changed and is taken over")
-        # The file is looked at again while a new server takes its time to start.
+        self._report(f"{self._path} changed; config reloaded")
+        # The watch continues while new servers start.
         self._background.start(self._apply(config))

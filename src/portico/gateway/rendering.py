@@ -1,4 +1,4 @@
-"""Tools as a model reads them: a line each, or all there is to know."""
+"""Tools rendered for a model: briefly, or with the whole definition."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ MAX_DEFINITION = 60_000
 
 
 def brief(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
-    """Name, one line, and compact parameters."""
+    """Return the name, one line of description, and compact parameters."""
     definition = namespaced.definition(tool)
     shown = {
         "name": name,
@@ -30,7 +30,7 @@ def brief(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
 
 
 def full(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
-    """The whole definition, beside where it comes from."""
+    """Return the whole definition, and the server it belongs to."""
     definition = namespaced.definition(tool)
     words = text(definition, "description")
     if len(words) > MAX_TEXT:
@@ -42,22 +42,22 @@ def full(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
     definition.pop("name", None)
     for key in ("outputSchema", "inputSchema"):
         if len(msgspec.json.encode(definition)) > MAX_DEFINITION and key in definition:
-            # It would fill a model's context; the server checks the arguments anyway.
-            definition[key] = f"left out, too large: {parameters(definition[key])}"
+            # It would fill a model's context; the arguments are validated anyway.
+            definition[key] = f"omitted, too large: {parameters(definition[key])}"
     return {**shown, "definition": definition}
 
 
-_WARNING = "hidden characters in this definition: texts show them escaped, values have them"
+_WARNING = "hidden characters in this definition: escaped in texts, unchanged in values"
 
 
 def is_flagged(definition: Mapping[str, Any]) -> bool:
-    """True if its author hid something in it."""
+    """True if the definition contains hidden characters."""
     meta = definition.get("_meta")
     return isinstance(meta, Mapping) and bool(meta.get(FLAG))
 
 
 def brief_text(tool: Mapping[str, Any]) -> str:
-    """A found tool in two lines, or three."""
+    """Render a found tool in two or three lines."""
     lines = [f"**{tool['name']}**  {tool['description']}".rstrip(), f"  {tool['parameters']}"]
     if "warning" in tool:
         lines.append(f"  ({tool['warning']})")
@@ -65,7 +65,7 @@ def brief_text(tool: Mapping[str, Any]) -> str:
 
 
 def full_text(tool: Mapping[str, Any]) -> str:
-    """A described tool, as text."""
+    """Render a described tool as text."""
     definition = dict(tool["definition"])
     lines = [f"**{tool['name']}**  ({tool['tool']} of {tool['server']})"]
     if "warning" in tool:
@@ -79,12 +79,12 @@ def full_text(tool: Mapping[str, Any]) -> str:
 
 
 def text(definition: Mapping[str, Any], key: str) -> str:
-    """A text of a definition; what is none is empty."""
+    """Return a text of a definition; empty if the value is not a string."""
     value = definition.get(key)
     return value if isinstance(value, str) else ""
 
 
 def one_line(words: str, limit: int = MAX_LINE) -> str:
-    """The first sentence or so, without line ends."""
+    """Shorten a text to one line."""
     line = " ".join(words[: limit * 4].split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

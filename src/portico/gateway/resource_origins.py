@@ -1,4 +1,4 @@
-"""Which server told a client of which resource: what a result mentions can be read afterwards."""
+"""The origins of resources in results, so that a client can read them afterwards."""
 
 import re
 from collections import OrderedDict
@@ -14,14 +14,14 @@ from portico.model.message import Response
 from portico.model.session import Session
 
 _MAX_URIS = 1000
-"""URIs looked at in one result, the first, and kept for each client and server, the newest."""
+"""The URIs read from one result (the first) and kept for each client and server (the newest)."""
 _MAX_MARKS = 10 * _MAX_URIS
-"""Marks looked at in one result: a text may be full of them."""
+"""The candidates checked in one result: a text may be full of them."""
 _MAX_URI = 8 * 1024
-"""A longer URI is passed on as it is."""
+"""Longer URIs are passed on unchanged."""
 _MAX_PRINCIPALS = 100
 URI_KEY_ENDING = b'ri"'
-"""How each key ends in JSON that has a URI: a result without it mentions nothing."""
+"""The end of every JSON key whose value is a URI: a result without it contains none."""
 _KEYS = (b'"uri"', b'"resourceUri"', b'"ui/resourceUri"')
 _VALUE = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
 
@@ -29,7 +29,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class _ClientOrigins:
-    """The URIs that one client was told of, and by whom; the first server to mention one has it."""
+    """The URIs that one client received, by server; the first server to send a URI owns it."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
@@ -39,7 +39,7 @@ class _ClientOrigins:
         return self._owners.get(canonical(uri))
 
     def record(self, uri: str, server: str) -> None:
-        """Keep it for this server; however many it mentions, those of others stay."""
+        """Keep a URI for this server; the limit applies to each server separately."""
         same = canonical(uri)
         self._owners[same] = server
         mine = self._by_server.setdefault(server, OrderedDict())
@@ -52,21 +52,21 @@ class _ClientOrigins:
 
 
 class ResourceOrigins:
-    """By client, the URIs that results mentioned, and whose they are."""
+    """The URIs that results contained, by client, and their owners."""
 
     def __init__(self) -> None:
         self._sessions: WeakKeyDictionary[Session, _ClientOrigins] = WeakKeyDictionary()
         self._principals: OrderedDict[str, _ClientOrigins] = OrderedDict()
 
     def owner(self, uri: str, context: Context) -> str | None:
-        """Who mentioned it to this client."""
+        """Return the server that sent a URI to this client."""
         return self._origins_of(context).owner(uri)
 
     def rewrite_uris(
         self, response: Response, server: str, owners: ResourceRouting, context: Context
     ) -> Response:
-        """The response as a client gets it: a resource that another server owns as well is shown
-        under its own server's name."""
+        """Return the response for the client: a URI that another server owns too is prefixed with
+        its own server."""
         known = self._origins_of(context)
         result = response.result
         parts: list[bytes] = []
@@ -95,10 +95,10 @@ class ResourceOrigins:
 
 
 def _uris(result: bytes) -> Iterator[tuple[int, int, str]]:
-    """The first URIs of a result, and where each of them stands.
+    """Yield the first URIs of a result, each with its start and end.
 
-    A result may be large, and to make objects of it takes far longer than to pass it on. Quotes
-    within texts are escaped, so a key in its quotes followed by a colon is a key.
+    A result may be large, and decoding it takes far longer than passing it on. Quotes within texts
+    are escaped, so a quoted key followed by a colon is a key.
     """
     at = found = 0
     for _ in range(_MAX_MARKS):
@@ -117,13 +117,13 @@ def _uris(result: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_key(result: bytes, end: int) -> bool:
-    """True if one of our keys ends here."""
+    """True if one of the keys ends here."""
     key = next((key for key in _KEYS if result.endswith(key, 0, end)), None)
     return key is not None and result[end - len(key) - 1 : end - len(key)] != b"\\"
 
 
 def _record(uri: str, server: str, owners: ResourceRouting, known: _ClientOrigins) -> str:
-    """Note a URI that nobody owns; one that another server mentioned before stays that server's."""
+    """Record a URI without an owner; a URI that another server sent before stays that server's."""
     before = known.owner(uri)
     if before is not None and before != server and before in owners.servers:
         return prefixed_uri(server, uri)

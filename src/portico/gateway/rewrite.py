@@ -1,4 +1,4 @@
-"""Requests to the gateway made into requests to the server that answers them."""
+"""The rewriting of requests to the gateway into requests to a member."""
 
 from collections.abc import Callable
 from copy import copy
@@ -26,10 +26,10 @@ _MAX_SCHEMA = 1_500
 
 
 class InvalidCall(PorticoError):
-    """What is wrong with a call, in words that tell a model how to make it right."""
+    """A mistake in a call, explained so that a model can correct it."""
 
     def result(self) -> dict[str, Any]:
-        """The same as a result that a model can act on."""
+        """Return the explanation as a tool result."""
         return error_result(str(self))
 
 
@@ -52,7 +52,7 @@ class _Execute(Struct, forbid_unknown_fields=True):
 
 
 class Reference(Struct, frozen=True):
-    """What a completion is about."""
+    """The prompt or resource template of a completion."""
 
     type: str = ""
     name: str = ""
@@ -73,18 +73,18 @@ _wanted = msgspec.json.Decoder(_Wanted).decode
 
 
 def with_name(request: Request, tool: str) -> Request:
-    """The same call or prompt, by its own name."""
+    """Return the call or prompt request under the server's own name."""
     inner, _ = _named(request, tool)
     return inner
 
 
 def _named(request: Request, name: str) -> tuple[Request, bytes]:
-    """The same call by another name, and its arguments."""
+    """Return the call under another name, and its arguments."""
     inner = copy(request)
     inner.name = name
     try:
         found = _plain(request.params)
-    except msgspec.DecodeError:  # there is more to it, or less
+    except msgspec.DecodeError:  # it has other fields, or no arguments
         fields = exact(request.params)
         fields.pop("task", None)
         inner.params = encode({**fields, "name": Raw(encode(name))})
@@ -96,7 +96,7 @@ def _named(request: Request, name: str) -> tuple[Request, bytes]:
 
 
 def without_task_support(request: Request) -> Request:
-    """The same from a client that follows no tasks: at this door nobody could ask about them."""
+    """Return the request without the task capability: this endpoint has no task methods."""
     declared = request.meta.client_capabilities
     if not declared:
         return request
@@ -105,7 +105,7 @@ def without_task_support(request: Request) -> Request:
 
 
 def with_uri(request: Request, uri: str) -> Request:
-    """The same about a resource, by its own URI."""
+    """Return the request under the server's own URI."""
     fields = exact(request.params)
     if uri != request.uri:
         fields["uri"] = Raw(encode(uri))
@@ -113,12 +113,12 @@ def with_uri(request: Request, uri: str) -> Request:
 
 
 def reference_of(request: Request) -> Reference:
-    """What a completion is about; raises InvalidParams."""
+    """Return the reference of a completion; raises InvalidParams."""
     return request.decode_as(_Complete).ref
 
 
 def with_reference(request: Request, key: str, value: str) -> Request:
-    """The same completion, by its reference's own name or URI."""
+    """Return the completion under the server's own name or URI."""
     fields = exact(request.params)
     reference = members(fields.get("ref", b""))
     reference[key] = Raw(encode(value))
@@ -127,7 +127,7 @@ def with_reference(request: Request, key: str, value: str) -> Request:
 
 
 def with_target(request: Request, key: str, value: str) -> Request:
-    """The same about something by another name or URI, and all else as it was written."""
+    """Return the request under another name or URI, with all other bytes unchanged."""
     made = copy(request)
     new = encode(value)
     if request.method == "completion/complete":
@@ -147,8 +147,8 @@ def unwrapping(
     on_invalid: Callable[[Request, Context, "InvalidCall"], Response],
     answer_hidden: Callable[[Request, Context], Answer | None] | None = None,
 ) -> Handler:
-    """The next handler, for which a call of `execute_tool` is one of the tool that it names; a
-    mistake is answered by `mistaken`, and `unseen` may answer for a tool that is not to be seen."""
+    """Wrap the next handler so that it sees `execute_tool` as a call of the named tool;
+    `on_invalid` answers an invalid call, and `answer_hidden` may answer for a hidden tool."""
 
     def handle(request: Request, context: Context) -> Answer:
         if request.name not in NAMES or request.method != "tools/call":
@@ -167,7 +167,7 @@ def unwrapping(
 
 
 def unwrap(request: Request) -> None:
-    """Make a call of `execute_tool` one of the tool that it names; raises Mistake."""
+    """Turn a call of `execute_tool` into a call of the named tool; raises InvalidCall."""
     more = None
     meta = b""
     try:
@@ -175,14 +175,14 @@ def unwrap(request: Request) -> None:
         wanted = call.arguments
         meta = b"" if call.meta is NO_RAW else _META % call.meta
     except msgspec.DecodeError:
-        # Whatever else came with the call (answers of an earlier round) goes along.
+        # Other fields of the call (answers of an earlier round) are kept.
         more = exact(request.params)
         more.pop("task", None)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise InvalidCall(f"execute_tool: `name` is missing; {_SHAPE}")
     if wanted.name in NAMES:
-        raise InvalidCall(f"{wanted.name} is not a tool of a server: call it directly")
+        raise InvalidCall(f"{wanted.name} is a meta-tool; call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
         raise InvalidCall("execute_tool: timeout_s must be more than 0")
@@ -198,7 +198,7 @@ def unwrap(request: Request) -> None:
 
 
 def validated(request: Request, place: ItemRoute) -> Request:
-    """The call as its server gets it, once its arguments were found right; raises Mistake."""
+    """Return the call for its server after validating its arguments; raises InvalidCall."""
     namespaced, tool = place
     inner, raw = _named(request, tool)
     try:
@@ -206,7 +206,7 @@ def validated(request: Request, place: ItemRoute) -> Request:
     except _UNREADABLE as error:
         raise _unreadable(request.name, error) from None
     if not isinstance(arguments, dict):
-        raise InvalidCall(f"{request.name}: its arguments must be a JSON object{_expected(place)}")
+        raise InvalidCall(f"{request.name}: arguments must be a JSON object{_expected(place)}")
     schema = namespaced.schemas[tool] if tool in namespaced.schemas else namespaced.schema(tool)
     if schema is not None:
         if problems := schema.problems(arguments, len(raw)):
@@ -217,19 +217,19 @@ def validated(request: Request, place: ItemRoute) -> Request:
 
 
 def _unreadable(name: str, error: Exception) -> InvalidCall:
-    return InvalidCall(f"{name[:200]}: its arguments are not a JSON object: {error}")
+    return InvalidCall(f"{name[:200]}: arguments are not a JSON object: {error}")
 
 
 def _read(given: bytes) -> _Wanted:
-    """The arguments of `execute_tool`; raises Mistake."""
+    """Parse the arguments of `execute_tool`; raises InvalidCall."""
     try:
         return _wanted(given or b"{}")
     except msgspec.DecodeError as error:
         known = _Wanted.__struct_fields__
-        strange = [f"`{key[:40]}`" for key in members(given) if key not in known]
-        if strange:
-            names = ", ".join(strange[:5])
-            why = f"{names} must stand inside `arguments`"
+        unknown = [f"`{key[:40]}`" for key in members(given) if key not in known]
+        if unknown:
+            names = ", ".join(unknown[:5])
+            why = f"{names} must be inside `arguments`"
         else:
             why = str(error)
         raise InvalidCall(f"execute_tool: {why}; {_SHAPE}") from None
@@ -239,21 +239,21 @@ _SHAPE = 'write {"name": "server__tool", "arguments": {...}}'
 
 
 def _argument_object(name: str, raw: bytes) -> bytes:
-    """The arguments as an object; some models write that object as a string."""
+    """Return the arguments as a JSON object; some models send it as a string."""
     if not raw or raw == b"null":
         return b"{}"
     if raw[:1] == b'"':
         words = msgspec.json.decode(raw, type=str)
         raw = words.encode() if words.strip() else b"{}"
         try:
-            _anything(raw)  # nobody has read it yet
+            _anything(raw)  # it was not parsed yet
         except _UNREADABLE as error:
             raise _unreadable(name, error) from None
     return raw
 
 
 def _expected(place: ItemRoute) -> str:
-    """The right shape, after what was wrong with it."""
+    """Describe the arguments that a tool accepts."""
     namespaced, tool = place
     schema = namespaced.definition(tool).get("inputSchema")
     compact = parameters(schema)

@@ -1,17 +1,15 @@
-"""Finds the member that owns what is asked for, by its name or URI, and passes the request on."""
+"""The router: finds the member that owns a name or URI, and passes the request to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from portico.catalog.merge import ItemRoute
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
-from portico.gateway.exposure import Exposure
+from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, gateway_failure, result_response
-from portico.gateway.member import Member
 from portico.gateway.metatools import MetaTools
 from portico.gateway.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.gateway.rewrite import (
@@ -35,27 +33,25 @@ from portico.state.pending import Pending, after
 from portico.upstream.attributed_questions import named_error, named_result
 
 _SET_LEVEL_TIMEOUT_S = 2.0
-"""How long servers may take to hear which log messages a client wants."""
+"""The time that servers have to accept a client's log level."""
 
 
 CallRecorder = Callable[[Request, Context, str, str, Response | None, float], None]
-"""Told of every call that is over: the request, who asked, server, tool or other name, the answer
-(None if it was cancelled) and how many seconds it took."""
-
-
-class Members(Protocol):
-    """What the router knows of the gateway."""
-
-    members: dict[str, Member]
+"""Called for every finished call with the request, its context, the server, the name, the response
+(None if it was cancelled) and the duration in seconds."""
 
 
 class Router:
-    """Answers for all members of one endpoint."""
+    """The provider for all members of one endpoint."""
 
     name = "router"
 
     def __init__(
-        self, registry: Members, exposure: Exposure, metatools: MetaTools, record_call: CallRecorder
+        self,
+        registry: MemberRegistry,
+        exposure: Exposure,
+        metatools: MetaTools,
+        record_call: CallRecorder,
     ) -> None:
         self._registry = registry
         self._exposure = exposure
@@ -64,14 +60,14 @@ class Router:
         self._origins = ResourceOrigins()
 
     def offer(self) -> Offer:
-        """All that the members offer."""
+        """Return the merged offer of the members."""
         return self._exposure.merged.offer()
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Changes are told by the front, which knows what is shown."""
+        """Do nothing: the exposure publishes changes."""
 
     def provide(self, request: Request, context: Context) -> Answer | None:
-        """The answer of whoever owns what is asked for; None for the meta-tools."""
+        """Answer through the member that owns the request; None for the meta-tools."""
         if request.method == "tools/call":
             place = self._exposure.merged.tools.get(request.name)
             if place is None:
@@ -87,7 +83,7 @@ class Router:
     def record(
         self, request: Request, context: Context, response: Response | None, took_s: float
     ) -> None:
-        """Tell the witness of a call, unless it was one of nobody's, or a query of our own."""
+        """Record a call, unless it had no owner or was a query of Portico itself."""
         target = context.target
         if target is None:
             if not metatool_definitions.is_own_query(request):
@@ -97,7 +93,7 @@ class Router:
             self._record_call(request, context, *target, context.failure or response, took_s)
 
     def with_plain_uris(self, next: Handler) -> Handler:
-        """A link before those of a program, which know a resource by the URI that is shown."""
+        """Wrap the next handler so that it sees every resource under its exposed URI."""
 
         def handle(request: Request, context: Context) -> Answer:
             uri = request.uri
@@ -109,12 +105,12 @@ class Router:
         return handle
 
     def on_notification(self, request: Request, context: Context) -> None:
-        """Tell all members what a client says."""
+        """Pass a client's notification to all members."""
         for name in self._exposure.servers():
             self._registry.members[name].on_notification(request, context)
 
     async def set_level(self, request: Request, context: Context) -> None:
-        """Tell all members, without waiting for one that does not answer."""
+        """Pass a client's log level to all members, with a timeout."""
         members = [self._registry.members[name] for name in self._exposure.servers()]
         telling = [asyncio.ensure_future(member.set_level(request, context)) for member in members]
         for task in telling:
@@ -123,7 +119,7 @@ class Router:
             await asyncio.wait(telling, timeout=_SET_LEVEL_TIMEOUT_S)
 
     async def _call_when_known(self, request: Request, context: Context) -> Response:
-        """Call a tool of a server that has not said yet which tools it has, once it has."""
+        """Call a tool once its server's tools are known."""
         if not await self._metatools.wait_for_tool(request.name):
             return self._metatools.unknown_tool(request, context)
         return await self._call(request, context, self._exposure.merged.tools[request.name])
@@ -144,7 +140,7 @@ class Router:
         if member is None:
             return terminus(request)
         context.target = (server, inner.name or inner.uri)
-        context.headers = None  # they were about the call as it came
+        context.headers = None  # they described the client's call
         declared = inner.meta.client_capabilities
         if declared and (b"tasks" in declared or b"\\" in declared):
             inner = without_task_support(inner)
@@ -168,7 +164,7 @@ class Router:
     def _shown(
         self, request: Request, context: Context, server: str, response: Response
     ) -> Response:
-        """A member's answer, as the client gets it."""
+        """Return a member's response as the client receives it."""
         if response.error:
             failure = gateway_failure(response, server) if request.asked else None
             if failure is not None:
@@ -177,7 +173,7 @@ class Router:
                 return response
             return replace(response, error=named_error(response.error, server))
         result = response.result
-        # A name of a field can also be written in escapes.
+        # A field's name may also be escaped.
         if request.version.modern and (b'"inputRequests"' in result or b"\\u" in result):
             response = replace(response, result=named_result(result, server))
         if URI_KEY_ENDING not in result:
@@ -185,7 +181,7 @@ class Router:
         return self._origins.rewrite_uris(response, server, self._exposure.merged.routing, context)
 
     def _route(self, request: Request, context: Context) -> tuple[str, Request] | None:
-        """Whose prompt or resource is asked for, and the request as its server gets it."""
+        """Return the owner of a prompt or resource, and the request for that server."""
         if request.method == "prompts/get":
             place = self._exposure.merged.prompt(request.name)
             return None if place is None else (place[0].server, with_name(request, place[1]))
@@ -216,6 +212,6 @@ class Router:
 
 
 def _failure_response(request: Request, context: Context, error: McpError) -> Response:
-    """Our own failure, as a model reads it that asked through `execute_tool`."""
+    """Return the gateway's own failure as the result of `execute_tool`."""
     context.failure = mcp_error_response(request.id, error)
     return failure_response(request, context, error)

@@ -1,4 +1,4 @@
-"""What is asked of `serve`: which config, and how; little enough for a bridge to know."""
+"""The options of `serve`; a bridge needs nothing else of the gateway."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,26 +22,26 @@ Stamp = tuple[int, ...]
 
 
 class ServeOptions(Struct, frozen=True):
-    """What to serve, and how."""
+    """The config to serve, and how."""
 
     config: Config
     version: str
     group: str | None = None
     expose: str | None = None
     refresh: bool = True
-    """Ask all servers at the start."""
+    """Refresh all servers at the start."""
     cache: bool = True
     read: Callable[[str], Config] | None = None
     """Reads the config again when its file has changed; None never does."""
     links: tuple[Link, ...] = ()
-    """In front of every doorway."""
+    """The links before every endpoint."""
     local: "Mapping[str, LocalEntry]" = {}
-    """Members that are servers of this process."""
+    """Members that run in this process."""
     stamp: Stamp | None = None
-    """Of the config's file when it was read."""
+    """The stamp of the config's file when it was read."""
 
     def reloaded(self) -> "ServeOptions":
-        """The same with what the config file says now, unless that is broken."""
+        """Return the options with the current config file, unless that is invalid."""
         now = stamp(self.config.path)
         if self.read is None or now == self.stamp:
             return self
@@ -52,25 +52,25 @@ class ServeOptions(Struct, frozen=True):
             return self
 
     def key(self) -> str:
-        """The name of this gateway among others: processes with the same one share it."""
+        """Return the id of this gateway: processes with the same one share it."""
         return key_of(self.config.path, self.group)
 
     def account(self) -> str:
-        """What the config takes from the environment, told by nobody: another token is another
-        account. Empty if it takes nothing."""
+        """Return a digest of the environment variables that the config uses: another token is
+        another account. Empty if it uses none."""
         taken = [(name, os.environ.get(name, "")) for name in sorted(self.config.variables)]
         return _digest(*map(repr, taken)) if taken else ""
 
 
 def key_of(path: str, group: str | None = None) -> str:
-    """The name of the gateway of a config, for those who know no more of it than where it is."""
+    """Return the id of the gateway for the config at this path."""
     return _digest(path, group or "")
 
 
 def restricted_to(config: Config, group: str) -> Config:
-    """The config as if it had this group and its servers only."""
+    """Return the config with only this group and its servers."""
     if group not in config.groups:
-        hint = f"choose from {', '.join(config.groups)}" if config.groups else "there are none"
+        hint = f"choose from {', '.join(config.groups)}" if config.groups else "add it first"
         raise PorticoError(f"there is no group {group!r}; {hint}")
     wanted = config.groups[group].servers
     servers = {name: entry for name, entry in config.servers.items() if name in wanted}
@@ -80,14 +80,13 @@ def restricted_to(config: Config, group: str) -> Config:
 
 def _digest(*parts: str) -> str:
     secret = user_secret(state_folder())
-    # Paths and variables may hold bytes that are no text; Python shows them as lone surrogates.
+    # Paths and variables may have bytes that are not text: Python decodes them to lone surrogates.
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return blake2b(text, key=secret, digest_size=8).hexdigest()
 
 
 def stamp(path: str) -> Stamp | None:
-    """What tells one content of a file from another, mostly, and who may write to it; None if there
-    is none."""
+    """Return a value that changes with a file's content, owner or mode; None without a file."""
     try:
         status = os.stat(path)
     except OSError:

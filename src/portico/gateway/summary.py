@@ -1,7 +1,7 @@
-"""What is behind the gateway, in few words: so that a model knows what to search for.
+"""A short summary of the gateway's servers, so that a model knows what to search for.
 
-A model takes these words for ours. So no text of a server is in them: only single words of the
-names of its tools.
+A model trusts this text as Portico's own. So it contains no text of a server, only single words
+from the names of its tools.
 """
 
 import re
@@ -13,15 +13,15 @@ from msgspec import Struct
 from portico.catalog.namespaced import NamespacedOffer
 
 MAX_COST = 1000
-"""For all servers together, about four to a token: a model reads it in every conversation."""
+"""The limit for all servers, about four to a token: a model reads it in every conversation."""
 _MAX_ABOUT = 70
 _MAX_READ = 60
-"""Tool names looked at, of a server that has thousands."""
+"""The number of tool names read from each server."""
 _MAX_TOPICS = 4
 _MAX_TOPIC = 20
-"""Letters of a word; a longer one may be a sentence without spaces."""
+"""The letters of a word; a longer one may be a sentence without spaces."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-"""The names that the specification allows; others are not read."""
+"""The names that the specification allows; others are ignored."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _COMMON_WORDS = """
     a add all and apply ask at batch begin bulk by call cancel change check clear close compare
@@ -35,17 +35,17 @@ _IGNORED_WORDS = frozenset(_COMMON_WORDS.split())
 
 
 class ServerSummary(Struct, frozen=True):
-    """One server, as far as it is told of."""
+    """The parts of a server that its summary is made from."""
 
     name: str
     about: str
-    """By the config."""
+    """The description in the config."""
     namespaced: NamespacedOffer | None
-    """None if it has not said yet what it offers."""
+    """None if its catalog is not known yet."""
 
 
 def summarize(servers: Sequence[ServerSummary]) -> str:
-    """All servers in few words; the more there are, the fewer words each gets."""
+    """Summarize all servers; the more there are, the shorter each summary."""
     if not servers:
         return "no servers yet"
     for told in (_fully, _counted, lambda behind: behind.name):
@@ -63,7 +63,7 @@ def summarize(servers: Sequence[ServerSummary]) -> str:
 
 
 def _cost(words: str) -> int:
-    """Its length; figures and letters beyond ASCII count twice, as they do in tokens."""
+    """Return the length; digits and characters beyond ASCII count twice, as they do in tokens."""
     return len(words) + sum(char.isdigit() or not char.isascii() for char in words)
 
 
@@ -82,8 +82,8 @@ def _counted(behind: ServerSummary) -> str:
 
 
 def topics(server: str, namespaced: NamespacedOffer) -> list[str]:
-    """The things that most of its tools are about, by their names; in order of the alphabet, so
-    that the server cannot make a sentence of them."""
+    """Return the most common nouns in the names of a server's tools, in alphabetical order, so that
+    the server cannot form a sentence."""
     seen: Counter[str] = Counter()
     own = {word.lower() for word in _WORDS.findall(server)}
     for name in namespaced.listed("tools").keys[:_MAX_READ]:

@@ -1,4 +1,4 @@
-"""Finds tools among those of all servers: by what they do, or by a name that is nearly theirs."""
+"""The search for tools of all servers, by description or by similar name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 FIRST_BATCH = 500
-"""Tools that are indexed before all others: that takes a tenth of a second."""
+"""The tools indexed first, which takes a tenth of a second."""
 _MAX_NAMES = 20_000
-"""Names that are compared with a misspelt one: reading them takes a twentieth of a second."""
+"""The limit on names compared with a misspelt one: reading them takes 50 ms."""
 
 
 class ToolSearch:
-    """Has what is offered searched, from the first time that somebody wants to."""
+    """The searcher of the merged offers, created at the first search."""
 
     def __init__(self, searcher: "Callable[[], Searcher]") -> None:
-        """`searcher` is made when it is first needed."""
+        """`searcher` is called when first needed."""
         self._make = searcher
         self.is_needed = False
-        """True once anything was searched for."""
+        """True after the first search."""
         self._names: tuple[Merged, NearNames] | None = None
 
     def use(self, merged: Merged, tags: Mapping[str, str]) -> None:
-        """Search these tools from now on; by server, the tags say more of them."""
+        """Search these tools from now on, with each server's tags as additional text."""
         version = merged.version
         if any(tags.values()):
             version = blake2b(f"{version}{tags}".encode(), digest_size=16).hexdigest()
@@ -45,18 +45,18 @@ class ToolSearch:
 
     @property
     def indexed(self) -> int | None:
-        """How many tools are indexed while that is not all of them, else None."""
+        """The number of indexed tools; None if all are indexed."""
         searcher = self._searcher
         return searcher.status()["tools"] if searcher.is_behind else None
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str] | None
     ) -> "Sequence[Hit]":
-        """The best tools for a query; of one server, or of some."""
+        """Return the best tools for a query, of one server or of some."""
         return await self._searcher.search(query, limit, server=server, servers=servers)
 
     def similar_names(self, merged: Merged, name: str, limit: int) -> list[str]:
-        """Exposed names of tools that one might have meant."""
+        """Return the exposed names of tools that are similar to a name."""
         server, _, plain = name.rpartition(SEPARATOR)
         near = self._named(merged).near(plain, limit)
         namespaced_offers = merged.namespaced_offers.values()
@@ -66,15 +66,15 @@ class ToolSearch:
             for namespaced in namespaced_offers
             if tool in namespaced.tools
         ]
-        found.sort(key=lambda place: place[0].server != server)  # those of the named one first
+        found.sort(key=lambda place: place[0].server != server)  # the named server's first
         return [namespaced.tools[tool] for namespaced, tool in found]
 
     def status(self) -> dict[str, Any]:
-        """How it fares; empty as long as nothing was searched for."""
+        """Return the state of the index; empty before the first search."""
         return self._searcher.status() if self.is_needed else {}
 
     async def close(self) -> None:
-        """Stop what is under way."""
+        """Stop indexing."""
         if "_searcher" in self.__dict__:
             await self._searcher.close()
 
@@ -93,12 +93,12 @@ class ToolSearch:
 
 
 def _first_batch(merged: Merged, tags: Mapping[str, str]) -> Iterable[dict[str, Any]]:
-    """The tools of the smallest servers: a large one must not hold up the others."""
+    """Return the tools of the smallest servers: a large server must not delay the others."""
     return islice(searched_tools(_smallest(merged), tags), FIRST_BATCH)
 
 
 def _smallest(merged: Merged) -> list[NamespacedOffer]:
-    """The shares, those with the fewest tools first."""
+    """Return the offers, those with the fewest tools first."""
     return sorted(
         merged.namespaced_offers.values(),
         key=lambda namespaced: len(namespaced.listed("tools").keys),
