@@ -164,7 +164,7 @@ async def waiting_calls(gate: str, *limits_s: float) -> tuple[Exchange, Workshop
     workshop = Workshop()
     calls = [
         asyncio.create_task(
-            exchange.ask(exchange.next_id(), "work", workshop.message(number), timeout=limit_s)
+            exchange.request(exchange.next_id(), "work", workshop.message(number), timeout=limit_s)
         )
         for number, limit_s in enumerate(limits_s)
     ]

@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 Message = dict[str, Any]
 Script = Callable[[Message], Iterable[Message | bytes] | None]
-"""What a scripted server sends when it gets a message."""
+"""Returns the messages that a scripted server sends in response to one."""
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -32,12 +32,12 @@ def bad_server(mode: str, *args: str, **options: Any) -> Command:
 
 
 class FakeWire:
-    """A wire to a script. Everything sent is kept; what the script returns comes back."""
+    """A wire to a script. It keeps sent messages, and delivers those that the script returns."""
 
     transport = "fake"
 
-    def __init__(self, script: Script, mirrors: bool = False) -> None:
-        self.mirrors = mirrors
+    def __init__(self, script: Script, has_headers: bool = False) -> None:
+        self.has_headers = has_headers
         self.script = script
         self.sent: list[Message] = []
         self.headers: list[dict[str, str]] = []

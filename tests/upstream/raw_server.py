@@ -1,4 +1,4 @@
-"""Servers that send exactly the bytes they are given, a client to ask them with, and TLS."""
+"""Servers that send exactly the given bytes, a client for them, and TLS."""
 
 import asyncio
 import datetime as dt
@@ -25,7 +25,7 @@ class RawServer:
     def __init__(self) -> None:
         self.port = 0
         self.heads: list[bytes] = []
-        """What requests began with."""
+        """The heads of the requests."""
         self.bodies: list[bytes] = []
         self.connections = 0
         self.asked = asyncio.Event()
@@ -124,7 +124,7 @@ async def fetched(pool: Pool, url: str, body: bytes = b"{}") -> tuple[int, bytes
 
 
 def certified(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:
-    """What a server with these names shows, and the file that has one trust it."""
+    """Return the TLS context of a server with these names, and the file of its root certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _unsigned("made for a test", "made for a test", key)
     certificate = (
@@ -137,7 +137,7 @@ def certified(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:
 
 
 def loosely_certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
-    """The same, issued by somebody whose certificate lacks what RFC 5280 demands of it."""
+    """The same, issued by a certificate that lacks extensions required by RFC 5280."""
     key, issuer_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = (
         _unsigned("issuer", "issuer", issuer_key)

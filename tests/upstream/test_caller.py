@@ -1,4 +1,4 @@
-"""What waits for an asker: in order, and no more than it may."""
+"""The outbox of a client: in order, and limited."""
 
 import asyncio
 
@@ -10,14 +10,14 @@ _PART = MAX_OUTBOX_BYTES // 8
 
 
 class SlowReader:
-    """Takes one message, and the next when it is told to."""
+    """Reads one message, and the next when the test releases it."""
 
     def __init__(self) -> None:
         self.reads = asyncio.Event()
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
 
     async def notify(self, message: bytes) -> None:
-        self.heard.append(message)
+        self.received.append(message)
         await self.reads.wait()
 
     async def ask(self, method: str, params: bytes) -> bytes:
@@ -35,9 +35,9 @@ async def test_what_a_slow_asker_is_to_be_told_is_bounded_and_the_latest_is_kept
         await asyncio.sleep(0)
     reader.reads.set()
     await outbox.flush()
-    heard = [int(message) for message in reader.heard]
-    assert heard[0] == 0
-    assert heard[1:] == list(range(93, 100))
+    received = [int(message) for message in reader.received]
+    assert received[0] == 0
+    assert received[1:] == list(range(93, 100))
 
 
 async def test_one_message_larger_than_all_that_may_wait_is_told_all_the_same() -> None:
@@ -46,7 +46,7 @@ async def test_one_message_larger_than_all_that_may_wait_is_told_all_the_same() 
     outbox = Outbox(reader)
     outbox.send(b"x" * (MAX_OUTBOX_BYTES + 1))
     await outbox.flush()
-    assert len(reader.heard) == 1
+    assert len(reader.received) == 1
 
 
 def test_a_call_under_way_keeps_its_arguments_once() -> None:

@@ -1,4 +1,4 @@
-"""What an upstream offers to many sorts of clients: told apart, but not without end."""
+"""The catalogs of clients with different capabilities: separate, and limited in number."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def listing(message: Message) -> list[Message]:
     return legacy(message, tools={})
 
 
-def asked(number: int) -> Request:
+def request(number: int) -> Request:
     """A modern request of a client like no other."""
     capabilities = msgspec.json.encode({"roots": {}, "experimental": {f"x{number}": {}}})
     return Request(
@@ -49,15 +49,15 @@ async def test_sorts_of_clients_without_end_are_not_all_kept(
     wires = [FakeWire(listing) for _ in range(2 * MAX_VIEWS)]
     upstream = Upstream(Fake([*wires]), UpstreamPolicy(max_children=2))
     endpoint = ChainEndpoint(upstream, [upstream], [], lambda request, error: None)
-    hears = Session(lambda _: None)
+    subscriber = Session(lambda _: None)
     seen: list[ref[CatalogView]] = []
     try:
         for number in range(MAX_VIEWS + 20):
-            response = await endpoint.handle(asked(number), Context())
+            response = await endpoint.handle(request(number), Context())
             assert b'"it"' in response.result
-            seen.append(ref(upstream.view(asked(number), Context())))
+            seen.append(ref(upstream.view(request(number), Context())))
             if number == 3:
-                upstream.view(asked(number), Context()).hub.attach(hears)
+                upstream.view(request(number), Context()).hub.attach(subscriber)
         gc.collect()
         kept = [view() is not None for view in seen]
         assert sum(kept) <= MAX_VIEWS

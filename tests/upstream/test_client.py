@@ -18,18 +18,20 @@ from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy,
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
-async def talking(script: Script, mirrors: bool = False, **options: Any) -> tuple[Client, FakeWire]:
-    """A client of a script that is greeted in the modern way."""
+async def talking(
+    script: Script, has_headers: bool = False, **options: Any
+) -> tuple[Client, FakeWire]:
+    """A client of a scripted modern server."""
 
     def whole(m: Message) -> Any:
         return modern(m, tools={}, resources={}) if m["method"] == "server/discover" else script(m)
 
-    wire = FakeWire(whole, mirrors)
+    wire = FakeWire(whole, has_headers)
     return await connect(Fake([wire]), era="modern", **options), wire
 
 
 def called(wire: FakeWire) -> list[dict[str, Any]]:
-    """The params of all calls, without what every request says of its sender."""
+    """The params of all calls, without the sender's `_meta`."""
     calls = [m["params"] for m in wire.sent if m["method"] == "tools/call"]
     return [{k: v for k, v in params.items() if k != "_meta"} for params in calls]
 
@@ -52,8 +54,8 @@ def pages(*cursors: str | None) -> Script:
 async def test_all_pages_are_listed_and_an_empty_cursor_is_a_cursor() -> None:
     client, wire = await talking(pages("a", "", None))
     assert [tool["name"] for tool in await client.list_tools()] == ["t0", "t1", "t2"]
-    asked = [m["params"].get("cursor") for m in wire.sent if m["method"] == "tools/list"]
-    assert asked == [None, "a", ""]
+    cursors = [m["params"].get("cursor") for m in wire.sent if m["method"] == "tools/list"]
+    assert cursors == [None, "a", ""]
 
 
 async def test_a_list_weighs_its_definitions_byte_for_byte() -> None:
@@ -204,7 +206,7 @@ async def test_over_http_headers_repeat_the_request_and_the_arguments_a_tool_wan
     def script(m: Message) -> list[Message]:
         return [result(m, {"tools": [REGION]} if m["method"] == "tools/list" else DONE)]
 
-    client, wire = await talking(script, mirrors=True)
+    client, wire = await talking(script, has_headers=True)
     await client.call_tool("t", {"where": "Zürich", "more": 1})
     assert wire.headers[-1] == {
         "mcp-protocol-version": "2026-07-28",
@@ -219,14 +221,14 @@ async def test_over_http_headers_repeat_the_request_and_the_arguments_a_tool_wan
     assert wire.methods().count("tools/list") == 1
 
 
-@pytest.mark.parametrize("mirrors", [True, False])
-async def test_over_http_a_tool_with_a_wrong_annotation_is_left_out(mirrors: bool) -> None:
+@pytest.mark.parametrize("has_headers", [True, False])
+async def test_over_http_a_tool_with_a_wrong_annotation_is_left_out(has_headers: bool) -> None:
     wrong = {"properties": {"where": {"type": "object", "x-mcp-header": "Region"}}}
     tools = [REGION, {"name": "bad", "inputSchema": wrong}]
-    client, _ = await talking(lambda m: [result(m, {"tools": tools})], mirrors=mirrors)
+    client, _ = await talking(lambda m: [result(m, {"tools": tools})], has_headers=has_headers)
     found = await client.listing("tools")
-    assert [tool["name"] for tool in found.items] == (["t"] if mirrors else ["t", "bad"])
-    assert [reason.partition(":")[0] for reason in found.rejected] == ["tool bad"] * mirrors
+    assert [tool["name"] for tool in found.items] == (["t"] if has_headers else ["t", "bad"])
+    assert [reason.partition(":")[0] for reason in found.rejected] == ["tool bad"] * has_headers
 
 
 async def test_a_header_mismatch_has_the_tools_listed_again_and_the_call_sent_once_more() -> None:
@@ -239,19 +241,19 @@ async def test_a_header_mismatch_has_the_tools_listed_again_and_the_call_sent_on
             return [error(m, -32020, "header mismatch")]
         return [result(m, DONE)]
 
-    client, wire = await talking(script, mirrors=True)
+    client, wire = await talking(script, has_headers=True)
     assert await client.call_tool("t", {"where": "eu"}) == DONE
     assert wire.methods()[1:] == ["tools/list", "tools/call"] * 2
 
 
 async def test_log_messages_are_asked_for_and_passed_on() -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "hi"}}
-    client, wire = await talking(lambda m: [log, result(m, DONE)], log=heard.append)
+    client, wire = await talking(lambda m: [log, result(m, DONE)], log=received.append)
     await client.set_log_level("debug")
     await client.call_tool("t")
     assert wire.sent[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
-    assert heard == [{"data": "hi"}]
+    assert received == [{"data": "hi"}]
 
 
 @pytest.mark.parametrize("offers", ["logging", "tools"])

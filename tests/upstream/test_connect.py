@@ -1,4 +1,4 @@
-"""The era of a server is found out as the spec says, whatever it answers to the probe."""
+"""The era of a server is detected as the spec defines, whatever it answers to the probe."""
 
 import asyncio
 from typing import Any
@@ -33,13 +33,13 @@ def http(status: int, body: bytes = b"") -> Failure:
     )
 
 
-async def greeted(*wires: FakeWire, **options: Any) -> Client:
+async def connected(*wires: FakeWire, **options: Any) -> Client:
     return await connect(Fake(list(wires)), limits=QUICK, **options)
 
 
 async def test_a_modern_server_is_asked_once_and_named() -> None:
     wire = FakeWire(lambda m: modern(m, tools={}))
-    client = await greeted(wire)
+    client = await connected(wire)
     assert wire.methods() == ["server/discover"]
     assert client.server.version is Version.V2026_07_28
     assert client.server.info == {"name": "new", "version": "2"}
@@ -57,7 +57,7 @@ async def test_any_error_that_is_not_modern_means_legacy(code: int) -> None:
         return [error(m, code)] if m["method"] == "server/discover" else legacy(m)
 
     wire = FakeWire(script)
-    client = await greeted(wire)
+    client = await connected(wire)
     assert wire.methods() == ["server/discover", "initialize", "notifications/initialized"]
     assert client.server.version is Version.V2025_11_25
     assert client.server.info == {"name": "old", "version": "1"}
@@ -68,16 +68,16 @@ async def test_a_result_that_is_no_discovery_means_legacy(answer: Any) -> None:
     def script(m: Message) -> list[Message]:
         return [result(m, answer)] if m["method"] == "server/discover" else legacy(m)
 
-    assert not (await greeted(FakeWire(script))).modern
+    assert not (await connected(FakeWire(script))).modern
 
 
 async def test_a_discovery_of_legacy_versions_only_means_legacy() -> None:
     wire = FakeWire(lambda m: legacy(m) if m["method"] == "initialize" else modern(m, (LEGACY,)))
-    assert not (await greeted(wire)).modern
+    assert not (await connected(wire)).modern
 
 
 async def test_an_older_version_is_taken_as_agreed() -> None:
-    client = await greeted(FakeWire(lambda m: legacy(m, "2024-11-05")))
+    client = await connected(FakeWire(lambda m: legacy(m, "2024-11-05")))
     assert client.server.version is Version.V2024_11_05
 
 
@@ -85,7 +85,7 @@ async def test_an_older_version_is_taken_as_agreed() -> None:
 async def test_a_version_we_do_not_speak_ends_it(version: str) -> None:
     wire = FakeWire(lambda m: legacy(m, version))
     with pytest.raises(TargetError, match="which Portico does not support"):
-        await greeted(wire)
+        await connected(wire)
     assert wire.closed
 
 
@@ -99,7 +99,7 @@ async def test_an_unsupported_version_is_asked_again_with_one_of_those_offered()
         return modern(m)
 
     wire = FakeWire(script)
-    assert (await greeted(wire)).modern
+    assert (await connected(wire)).modern
     assert wire.methods() == ["server/discover"] * 2
 
 
@@ -107,7 +107,7 @@ async def test_a_modern_server_with_no_version_of_ours_is_not_greeted_the_old_wa
     data = {"supported": ["2030-01-01"], "requested": MODERN}
     wire = FakeWire(lambda m: [error(m, -32022, data=data)])
     with pytest.raises(TargetError, match="supports only 2030-01-01; Portico supports 2024-11-05"):
-        await greeted(wire)
+        await connected(wire)
     assert "initialize" not in wire.methods()
 
 
@@ -117,39 +117,39 @@ async def test_a_server_that_names_legacy_versions_is_greeted_the_old_way() -> N
             return [error(m, -32022, data={"supported": [LEGACY]})]
         return legacy(m)
 
-    assert not (await greeted(FakeWire(script))).modern
+    assert not (await connected(FakeWire(script))).modern
 
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_another_modern_error_is_not_taken_for_legacy(code: int) -> None:
     wire = FakeWire(lambda m: [error(m, code, "not so")])
     with pytest.raises(TargetError, match=r"refused the handshake: not so"):
-        await greeted(wire)
+        await connected(wire)
     assert wire.methods() == ["server/discover"]
 
 
 async def test_a_silent_server_is_also_greeted_the_legacy_way() -> None:
     wire = FakeWire(lambda m: [] if m["method"] == "server/discover" else legacy(m))
-    assert not (await greeted(wire)).modern
+    assert not (await connected(wire)).modern
 
 
 async def test_a_slow_modern_server_is_modern_although_it_was_greeted_both_ways() -> None:
-    asked: list[Message] = []
+    requests: list[Message] = []
 
     def script(m: Message) -> list[Message]:
-        asked.append(m)
+        requests.append(m)
         if m["method"] == "initialize":  # as the SDK does once a connection is modern
-            return [error(m, -32022, data={"supported": [MODERN]}), *modern(asked[0])]
+            return [error(m, -32022, data={"supported": [MODERN]}), *modern(requests[0])]
         return []
 
-    client = await greeted(FakeWire(script))
+    client = await connected(FakeWire(script))
     assert client.modern
 
 
 async def test_a_server_silent_to_everything_fails_in_time() -> None:
     wire = FakeWire(lambda _: None)
     with pytest.raises(TargetError, match="did not answer initialize within"):
-        await greeted(wire)
+        await connected(wire)
     assert wire.closed
 
 
@@ -157,7 +157,7 @@ async def test_a_server_that_dies_of_the_probe_is_started_again() -> None:
     gone = Failure(server="fake", why="exited with code 1", kind="exited", exit_code=1)
     first = FakeWire(lambda _: first.lose(gone))
     second = FakeWire(legacy)
-    client = await greeted(first, second)
+    client = await connected(first, second)
     assert first.closed
     assert not client.modern
     assert second.methods() == ["initialize", "notifications/initialized"]
@@ -171,24 +171,24 @@ async def test_an_http_error_without_a_modern_body_means_legacy(status: int) -> 
             return None
         return legacy(m)
 
-    wire = FakeWire(script, mirrors=True)
-    assert not (await greeted(wire)).modern
+    wire = FakeWire(script, has_headers=True)
+    assert not (await connected(wire)).modern
 
 
 async def test_an_http_error_with_a_modern_body_means_modern() -> None:
     body = b'{"jsonrpc":"2.0","error":{"code":-32020,"message":"header mismatch"}}'
-    wire = FakeWire(lambda m: wire.fail(m["id"], http(400, body)), mirrors=True)
+    wire = FakeWire(lambda m: wire.fail(m["id"], http(400, body)), has_headers=True)
     with pytest.raises(TargetError, match="header mismatch"):
-        await greeted(wire)
+        await connected(wire)
     assert wire.methods() == ["server/discover"]
 
 
 @pytest.mark.parametrize("body", [b"", JSON_ERROR])
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_closed_door_says_nothing_of_the_era(status: int, body: bytes) -> None:
-    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), mirrors=True)
+    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), has_headers=True)
     with pytest.raises(TargetError, match=f"HTTP {status}"):
-        await greeted(wire)
+        await connected(wire)
     assert wire.methods() == ["server/discover"]
 
 
@@ -197,7 +197,7 @@ async def test_a_closed_door_says_nothing_of_the_era(status: int, body: bytes) -
 async def test_a_url_that_understands_no_post_is_tried_by_the_old_transport(
     status: int, body: bytes
 ) -> None:
-    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), mirrors=True)
+    wire = FakeWire(lambda m: wire.fail(m["id"], http(status, body)), has_headers=True)
     old = FakeWire(legacy)
     client = await connect(Fake([wire], old), limits=QUICK)
     assert wire.methods() == ["server/discover", "initialize"]
@@ -207,22 +207,22 @@ async def test_a_url_that_understands_no_post_is_tried_by_the_old_transport(
 
 
 async def test_probe_headers_repeat_the_body() -> None:
-    wire = FakeWire(modern, mirrors=True)
-    await greeted(wire)
+    wire = FakeWire(modern, has_headers=True)
+    await connected(wire)
     assert wire.headers[0] == {"mcp-protocol-version": MODERN, "mcp-method": "server/discover"}
 
 
 async def test_told_the_era_nothing_is_probed() -> None:
     wire = FakeWire(legacy)
-    await greeted(wire, era="legacy")
+    await connected(wire, era="legacy")
     assert wire.methods() == ["initialize", "notifications/initialized"]
     with pytest.raises(TargetError, match="is not modern: it supports only 2025-11-25"):
-        await greeted(FakeWire(lambda m: modern(m, (LEGACY,))), era="modern")
+        await connected(FakeWire(lambda m: modern(m, (LEGACY,))), era="modern")
 
 
 async def test_giving_up_while_connecting_closes_the_wire() -> None:
     wire = FakeWire(lambda _: None)
-    opening = asyncio.create_task(greeted(wire))
+    opening = asyncio.create_task(connected(wire))
     await wire.until("server/discover")
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -87,7 +87,7 @@ def test_the_documentation_shows_the_table_as_it_is() -> None:
 
 
 class Nobody:
-    """Who hears all that a line tells, and does nothing about it."""
+    """Receives all events of a connection, and ignores them."""
 
     def list_changed(self, session: UpstreamSession, kind: str) -> None: ...
 
@@ -95,10 +95,10 @@ class Nobody:
 
     def starting(self) -> None: ...
 
-    def opened(self, line: UpstreamConnection, session: UpstreamSession) -> None: ...
+    def opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None: ...
 
 
-def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
+def child_connection(idle_s: float | None = None) -> UpstreamConnection:
     policy = UpstreamPolicy(era="legacy", idle_s=idle_s)
     breaker = CircuitBreaker("child", BackoffLimits(), time.monotonic)
     return UpstreamConnection(
@@ -106,12 +106,12 @@ def line_to_a_child(idle_s: float | None = None) -> UpstreamConnection:
     )
 
 
-async def connecting(line: UpstreamConnection) -> "asyncio.Task[UpstreamSession]":
-    """An opening that is under way."""
-    opening = asyncio.create_task(line.session())
-    await asyncio.sleep(0)  # the task of the caller begins, then that of the line
+async def connecting(connection: UpstreamConnection) -> "asyncio.Task[UpstreamSession]":
+    """A session that is being opened."""
+    opening = asyncio.create_task(connection.session())
+    await asyncio.sleep(0)  # the task of the caller begins, then that of the connection
     await asyncio.sleep(0)
-    assert line.state is ConnectionState.CONNECTING
+    assert connection.state is ConnectionState.CONNECTING
     return opening
 
 
@@ -126,40 +126,40 @@ async def test_a_line_goes_through_the_states_as_its_calls_do(
             return seen[-1]
 
     monkeypatch.setattr("portico.upstream.connection.TABLE", Steps(TABLE))
-    line = line_to_a_child(idle_s=60)
+    connection = child_connection(idle_s=60)
     try:
-        line.begin()
-        await line.session()
-        line.end(answered=True)
+        connection.begin()
+        await connection.session()
+        connection.end(answered=True)
         await clock.advance(60)
     finally:
-        await line.close()
+        await connection.close()
     assert " ".join(seen) == "connecting connected active idle disconnected"
 
 
 async def test_a_connection_ends_once_however_many_say_so() -> None:
     """Several requests may meet the same lost session, the last when the next has begun."""
-    line = line_to_a_child()
+    connection = child_connection()
     try:
-        session = await line.session()
+        session = await connection.session()
         failure = Failure(server="child", why="has ended the session", kind="session")
         session.exchange.lost(failure)
-        assert line.state is ConnectionState.FAILED
+        assert connection.state is ConnectionState.FAILED
         session.exchange.lost(failure)
-        opening = await connecting(line)
+        opening = await connecting(connection)
         session.exchange.lost(failure)
-        assert await opening is line.open_session
+        assert await opening is connection.open_session
         session.exchange.lost(failure)
-        assert line.open_session is not None
+        assert connection.open_session is not None
     finally:
-        await line.close()
+        await connection.close()
 
 
 async def test_a_closed_line_begins_nothing() -> None:
-    line = line_to_a_child()
-    opening = await connecting(line)
-    await line.close()
-    for asked in (opening, line.session()):
+    connection = child_connection()
+    opening = await connecting(connection)
+    await connection.close()
+    for asked in (opening, connection.session()):
         with pytest.raises(TargetError, match="is being shut down"):
             await asked
-    assert line.state is ConnectionState.DISCONNECTED
+    assert connection.state is ConnectionState.DISCONNECTED

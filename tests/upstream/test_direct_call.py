@@ -1,4 +1,4 @@
-"""The short way of a call, where its upstream dies under it and it may be begun again."""
+"""The direct path of a call whose upstream exits, and its retry."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ class Prompt(FakeWire):
 
 
 class Broken:
-    """A wire that fails in a way nobody thought of."""
+    """A wire that fails with an unexpected exception."""
 
     def __getattr__(self, name: str) -> object:
         raise ValueError("oh no")
@@ -50,7 +50,7 @@ def script(message: Message) -> list[Message] | None:
 async def begun(
     second: Any, answered: "asyncio.Future[Response]"
 ) -> tuple[Upstream, Prompt, DirectCall]:
-    """A call under way on the first wire of an upstream, whose second wire is given."""
+    """Begin a call on the first wire of an upstream, whose second wire is given."""
     first = Prompt(script)
     upstream = Upstream(Fake([first, second]), UpstreamPolicy())
     await upstream.fetch_catalog()
@@ -84,7 +84,7 @@ async def test_one_that_is_cancelled_as_its_upstream_dies_leaves_nothing() -> No
     lose(first)
     call.cancel()
     await upstream.close()
-    gc.collect()  # what was made and never awaited would be told of here
+    gc.collect()  # warns of coroutines that were never awaited
     assert not answered.done()
     assert "tools/call" not in second.methods()
 

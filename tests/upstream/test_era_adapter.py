@@ -1,4 +1,4 @@
-"""A legacy client's call at a modern upstream that asks questions, or says what is none."""
+"""A legacy client's call at a modern upstream that sends questions, valid or not."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ TOOL = {"name": "it", "inputSchema": {"type": "object"}}
 async def called(
     answer: dict[str, Any], session: Session, params: bytes = b'{"name":"it"}'
 ) -> dict[str, Any]:
-    """What the client gets if this is all that the upstream answers."""
+    """Return the client's response if this is the only result of the upstream."""
 
     def script(message: Message) -> list[Message]:
         if message.get("method") == "tools/call":

@@ -1,4 +1,4 @@
-"""Who waits for what: answers find their call, and every call comes to an end."""
+"""Pending requests: responses find their request, and every request ends."""
 
 import asyncio
 import json
@@ -23,8 +23,8 @@ async def refuse(method: str, _: bytes, about: bytes) -> bytes:
     raise McpError(f"no {method} here", -32601)
 
 
-class Heard:
-    """What came in unasked."""
+class Notifications:
+    """The notifications that arrived."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
@@ -33,15 +33,19 @@ class Heard:
         self.notices.append(method)
 
 
-async def opened(wire: FakeWire, serve: Any = refuse, heard: Heard | None = None) -> Exchange:
-    exchange = Exchange(wire, "fake", serve, heard or Heard())
+async def opened(
+    wire: FakeWire, serve: Any = refuse, received: Notifications | None = None
+) -> Exchange:
+    exchange = Exchange(wire, "fake", serve, received or Notifications())
     await exchange.open()
     return exchange
 
 
-def asked(exchange: Exchange, timeout: float = WAIT_S, **more: Any) -> "asyncio.Task[bytes]":
+def start_request(
+    exchange: Exchange, timeout: float = WAIT_S, **more: Any
+) -> "asyncio.Task[bytes]":
     id = exchange.next_id()
-    return asyncio.create_task(exchange.ask(id, "work", b"{}", timeout=timeout, **more))
+    return asyncio.create_task(exchange.request(id, "work", b"{}", timeout=timeout, **more))
 
 
 def echo(message: Message) -> list[Message]:
@@ -51,7 +55,7 @@ def echo(message: Message) -> list[Message]:
 async def test_answers_out_of_order_find_their_calls() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    calls = [asked(exchange) for _ in range(3)]
+    calls = [start_request(exchange) for _ in range(3)]
     await wire.until("work", times=3)
     for message in reversed(wire.sent):
         wire.deliver(result(message, message["id"]))
@@ -78,7 +82,7 @@ async def test_large_params_become_a_message_when_it_is_sent(is_ready: bool) -> 
     exchange = await opened(wire)
     params = json.dumps({"text": "x" * 1_000_000}).encode()
     given = params if is_ready else lambda: params
-    call = asyncio.create_task(exchange.ask(b"1", "work", given, timeout=WAIT_S))
+    call = asyncio.create_task(exchange.request(b"1", "work", given, timeout=WAIT_S))
     await until(lambda: bool(wire.waiting))
     assert not isinstance(wire.waiting[0].data, bytes)
     wire.gate.set()
@@ -91,30 +95,30 @@ async def test_large_params_become_a_message_when_it_is_sent(is_ready: bool) -> 
 async def test_a_string_does_not_answer_a_number() -> None:
     wire = FakeWire(lambda m: [result(m | {"id": str(m["id"])}, "wrong"), result(m, "right")])
     exchange = await opened(wire)
-    assert await asked(exchange) == b'"right"'
+    assert await start_request(exchange) == b'"right"'
     assert exchange.unmatched == 1
 
 
 async def test_an_error_of_the_upstream_comes_unchanged() -> None:
     wire = FakeWire(lambda m: [error(m, -32999, "why not", {"deep": [1]})])
     with pytest.raises(McpError) as caught:
-        await asked(await opened(wire))
+        await start_request(await opened(wire))
     assert (caught.value.code, caught.value.message) == (-32999, "why not")
     assert caught.value.data == {"deep": [1]}
 
 
 async def test_a_batch_of_answers_is_taken_apart() -> None:
     wire = FakeWire(lambda m: [msgspec.json.encode([result(m, 1), {"jsonrpc": "2.0"}])])
-    assert await asked(await opened(wire)) == b"1"
+    assert await start_request(await opened(wire)) == b"1"
 
 
 async def test_a_lost_wire_fails_all_who_wait_and_whoever_comes_later() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    calls = [asked(exchange) for _ in range(3)]
+    calls = [start_request(exchange) for _ in range(3)]
     await wire.until("work")
     wire.lose(LOST)
-    for call in (*calls, asked(exchange)):
+    for call in (*calls, start_request(exchange)):
         with pytest.raises(TargetError, match="fake exited with code 1") as caught:
             await call
         assert caught.value.details == {"exit_code": 1, "stderr": "oh no"}
@@ -123,7 +127,7 @@ async def test_a_lost_wire_fails_all_who_wait_and_whoever_comes_later() -> None:
 async def test_one_failed_request_leaves_the_others_alone() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    bad, good = asked(exchange), asked(exchange)
+    bad, good = start_request(exchange), start_request(exchange)
     await wire.until("work")
     wire.fail(1, Failure(server="fake", why="answered HTTP 500", kind="http", status=500))
     with pytest.raises(TargetError, match="HTTP 500"):
@@ -135,7 +139,7 @@ async def test_one_failed_request_leaves_the_others_alone() -> None:
 async def test_a_json_rpc_error_in_an_http_body_is_the_answer() -> None:
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no such version"}}'
     wire = FakeWire(lambda _: None)
-    call = asked(await opened(wire))
+    call = start_request(await opened(wire))
     await wire.until("work")
     wire.fail(1, Failure(server="fake", why="answered HTTP 400", status=400, body=body))
     with pytest.raises(McpError, match="no such version"):
@@ -146,7 +150,7 @@ async def test_a_request_that_runs_out_is_cancelled_upstream() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
     with pytest.raises(TargetError, match=r"did not answer work within 0\.01 s"):
-        await asked(exchange, timeout=0.01)
+        await start_request(exchange, timeout=0.01)
     notice = await wire.until("notifications/cancelled")
     assert notice["params"]["requestId"] == 1
     await exchange.close()
@@ -156,7 +160,7 @@ async def test_a_request_that_runs_out_is_cancelled_upstream() -> None:
 async def test_a_caller_that_gives_up_cancels_upstream() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    call = asked(exchange)
+    call = start_request(exchange)
     await wire.until("work")
     call.cancel()
     assert (await wire.until("notifications/cancelled"))["params"]["requestId"] == 1
@@ -164,11 +168,11 @@ async def test_a_caller_that_gives_up_cancels_upstream() -> None:
 
 
 async def test_over_modern_http_closing_the_stream_is_the_cancellation() -> None:
-    wire = FakeWire(lambda _: None, mirrors=True)
+    wire = FakeWire(lambda _: None, has_headers=True)
     exchange = await opened(wire)
     exchange.modern = True
     with pytest.raises(TargetError):
-        await asked(exchange, timeout=0.01)
+        await start_request(exchange, timeout=0.01)
     assert wire.abandoned == [b"1"]
     assert wire.methods() == ["work"]
 
@@ -177,7 +181,7 @@ async def test_a_handshake_is_never_cancelled() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
     with pytest.raises(TargetError):
-        await asked(exchange, timeout=0.01, cancellable=False)
+        await start_request(exchange, timeout=0.01, cancellable=False)
     await exchange.close()
     assert wire.methods() == ["work"]
 
@@ -185,7 +189,7 @@ async def test_a_handshake_is_never_cancelled() -> None:
 async def test_progress_gives_a_call_more_time(clock: Clock) -> None:
     wire = FakeWire(lambda _: None)
     seen: list[float] = []
-    call = asked(
+    call = start_request(
         await opened(wire),
         timeout=60,
         progress=lambda raw: seen.append(json.loads(raw)["progress"]),
@@ -203,7 +207,7 @@ async def test_progress_gives_a_call_more_time(clock: Clock) -> None:
 async def test_progress_of_somebody_else_changes_nothing() -> None:
     wire = FakeWire(lambda _: None)
     seen: list[Any] = []
-    call = asked(await opened(wire), timeout=0.1, progress=seen.append)
+    call = start_request(await opened(wire), timeout=0.1, progress=seen.append)
     await wire.until("work")
     for token in ("1", 99, None):
         params = {"progressToken": token, "progress": 1}
@@ -241,7 +245,7 @@ async def test_a_modern_upstream_gets_no_answer_to_a_question() -> None:
     exchange = await opened(wire)
     exchange.modern = True
     wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "roots/list"})
-    await asked(exchange)
+    await start_request(exchange)
     assert wire.methods() == ["work"]
     assert exchange.unmatched == 1
 
@@ -254,7 +258,7 @@ async def test_no_call_runs_out_while_we_think_about_a_question() -> None:
         return b"{}"
 
     wire = FakeWire(lambda _: None)
-    call = asked(await opened(wire, think), timeout=0.1)
+    call = start_request(await opened(wire, think), timeout=0.1)
     await wire.until("work")
     wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"})
     done, _ = await asyncio.wait({call}, timeout=0.3)
@@ -273,7 +277,7 @@ async def test_a_call_runs_out_in_its_own_time_after_a_question_was_answered_lat
         return b"{}"
 
     wire = FakeWire(lambda _: None)
-    call = asked(await opened(wire, think), timeout=0.1)
+    call = start_request(await opened(wire, think), timeout=0.1)
     await wire.until("work")
     wire.deliver({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"})
     await asyncio.wait({call}, timeout=0.3)
@@ -318,24 +322,24 @@ async def test_a_question_can_be_taken_back() -> None:
 
 
 async def test_other_notifications_are_passed_on() -> None:
-    heard = Heard()
+    received = Notifications()
     wire = FakeWire(echo)
-    exchange = await opened(wire, heard=heard)
+    exchange = await opened(wire, received=received)
     wire.deliver({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    await asked(exchange)
-    assert heard.notices == ["notifications/tools/list_changed"]
+    await start_request(exchange)
+    assert received.notices == ["notifications/tools/list_changed"]
 
 
 async def test_what_cannot_be_read_fails_the_call_it_would_have_answered() -> None:
     wire = FakeWire(lambda m: [b'{"jsonrpc":"2.0","id":%d,"result":{"x":\xff}}' % m["id"]])
     with pytest.raises(TargetError, match="fake sent an invalid message"):
-        await asked(await opened(wire))
+        await start_request(await opened(wire))
 
 
 async def test_a_log_line_that_quotes_an_id_fails_nothing() -> None:
     wire = FakeWire(lambda m: [b'INFO {"id": %d} came' % m["id"], result(m, "fine")])
     exchange = await opened(wire)
-    assert await asked(exchange) == b'"fine"'
+    assert await start_request(exchange) == b'"fine"'
     assert exchange.garbage == 1
 
 
@@ -346,7 +350,7 @@ TOO_DEEP = b'{"jsonrpc":"2.0","method":"x","params":[%s]}' % (b"[" * 500_000 + b
 async def test_broken_messages_count_by_bytes_whatever_comes_between() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    call = asked(exchange)
+    call = start_request(exchange)
     await wire.until("work")
     for _ in range(MAX_GARBAGE_BYTES // len(TOO_DEEP) + 20):
         exchange.received(TOO_DEEP)
@@ -366,18 +370,18 @@ async def test_stray_lines_between_messages_never_add_up(clock: Clock) -> None:
 
 
 async def test_a_batch_past_the_limit_is_broken() -> None:
-    wire, heard = FakeWire(lambda _: None), Heard()
-    exchange = await opened(wire, heard=heard)
+    wire, received = FakeWire(lambda _: None), Notifications()
+    exchange = await opened(wire, received=received)
     exchange.received(b"[%s]" % b",".join([GOOD] * MAX_BATCH))
-    assert (len(heard.notices), exchange.garbage) == (MAX_BATCH, 0)
+    assert (len(received.notices), exchange.garbage) == (MAX_BATCH, 0)
     exchange.received(b"[%s]" % b",".join([GOOD] * 100_000))
-    assert (len(heard.notices), exchange.garbage) == (MAX_BATCH, 1)
+    assert (len(received.notices), exchange.garbage) == (MAX_BATCH, 1)
 
 
 async def test_a_closed_exchange_fails_who_still_waits() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)
-    call = asked(exchange)
+    call = start_request(exchange)
     await wire.until("work")
     await exchange.close()
     with pytest.raises(TargetError, match="was closed"):
@@ -386,11 +390,11 @@ async def test_a_closed_exchange_fails_who_still_waits() -> None:
 
 
 def test_a_limit_that_has_just_passed_harms_no_later_request_on_uvloop() -> None:
-    """What uvloop's `call_at` gives for a time that has come does not know when it rings."""
+    """The handle of uvloop's `call_at` has no time once it is due."""
 
     async def scene() -> list[str]:
         exchange = await opened(FakeWire(lambda _: None))
-        calls = [asked(exchange, timeout=0), asked(exchange, timeout=0.01)]
+        calls = [start_request(exchange, timeout=0), start_request(exchange, timeout=0.01)]
         ended = await asyncio.gather(*calls, return_exceptions=True)
         await exchange.close()
         return [getattr(one, "kind", repr(one)) for one in ended]
@@ -422,7 +426,7 @@ async def test_a_close_that_is_cancelled_closes_the_wire_all_the_same() -> None:
 
 
 class Slow(FakeWire):
-    """A wire that has sent a message only when the test says so."""
+    """A wire that finishes sending a message when the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(lambda _: None)
@@ -441,7 +445,7 @@ class Slow(FakeWire):
 async def test_an_answer_that_comes_before_all_is_sent_is_the_answer(clock: Clock) -> None:
     wire = Slow()
     exchange = await opened(wire)
-    call = asked(exchange)
+    call = start_request(exchange)
     wire.deliver(result(await wire.until("work"), "fine"))
     assert await call == b'"fine"'
     assert not wire.cut.is_set(), "the rest may be sent"
@@ -454,7 +458,7 @@ async def test_an_answer_that_comes_before_all_is_sent_is_the_answer(clock: Cloc
 async def test_progress_gives_more_time_also_to_a_call_that_is_not_all_sent(clock: Clock) -> None:
     wire = Slow()
     exchange = await opened(wire)
-    call = asked(exchange, timeout=60, progress=lambda _: None)
+    call = start_request(exchange, timeout=60, progress=lambda _: None)
     message = await wire.until("work")
     params = {"progressToken": message["id"], "progress": 1}
     for _ in range(6):
@@ -468,5 +472,5 @@ async def test_progress_gives_more_time_also_to_a_call_that_is_not_all_sent(cloc
 async def test_nobody_goes_on_sending_what_has_run_out() -> None:
     wire = Slow()
     with pytest.raises(TargetError, match=r"did not answer work within 0\.05 s"):
-        await asked(await opened(wire), timeout=0.05)
+        await start_request(await opened(wire), timeout=0.05)
     await asyncio.wait_for(wire.cut.wait(), WAIT_S)

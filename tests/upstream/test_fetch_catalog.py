@@ -1,4 +1,4 @@
-"""An upstream that is asked again for what it offers."""
+"""An upstream whose lists are fetched again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from portico.upstream.handshake import Introduction
 SERVER = Introduction(Version.V2025_11_25, {}, {"tools": {}, "prompts": {}})
 
 
-async def asked(before: Offer | None = None, **lists: list[str]) -> Offer:
-    """What a server with these lists is found to offer; it refuses all others."""
+async def fetched(before: Offer | None = None, **lists: list[str]) -> Offer:
+    """Fetch the offer of a server with these lists; it refuses all others."""
 
     async def ask(method: str, params: Mapping[str, Any]) -> bytes:
         kind = method.partition("/")[0]
@@ -26,17 +26,17 @@ async def asked(before: Offer | None = None, **lists: list[str]) -> Offer:
 
 
 async def test_a_list_that_is_still_the_same_is_not_kept_twice() -> None:
-    before = await asked(tools=["a", "b"], prompts=["p"])
-    after = await asked(before, tools=["a", "b"], prompts=["q"])
+    before = await fetched(tools=["a", "b"], prompts=["p"])
+    after = await fetched(before, tools=["a", "b"], prompts=["q"])
 
     assert after.lists["tools"] is before.lists["tools"]
     assert after.lists["prompts"].keys == ("q",)
 
 
 async def test_a_list_that_cannot_be_had_stays_as_it_was() -> None:
-    before = await asked(tools=["a"], prompts=["p"])
-    after = await asked(before, tools=["b"])
+    before = await fetched(tools=["a"], prompts=["p"])
+    after = await fetched(before, tools=["b"])
 
     assert after.lists["tools"].keys == ("b",)
     assert after.lists["prompts"] is before.lists["prompts"]
-    assert "prompts" not in (await asked(tools=["b"])).lists
+    assert "prompts" not in (await fetched(tools=["b"])).lists

@@ -11,7 +11,7 @@ def test_a_task_is_open_until_it_is_over_or_its_time_has_passed() -> None:
     tasks.note(Task("endless", False))
     tasks.note(Task("boundless", False, 1e12))
     now = 59
-    tasks.note(Task("short", False, 60))  # it counts from the creation
+    tasks.note(Task("short", False, 60))  # the time starts at the creation
     now = 61
     assert tasks
     assert "short" not in tasks

@@ -67,8 +67,8 @@ async def sdk(transport: str) -> AsyncGenerator[Address, None]:
 
 
 def text(result: dict[str, Any]) -> str:
-    said: str = result["content"][0]["text"]
-    return said
+    text: str = result["content"][0]["text"]
+    return text
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def everything(transport: str) -> AsyncGenerator[Address, None]:
 
 
 async def reached(address: Address) -> Client:
-    """The npm server does not say on stdout when it listens, so it is asked until it does."""
+    """Wait for the npm server, which does not report on stdout when it listens."""
     async with asyncio.timeout(WAIT_S):
         while True:
             try:

@@ -35,32 +35,34 @@ class Doorway:
         self.site = site
 
     async def ask(self, capabilities: dict[str, Any] = CAN, **params: Any) -> dict[str, Any]:
-        """Call the tool that asks; the whole answer."""
+        """Call the tool that sends questions, and return the whole response."""
         call = {"name": "ask", "arguments": {"kind": "elicitation"}, **params}
         answer = await self.site.modern(modern("tools/call", call, capabilities))
         decoded: dict[str, Any] = answer.json()
         return decoded
 
-    async def asked(self) -> tuple[str, dict[str, Any]]:
-        """Begin such a call; its state, and the answers that would let it go on."""
+    async def begin_call(self) -> tuple[str, dict[str, Any]]:
+        """Begin such a call, and return its state and the answers that continue it."""
         result = (await self.ask())["result"]
         assert result["resultType"] == "input_required"
         (key,) = result["inputRequests"]
         return result["requestState"], {key: YES}
 
     @property
-    def held(self) -> int:
+    def suspended(self) -> int:
         """How many calls wait."""
-        held: int = self.upstream.status()["held"]
-        return held
+        suspended: int = self.upstream.status()["held"]
+        return suspended
 
-    async def none_held(self) -> None:
-        """Wait until no call is held, nor under way."""
-        await until(lambda: not self.held and not any(line["busy"] for line in self._lines()))
+    async def none_suspended(self) -> None:
+        """Wait until no call is suspended or running."""
+        await until(
+            lambda: not self.suspended and not any(line["busy"] for line in self._connections())
+        )
 
-    def _lines(self) -> list[dict[str, Any]]:
-        lines: list[dict[str, Any]] = self.upstream.status()["connections"]
-        return lines
+    def _connections(self) -> list[dict[str, Any]]:
+        connections: list[dict[str, Any]] = self.upstream.status()["connections"]
+        return connections
 
 
 @asynccontextmanager
@@ -81,17 +83,17 @@ async def doorway(
 
 async def test_an_answer_goes_to_the_call_that_asked() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
-        assert door.held == 1
+        state, answers = await door.begin_call()
+        assert door.suspended == 1
         done = await door.ask(requestState=state, inputResponses=answers)
         assert done["result"]["resultType"] == "complete"
         assert '"Ada"' in done["result"]["content"][0]["text"]
-        assert door.held == 0
+        assert door.suspended == 0
 
 
 async def test_what_is_left_out_is_asked_again() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
         again = (await door.ask(requestState=state, inputResponses={}))["result"]
         assert again["inputRequests"].keys() == answers.keys()
         done = await door.ask(requestState=again["requestState"], inputResponses=answers)
@@ -100,7 +102,7 @@ async def test_what_is_left_out_is_asked_again() -> None:
 
 async def test_a_state_that_was_changed_is_refused_and_its_call_waits_on() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
         middle = len(state) // 2
         changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
         for wrong in (changed, state[:-4], "x"):
@@ -112,7 +114,7 @@ async def test_a_state_that_was_changed_is_refused_and_its_call_waits_on() -> No
 
 async def test_a_state_is_of_use_only_to_the_call_it_was_made_for() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
         for other in ({"arguments": {"kind": "roots"}}, {"name": "echo"}):
             refused = await door.ask(requestState=state, inputResponses=answers, **other)
             assert refused["error"]["code"] == -32602
@@ -122,7 +124,7 @@ async def test_a_state_is_of_use_only_to_the_call_it_was_made_for() -> None:
 
 async def test_a_state_is_used_once() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
         await door.ask(requestState=state, inputResponses=answers)
         again = await door.ask(requestState=state, inputResponses=answers)
         assert again["error"]["code"] == -32602
@@ -131,7 +133,7 @@ async def test_a_state_is_used_once() -> None:
 
 async def test_a_state_of_another_run_is_refused() -> None:
     async with doorway() as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
     async with doorway() as door:
         refused = await door.ask(requestState=state, inputResponses=answers)
         assert refused["error"]["code"] == -32602
@@ -139,18 +141,18 @@ async def test_a_state_of_another_run_is_refused() -> None:
 
 async def test_who_does_not_come_back_in_time_has_to_start_over(clock: Clock) -> None:
     async with doorway(UpstreamPolicy(suspended_s=60)) as door:
-        state, answers = await door.asked()
+        state, answers = await door.begin_call()
         await clock.advance(60)
-        await door.none_held()
+        await door.none_suspended()
         late = await door.ask(requestState=state, inputResponses=answers)
         assert late["error"]["code"] == -32602
-        # The server was told that nobody waits, and serves others.
+        # The server received the cancellation, and serves others.
         assert (await door.ask())["result"]["resultType"] == "input_required"
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
     async with doorway(UpstreamPolicy(max_suspended=2)) as door:
-        kept = [await door.asked() for _ in range(2)]
+        kept = [await door.begin_call() for _ in range(2)]
         refused = await door.ask()
         assert refused["error"]["data"]["kind"] == "busy"
         for state, answers in kept:
@@ -165,7 +167,7 @@ async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks() -> None:
             refused = (await door.ask(capabilities))["error"]
             assert refused["code"] == -32021
             assert refused["data"] == {"requiredCapabilities": {"elicitation": {}}}
-        await door.none_held()
+        await door.none_suspended()
 
 
 async def test_a_start_that_a_client_gave_up_on_serves_the_next(tmp_path: Path) -> None:
@@ -196,5 +198,5 @@ async def test_a_client_that_leaves_before_it_has_read_what_it_is_asked_holds_no
     async with doorway(command=command) as door:
         async with door.site.streamed(call, mirrored(call)):
             await asyncio.wait_for(is_in_the_way.wait(), WAIT_S)  # what it does not read
-            assert not door.held
-        await door.none_held()
+            assert not door.suspended
+        await door.none_suspended()

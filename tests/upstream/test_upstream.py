@@ -1,4 +1,4 @@
-"""An upstream that lives but fails everybody is begun anew, and a way that closes is not taken."""
+"""A running upstream that fails all calls is restarted, and a closing connection is not used."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -87,12 +87,12 @@ async def test_a_modern_client_hears_of_a_resource_from_the_process_that_all_cal
     server = Upstream(Fake([shared, tried]), UpstreamPolicy())
     session = Session(lambda _: None)
     context = Context(session=session)
-    asked = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
-    asked.uri, asked.version = "note://a", Version.V2026_07_28
+    request = Request(method="resources/subscribe", id=b"1", params=b'{"uri":"note://a"}')
+    request.uri, request.version = "note://a", Version.V2026_07_28
     try:
         await server.fetch_catalog()
         # Whether it speaks the modern era as well is found out by a second conversation.
-        await server.relay(asked, context)
+        await server.relay(request, context)
         assert "initialize" in tried.methods()
         assert "resources/subscribe" not in tried.methods()
         assert "resources/subscribe" in shared.methods()
@@ -148,7 +148,7 @@ async def test_starts_are_still_counted_when_their_connections_are_gone() -> Non
 
 
 class Broken:
-    """A wire that fails in a way nobody thought of."""
+    """A wire that fails with an unexpected exception."""
 
     def __getattr__(self, name: str) -> object:
         raise ValueError("oh no")
@@ -201,8 +201,8 @@ async def test_a_client_whose_process_rests_makes_room_and_begins_anew_as_it_was
 
 
 def heard_level(wire: FakeWire) -> list[str]:
-    told = [m for m in wire.sent if m.get("method") == "logging/setLevel"]
-    return [m["params"]["level"] for m in told]
+    requests = [m for m in wire.sent if m.get("method") == "logging/setLevel"]
+    return [m["params"]["level"] for m in requests]
 
 
 def without_roots(level: str) -> Context:
@@ -286,9 +286,9 @@ async def test_a_closed_upstream_begins_no_conversation() -> None:
 
 
 async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     wire = FakeWire(lambda m: None if m.get("method") == "tools/call" else logging(m))
-    server = Upstream(Fake([wire]), UpstreamPolicy(max_children=1), report=said.append)
+    server = Upstream(Fake([wire]), UpstreamPolicy(max_children=1), report=reports.append)
     busy = asyncio.create_task(server.relay(call("pid"), with_roots()))
     await wire.until("tools/call")
     other = with_roots()
@@ -298,8 +298,8 @@ async def test_a_client_that_there_is_no_room_for_is_told_so_whatever_it_wants()
         server.on_notification(Request(method="notifications/roots/list_changed"), other)
         server.warms = True
         server.on_initialize(call("pid"), other)
-        await until(lambda: bool(said))
-        assert said == ["fake: per-client process limit reached (1)"]
+        await until(lambda: bool(reports))
+        assert reports == ["fake: per-client process limit reached (1)"]
     finally:
         busy.cancel()
         await server.close()
@@ -310,10 +310,10 @@ async def test_a_resource_that_is_refused_late_keeps_nobody_from_resting(clock: 
     server = Upstream(Fake([wire]), UpstreamPolicy(idle_s=10))
     following = asyncio.create_task(server.relay(subscribe("note://a"), with_roots()))
     try:
-        asked = await wire.until("resources/subscribe")
+        request = await wire.until("resources/subscribe")
         await clock.advance(20)  # past the time after which it would rest
         assert not wire.closed
-        wire.deliver(error(asked, -32002))
+        wire.deliver(error(request, -32002))
         assert (await following).code == -32002
         await clock.advance(20)
         assert wire.closed
@@ -345,7 +345,7 @@ async def test_a_limit_that_is_none_is_not_taken_for_one(clock: Clock, limit: ob
     calling = asyncio.create_task(server.relay(request, with_roots()))
     try:
         message = await wire.until("tools/call")
-        await clock.advance(1)  # one that has passed would be told
+        await clock.advance(1)  # an expired request would be cancelled at the server
         wire.deliver(result(message, {"content": []}))
         assert (await calling).result == b'{"content":[]}'
     finally:

@@ -1,4 +1,4 @@
-"""An HTTP server that says exactly what a test wants, byte for byte."""
+"""An HTTP server that sends exactly the bytes of a test."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -34,7 +34,7 @@ Talk = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 
 class WebServer:
-    """Keeps all it was asked; a test's own coroutine writes the answers."""
+    """Keeps all requests; a test's own coroutine writes the responses."""
 
     def __init__(self, talk: Talk) -> None:
         self.asked: list[Asked] = []

@@ -14,13 +14,13 @@ FINE = {"content": [{"type": "text", "text": "fine"}]}
 def modern_server(call: Talk) -> Talk:
     """Answers discovery and lists; calls are the test's own."""
 
-    async def talk(asked: Asked, writer: Writer) -> None:
-        if asked.method == "tools/call":
-            await call(asked, writer)
-        elif asked.method == "tools/list":
-            reply(writer, 200, result(asked.message, {"tools": []}))
+    async def talk(request: Asked, writer: Writer) -> None:
+        if request.method == "tools/call":
+            await call(request, writer)
+        elif request.method == "tools/list":
+            reply(writer, 200, result(request.message, {"tools": []}))
         else:
-            reply(writer, 200, modern(asked.message, tools={})[0])
+            reply(writer, 200, modern(request.message, tools={})[0])
 
     return talk
 
@@ -28,21 +28,21 @@ def modern_server(call: Talk) -> Talk:
 def legacy_server(call: Talk, get: Talk | None = None) -> Talk:
     """A server with sessions; calls, and the stream of its own, are the test's own."""
 
-    async def talk(asked: Asked, writer: Writer) -> None:
-        if asked.method == "initialize":
-            reply(writer, 200, legacy(asked.message, tools={})[0], mcp_session_id="s1")
-        elif asked.method == "server/discover":
+    async def talk(request: Asked, writer: Writer) -> None:
+        if request.method == "initialize":
+            reply(writer, 200, legacy(request.message, tools={})[0], mcp_session_id="s1")
+        elif request.method == "server/discover":
             reply(writer, 400, b"Bad Request: no session", "text/plain")
-        elif asked.verb == "GET":
-            await get(asked, writer) if get is not None else reply(writer, 405)
-        elif asked.method == "tools/call":
-            await call(asked, writer)
+        elif request.verb == "GET":
+            await get(request, writer) if get is not None else reply(writer, 405)
+        elif request.method == "tools/call":
+            await call(request, writer)
         else:
             reply(writer, 202)
 
     return talk
 
 
-async def refuse(asked: Asked, writer: Writer) -> None:
+async def refuse(request: Asked, writer: Writer) -> None:
     """Answers nothing."""
     reply(writer, 500)

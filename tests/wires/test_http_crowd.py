@@ -105,7 +105,7 @@ async def test_the_stream_of_a_modern_server_keeps_no_call_waiting() -> None:
         headers = request_headers(LISTEN, {}, Version.V2026_07_28)
         exchange = client.exchange
         listening = asyncio.create_task(
-            exchange.ask(exchange.next_id(), LISTEN, b"{}", timeout=WAIT_S, headers=headers)
+            exchange.request(exchange.next_id(), LISTEN, b"{}", timeout=WAIT_S, headers=headers)
         )
         await listened.wait()
         for _ in range(3):

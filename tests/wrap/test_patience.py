@@ -118,7 +118,7 @@ def test_a_server_that_cannot_start_is_left_alone_and_stays_listed(tmp_path: Pat
         assert "no API key" in last["message"]
         assert last["data"]["stderr"] == "no API key"
         assert 0 < seen[-1]["error"]["data"]["retry_after_s"] <= 15
-        assert ": it exited with code 3; try again in " in seen[-1]["error"]["message"]
+        assert "; last failure: exited with code 3" in seen[-1]["error"]["message"]
         for _ in range(50):
             assert kind(client.call("echo", text="x")) == "breaker"
         assert switch.starts == 5
@@ -151,7 +151,7 @@ async def test_before_a_long_pause_a_call_fails_at_once_and_starts_nothing(tmp_p
         for _ in range(5):
             answer = await call(site, session, "echo", text="x")
             assert kind(answer) == "backoff"
-            assert ": it exited with code 3; try again in " in answer["error"]["message"]
+            assert "; last failure: exited with code 3" in answer["error"]["message"]
             assert 20 < answer["error"]["data"]["retry_after_s"] <= 60
         assert switch.starts == 2
 

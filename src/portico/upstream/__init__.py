@@ -1,1 +1,1 @@
-"""The edge out: a client of any MCP server."""
+"""Upstreams: sessions, connections, catalogs and the relay of calls; and a client of any server."""

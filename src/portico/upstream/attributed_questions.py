@@ -1,6 +1,6 @@
-"""Questions of servers, as clients get them where one doorway leads to many servers.
+"""Questions of servers with the server's name added, for endpoints of several servers.
 
-A person who is asked something must see which server asks: the client only knows the gateway.
+A person must see which server sends a question: the client only knows the gateway.
 """
 
 from typing import Any
@@ -14,24 +14,24 @@ from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import Members, members
 
 SERVER_KEY = "portico/server"
-"""In a question's `_meta`: the server that asks."""
+"""In a question's `_meta`: the server that sends it."""
 _ALL_SERVERS = b'"allServers"'
 
 
 def refused_question(method: str, server: str) -> str:
-    """Why a server that may not ask gets no answer."""
+    """Return the error for a server whose questions are disabled."""
     return f"{method} is refused: {server} may not ask clients (may_ask = false in the config)"
 
 
 def for_session(session: Session | None, method: str, params: bytes, server: str) -> bytes:
-    """The params of a question as this client gets them."""
+    """Return the params of a question for this client."""
     if session is None or not session.names_servers:
         return params
     return encode(named(method, members(params), server))
 
 
 def named(method: str, params: Members, server: str) -> Members:
-    """The params of a question, under the name of the server that asks."""
+    """Return the params of a question with the server's name added."""
     if method not in (ELICIT, SAMPLE):
         return params
     shown = dict(params)
@@ -48,22 +48,22 @@ def named(method: str, params: Members, server: str) -> Members:
 
 
 def signed(text: str, server: str) -> str:
-    """A text that says on each line whose it is, so that no line can pass for another server's."""
+    """Prefix each line with the server's name, so that no line can pass for another server's."""
     lines = [sanitize_text(line) for line in text.splitlines()] or [""]
     return "\n".join(f"[{server}] {line}".rstrip() for line in lines)
 
 
 def named_result(result: bytes, server: str) -> bytes:
-    """A modern result; where it asks something, under the name of the server that asks."""
-    # A name of a field can also be written in escapes.
+    """Return a modern result with the server's name added to its questions."""
+    # A field name can also be escaped.
     if result.find(b'"inputRequests"') < 0 and result.find(b"\\u") < 0:
         return result
     fields = members(result)
     questions = members(fields.get("inputRequests", b""))
     if not questions:
         return result
-    asked = {key: _named_question(bytes(raw), server) for key, raw in questions.items()}
-    fields["inputRequests"] = Raw(encode(asked))
+    named_ones = {key: _named_question(bytes(raw), server) for key, raw in questions.items()}
+    fields["inputRequests"] = Raw(encode(named_ones))
     return encode(fields)
 
 
@@ -74,7 +74,7 @@ def _named_question(raw: bytes, server: str) -> Members:
 
 
 def named_error(error: bytes, server: str) -> bytes:
-    """The error that says which pages a person must visit first, under the server's name."""
+    """Return the error that lists pages to visit, with the server's name added to each."""
     fields = members(error)
     data = members(fields.get("data", b""))
     pages = decoded(data.get("elicitations", b"[]"), list[Raw])

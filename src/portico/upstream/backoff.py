@@ -1,4 +1,4 @@
-"""When to try a failing upstream again: a growing pause after each failed start, and a breaker."""
+"""When to retry a failing upstream: a growing pause after each failed start, and a breaker."""
 
 import os
 from collections.abc import Callable
@@ -9,61 +9,61 @@ from portico.model.errors import TargetError
 
 
 class BackoffLimits(Struct, frozen=True):
-    """How a failing upstream is dealt with."""
+    """The limits for a failing upstream."""
 
     first_pause_s: float = 0.5
     max_pause_s: float = 30.0
     failures: int = 5
-    """So many failures in a row open the breaker."""
+    """The number of consecutive failures that opens the breaker."""
     open_s: float = 15.0
-    """How long it then stays open, before one call may try."""
+    """How long the breaker stays open before it lets one trial call through."""
     wait_s: float = 1.0
-    """A call waits out a pause of at most so long; before a longer one it fails at once."""
+    """The longest pause that a call waits out; with a longer one it fails at once."""
 
 
 class Backoff:
-    """The pause before the next start: none after the first failure, then longer and longer."""
+    """The pause before the next start: none after the first failure, then doubled each time."""
 
     def __init__(self, backoff: BackoffLimits, clock: Callable[[], float]) -> None:
         self._limits = backoff
         self._clock = clock
         self.failures = 0
-        """How many there were in a row."""
+        """The number of consecutive failures."""
         self._until = 0.0
 
     @property
     def remaining_s(self) -> float:
-        """How long to wait still."""
+        """The rest of the pause."""
         return max(0.0, self._until - self._clock())
 
     def failed(self) -> None:
-        """It could not start, or died young."""
+        """Record a failed start or a lost session."""
         self.failures += 1
         if self.failures > 1:
             longest = self._limits.first_pause_s * 2 ** min(self.failures - 2, 16)
-            # Jitter, so that many who failed together do not come back together.
+            # Jitter, so that upstreams that failed together do not restart together.
             spread = 0.5 + os.urandom(1)[0] / 510
             self._until = self._clock() + min(longest, self._limits.max_pause_s) * spread
 
     def succeeded(self) -> None:
-        """It works."""
+        """Record a success."""
         self.failures = 0
         self._until = 0.0
 
 
 class CircuitBreaker:
-    """Opens after repeated failures, so that nobody waits for what will fail again."""
+    """Opens after repeated failures, so that calls fail at once instead of waiting."""
 
     def __init__(self, server: str, backoff: BackoffLimits, clock: Callable[[], float]) -> None:
         self._server = server
         self._limits = backoff
         self._clock = clock
         self.failures = 0
-        """How many there were in a row."""
+        """The number of consecutive failures."""
         self._opened = 0.0
         self._has_trial = False
         self.why = ""
-        """What it did the last time it failed, such as `exited with code 1`."""
+        """The last failure, such as `exited with code 1`."""
 
     @property
     def is_open(self) -> bool:
@@ -71,7 +71,7 @@ class CircuitBreaker:
         return self.failures >= self._limits.failures
 
     def check(self) -> bool:
-        """Let a call pass, or raise TargetError; when the time is up one may try: True for that."""
+        """Let a call pass or raise TargetError; True for the trial call after the open time."""
         if not self.is_open:
             return False
         left = self._opened + self._limits.open_s - self._clock()
@@ -79,15 +79,15 @@ class CircuitBreaker:
             self._has_trial = True
             return True
         raise TargetError(
-            f"{self._server} failed {self.failures} times in a row: it {self.why}; "
-            f"try again in {max(left, 0):.0f} s",
+            f"{self._server} failed {self.failures} times in a row; "
+            f"try again in {max(left, 0):.0f} s; last failure: {self.why}",
             kind="breaker",
             server=self._server,
             retry_after_s=round(max(left, 0), 1),
         )
 
     def failed(self, why: str) -> None:
-        """It died, could not start, or did not answer in time."""
+        """Record that the upstream exited, failed to start or timed out."""
         self.failures += 1
         self.why = why.removeprefix(f"{self._server} ")
         self._has_trial = False
@@ -95,10 +95,10 @@ class CircuitBreaker:
             self._opened = self._clock()
 
     def call_failed(self, error: TargetError, before: int) -> None:
-        """A call failed that began after so many failures in a row.
+        """Record a failed call that began after `before` consecutive failures.
 
-        That counts if its connection lives on, so that nobody else tells us, and if no other
-        failure was counted meanwhile: calls that hang at the same time have failed once.
+        It counts only if its connection is still open, since a lost one is recorded elsewhere, and
+        if no other failure was recorded meanwhile: calls that hang together count once.
         """
         is_server_fault = (
             error.kind in ("timeout", "network") or error.details.get("status", 0) >= 500
@@ -107,10 +107,10 @@ class CircuitBreaker:
             self.failed(str(error))
 
     def succeeded(self) -> None:
-        """It answered."""
+        """Record a response."""
         self.failures = 0
         self._has_trial = False
 
     def cancel_trial(self) -> None:
-        """The call that was to try ended without saying anything of the upstream."""
+        """Allow another trial: the last one ended without a result."""
         self._has_trial = False

@@ -1,4 +1,4 @@
-"""What an upstream offers, as far as it is known: remembered, asked for anew, and compared."""
+"""The catalogs of an upstream: remembered, fetched and compared."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from portico.catalog.sanitize_offer import SanitizedItem
 
 REFRESH_S = 1.0
-"""However often an upstream says that its lists have changed, they are fetched no more often."""
+"""The shortest time between two fetches, however often an upstream announces changes."""
 MAX_VIEWS = 100
-"""So many sorts of clients are told apart: what they may say of themselves has no end."""
+"""The limit of views: clients can declare any number of capabilities."""
 _MAX_INLINE_ITEMS = 500
 _SAVE_S = 2.0
-"""How long the end of an upstream waits for what it said to be kept."""
+"""How long closing an upstream waits for its catalogs to be saved."""
 FRESH_S = 10.0
-"""What an upstream said so lately is not asked for again only because it has another client."""
+"""A catalog younger than this is not fetched again for a new session."""
 
 
 class Memory(Protocol):
-    """Where offers outlive the process."""
+    """The storage where offers outlive the process."""
 
     def load(self, key: str) -> Offer | None:
-        """What was last saved."""
+        """Return the saved offer."""
         ...
 
     def save(self, key: str, offer: Offer) -> bool:
-        """Keep it; False if that failed."""
+        """Save an offer; False if that failed."""
         ...
 
 
 class CatalogView:
-    """What the upstream offers to one sort of client."""
+    """The catalog of clients with the same era and capabilities."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,18 +55,18 @@ class CatalogView:
         self.hub = ChangeHub()
         self.fetching: asyncio.Task[None] | None = None
         self.fetched: asyncio.Future[None] | None = None
-        """Done when the lists that are being asked for are there."""
+        """Done when the lists that are being fetched have arrived."""
         self.saved: asyncio.Future[None] | None = None
-        """The same, while those lists are there already and are being kept."""
+        """The same future, while the lists have arrived and are being saved."""
         self.missed: list[str] = []
-        """Why lists could not be had when they were last asked for."""
+        """Why lists failed in the last fetch."""
         self.stale: UpstreamSession | None = None
-        """Who said that its lists have changed, since they were last asked for."""
+        """The session that announced a change since the last fetch."""
         self.announced: set[str] = set()
-        """The kinds of lists of which the upstream said so; clients are to hear it too."""
+        """The kinds of lists that the upstream announced as changed, to notify clients of."""
 
     def take_stale(self) -> UpstreamSession | None:
-        """Whom to ask again, if that is needed and possible."""
+        """Return the session to fetch from again, if that is necessary and possible."""
         session, self.stale = self.stale, None
         return session if session is not None and not session.exchange.is_over() else None
 
@@ -88,7 +88,7 @@ class CatalogViews:
         on_fetched: Callable[[CatalogView], None],
         history: "History | None" = None,
     ) -> None:
-        """`told` hears of every view that was asked anew; `history` has what it offered before."""
+        """`on_fetched` receives every view that was fetched; `history` holds earlier offers."""
         self.name = server
         self._policy = policy
         self._pool = pool
@@ -103,7 +103,7 @@ class CatalogViews:
         self._views: dict[str, CatalogView] = {}
         self._last_number = 0
         self._saving = Background()
-        """Each is done when what was heard is on disk."""
+        """The tasks that save offers to disk."""
 
     def __iter__(self) -> Iterator[CatalogView]:
         return iter(tuple(self._views.values()))
@@ -112,7 +112,7 @@ class CatalogViews:
         return name in self._views
 
     def tool(self, name: str) -> ListedTool | None:
-        """A tool's definition, by whichever view has it."""
+        """Return a tool's definition from the first view that has it."""
         for view in self._views.values():
             tool = view.catalog.tool(name) if view.catalog is not None else None
             if tool is not None:
@@ -120,21 +120,21 @@ class CatalogViews:
         return None
 
     def opened(self, name: str, session: UpstreamSession) -> None:
-        """A conversation has begun: see whether what we know is still true."""
+        """Refresh the view of a new session, if its catalog may be outdated."""
         view = self.get(name)
         catalog = view.catalog
         if catalog is None:
-            return  # whoever began the conversation asks
+            return  # the client that opened the session fetches it
         if not catalog.confirmed or self._clock() - catalog.offer.taken > FRESH_S:
             self.fetch_catalog(view, session)
 
     def publish(self, change: Change) -> None:
-        """Tell the clients of all views."""
+        """Publish a change to the clients of all views."""
         for view in self._views.values():
             view.hub.publish(change)
 
     def get(self, name: str) -> CatalogView:
-        """A view, from memory if that has it."""
+        """Return a view, with its catalog from memory where possible."""
         view = self._views.get(name)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
@@ -149,19 +149,19 @@ class CatalogViews:
                 self._pool.supports.setdefault(era, True)
                 if name.startswith(era):
                     view.catalog = self._catalog(offer, confirmed=False)
-                else:  # it was asked in the other era, to no avail
+                else:  # the upstream does not support the era of this view
                     self._pool.supports.setdefault(LEGACY if era == MODERN else MODERN, False)
                     right = self._views.setdefault(era, CatalogView(era))
                     right.catalog = right.catalog or self._catalog(offer, confirmed=False)
         return view
 
     def _make_room(self) -> None:
-        """Forget the oldest view that has no connection, and no client to hear of its changes."""
-        needed = {MODERN, LEGACY, *(line.view for line in self._pool)}
+        """Drop the oldest view without a connection and without subscribers."""
+        needed = {MODERN, LEGACY, *(connection.view for connection in self._pool)}
         for view in self:
             if view.name not in needed and view.fetching is None and not view.hub.is_needed:
                 del self._views[view.name]
-                self._pool.generation += 1  # whoever still has it looks again
+                self._pool.generation += 1  # callers that cache it look it up again
                 return
 
     def _catalog(self, offer: Offer, *, confirmed: bool) -> Catalog:
@@ -182,15 +182,15 @@ class CatalogViews:
         )
 
     async def _confirmed(self, offer: Offer) -> Catalog:
-        """The catalog of what was just asked; a large one is looked through beside the calls."""
+        """Return the catalog of a new offer; a large one is built in a thread."""
         many = sum(len(listed.keys) for listed in offer.lists.values()) > _MAX_INLINE_ITEMS
         if self._policy.reveals and many:
-            with suppress(RuntimeError):  # no thread can be had
+            with suppress(RuntimeError):  # no thread can be started
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
 
     def changed(self, name: str, session: UpstreamSession, kind: str) -> None:
-        """The upstream says that a list has changed: ask again, also if we are just asking."""
+        """Fetch again after an announced change, even if a fetch is running."""
         view = self.get(name)
         view.announced.add(kind)
         if view.fetching is None:
@@ -199,18 +199,18 @@ class CatalogViews:
             view.stale = session
 
     def fetch_catalog(self, view: CatalogView, session: UpstreamSession) -> "asyncio.Future[None]":
-        """Ask for all lists; done as soon as they are there, or cannot be had."""
+        """Fetch all lists; the future is done when they have arrived or failed."""
         if view.fetching is None:
             view.fetched = asyncio.get_running_loop().create_future()
             view.fetching = self._background.start(self._fetch_repeatedly(view, session))
         elif view.fetched is not None and (view.fetched.done() or view.fetched is view.saved):
-            view.stale = session  # too soon after the last time: its turn comes
+            view.stale = session  # fetched again after the pause
             view.fetched = asyncio.get_running_loop().create_future()
         assert view.fetched is not None
         return view.fetched
 
     async def _fetch_repeatedly(self, view: CatalogView, session: UpstreamSession) -> None:
-        """Ask, and again if the lists change meanwhile, at most once a second."""
+        """Fetch, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it returned its lists", kind="closed", server=self.name
         )
@@ -236,11 +236,11 @@ class CatalogViews:
             for waited in (view.saved, view.fetched):
                 if waited is not None and not waited.done():
                     waited.set_exception(failure)
-                    waited.exception()  # looked at: perhaps nobody waits for it
+                    waited.exception()  # retrieved, since it may have no waiter
             view.saved = None
 
     async def _fetch_lists(self, view: CatalogView, session: UpstreamSession) -> None:
-        modern, mirrors = session.modern, session.exchange.wire.mirrors
+        modern, has_headers = session.modern, session.exchange.wire.has_headers
         version = session.server.version
 
         async def request_page(method: str, params: Mapping[str, Any]) -> bytes:
@@ -248,14 +248,14 @@ class CatalogViews:
             headers: dict[str, str] = {}
             if modern:
                 sent["_meta"] = modern_meta(version, self._policy.info, {})
-                if mirrors:
+                if has_headers:
                     headers = request_headers(method, sent, version)
             timeout = self._policy.limits.list_s
             return await session.request(method, encode(sent), timeout=timeout, headers=headers)
 
         before = view.catalog
         missed: list[str] = []
-        # An announcement that comes from now on may be about what is not in these lists yet.
+        # A later announcement may be about a change that these lists do not contain yet.
         announced, view.announced = view.announced, set()
         try:
             offer = await fetch_catalog(
@@ -264,7 +264,7 @@ class CatalogViews:
                 session.server,
                 now=self._clock(),
                 before=before.whole if before is not None else None,
-                mirrors=modern and mirrors,
+                has_headers=modern and has_headers,
                 max_items=self._policy.max_items,
                 report=self._report,
                 missed=missed.append,
@@ -276,9 +276,9 @@ class CatalogViews:
             self._report(why)
         catalog = await self._confirmed(offer)
         view.catalog, view.missed = catalog, missed
-        # A server's own announcement is passed on even if its list compares equal.
+        # A server's own announcement is forwarded even if its list compares equal.
         changed = catalog.changed(before) if before is not None else []
-        view.announced.difference_update(changed)  # what came meanwhile was about the same change
+        view.announced.difference_update(changed)  # later ones were about the same change
         for kind in dict.fromkeys((*changed, *sorted(announced))):
             view.hub.publish(Change(kind))
         self._on_fetched(view)
@@ -286,15 +286,15 @@ class CatalogViews:
         if self._history is not None and (not is_same or self._history.is_due(view.name)):
             self._background.start(self._compare(self._history, view.name, offer))
         if self._memory is not None and not is_same:
-            view.saved = view.fetched  # who asks from now on wants to hear what is new since
+            view.saved = view.fetched  # a later request needs a later fetch
             await self._remember(view, offer)
 
     async def _compare(self, history: "History", view: str, offer: Offer) -> None:
-        """Report which definitions changed since they were first seen."""
+        """Report the definitions that changed since they were first seen."""
         async with self._compare_lock:
             try:
                 changes = await asyncio.to_thread(history.compare, view, offer)
-            except RuntimeError as error:  # no thread can be had
+            except RuntimeError as error:  # no thread can be started
                 self._report(f"changes to {self.name} are not tracked: {error}")
                 return
         for line in history.lines(self.name, changes):
@@ -304,20 +304,20 @@ class CatalogViews:
         assert self._memory is not None
         era = MODERN if offer.version.modern else LEGACY
         names = [view.name]
-        # Who would have begun in the other era finds out from memory that it is not spoken.
+        # Under the other era's key too, so that the next start knows which one is supported.
         other = LEGACY if era == MODERN else MODERN
         if self._pool.supports.get(other) is False:
             names.append(other)
         keys = [self._key(name) for name in names]
         saving = self._saving.start(asyncio.to_thread(_save, self._memory, keys, offer))
         try:
-            # Who ends the upstream now is not to lose what it said.
+            # Closing the upstream now must not lose the offer.
             await asyncio.shield(saving)
-        except RuntimeError as error:  # no thread can be had
+        except RuntimeError as error:  # no thread can be started
             self._report(f"the catalog of {self.name} is not saved: {error}")
 
     async def close(self) -> None:
-        """Wait, but not long, until all is kept; then hold nothing any more of what was offered."""
+        """Wait a limited time until all offers are saved, then release the catalogs."""
         await self._saving.wait(_SAVE_S)
         for view in self._views.values():
             view.catalog = None

@@ -18,7 +18,7 @@ from portico.upstream.listing import Listing, list_all
 from portico.upstream.request_headers import request_headers
 
 MAX_ROUNDS = 10
-"""How often one request may come back with questions."""
+"""The number of times that a server may answer one request with questions."""
 
 Log = Callable[[dict[str, Any]], None]
 """Takes the params of a log message."""
@@ -27,14 +27,14 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 class ClientOptions(TypedDict, total=False):
-    """How to ask: for so long, and telling of progress."""
+    """The timeout and the progress callback of a request."""
 
     timeout: float | None
     progress: Progress | None
 
 
 class Client:
-    """An open conversation with a server. `connect` makes one; close it, or use `async with`."""
+    """A client of one server. `connect` returns one; close it, or use `async with`."""
 
     def __init__(
         self,
@@ -69,43 +69,43 @@ class Client:
         return self.server.version.modern
 
     @property
-    def mirrors(self) -> bool:
-        """True if what a request asks for must be repeated in its HTTP headers."""
-        return self.modern and self.exchange.wire.mirrors
+    def has_headers(self) -> bool:
+        """True if a request must repeat parts of its body in HTTP headers."""
+        return self.modern and self.exchange.wire.has_headers
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
     ) -> dict[str, Any]:
-        """Send a request and return its result, answering whatever is asked on the way.
+        """Send a request, answer the server's questions, and return the result.
 
-        Raises McpError with the server's own error, TargetError if there is no answer to trust.
+        Raises McpError with the server's own error, TargetError if there is no valid response.
         """
         return self._decode(method, await self.request_raw(method, params, **options))
 
     async def request_raw(
         self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
     ) -> bytes:
-        """The same, with the result's own bytes."""
+        """Send a request like `request`, and return the raw result."""
         given = dict(params or {})
-        asked = given
+        sent = given
         for _ in range(MAX_ROUNDS):
-            raw = await self.ask(method, asked, **options)
+            raw = await self.request_once(method, sent, **options)
             if not self.modern or not is_input_required(raw):
                 return raw
-            asked = given | await self._next_round(method, self._decode(method, raw))
+            sent = given | await self._next_round(method, self._decode(method, raw))
         raise self._broken(f"still requires input after {MAX_ROUNDS} rounds of {method}")
 
-    async def ask(
+    async def request_once(
         self, method: str, params: Mapping[str, Any], **options: Unpack[ClientOptions]
     ) -> bytes:
-        """One round: the raw result, whatever it says."""
+        """Send one round of a request, and return the raw result."""
         try:
             return await self._send(method, params, **options)
         except McpError as error:
-            if error.code != HEADER_MISMATCH or method != "tools/call" or not self.mirrors:
+            if error.code != HEADER_MISMATCH or method != "tools/call" or not self.has_headers:
                 raise
             # The tool's schema may have changed since it was listed (client behavior); the
-            # refused call did not run, so it is safe to send again.
+            # refused call did not run, so a retry is safe.
             self._header_params = None
             return await self._send(method, params, **options)
 
@@ -116,9 +116,9 @@ class Client:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> bytes:
-        headers = await self._headers(method, params) if self.mirrors else {}
+        headers = await self._headers(method, params) if self.has_headers else {}
         id = self.exchange.next_id()
-        return await self.exchange.ask(
+        return await self.exchange.request(
             id,
             method,
             encode(self._with_meta(params, id if progress is not None else b"")),
@@ -138,28 +138,28 @@ class Client:
         return await self.request("tools/call", params, **options)
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """All tools."""
+        """Return all tools."""
         return (await self.listing("tools")).items
 
     async def listing(self, kind: str) -> Listing:
-        """A whole list, with what it weighs: `tools`, `resources`, `templates` or `prompts`."""
+        """Return a whole list and its size: `tools`, `resources`, `templates` or `prompts`."""
         listing = await list_all(self, kind)
-        if kind == "tools" and self.mirrors:
+        if kind == "tools" and self.has_headers:
             self._header_params = listing.header_params
         return listing
 
     async def set_log_level(self, level: str) -> None:
-        """Ask for log messages of this level and above; a server without logging is left alone."""
+        """Request log messages of this level and above, if the server supports logging."""
         self._log_level = level
         if not self.modern and "logging" in self.server.capabilities:
             await self.request("logging/setLevel", {"level": level})
 
     async def close(self) -> None:
-        """End the conversation, and the server if we started it."""
+        """Close the connection, and stop the server if Portico started it."""
         await self.exchange.close()
 
     def on_notification(self, method: str, params: bytes, about: bytes = b"") -> None:
-        """Take a notification of the server's."""
+        """Handle a notification of the server."""
         if method != "notifications/message" or self._log is None:
             return
         try:
@@ -181,14 +181,14 @@ class Client:
     async def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         declared: tuple[HeaderParam, ...] = ()
         if method == "tools/call":
-            # Which arguments a tool wants mirrored is known only from the list.
+            # Only the list declares the arguments to repeat in headers.
             if self._header_params is None:
                 await self.listing("tools")
             declared = (self._header_params or {}).get(str(params.get("name")), ())
         return request_headers(method, params, self.server.version, declared)
 
     async def _next_round(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
-        """What the next round adds to the params: all answers, and the state as it came."""
+        """Return the params to add in the next round: all answers, and the state unchanged."""
         meaning = TABLE.get((method, self.server.version))
         if meaning is not None and not meaning.rounds:
             raise self._broken(f"requires input for {method}, which the protocol does not allow")
@@ -203,9 +203,9 @@ class Client:
         return added
 
     async def _answer(self, key: str, question: Any) -> Mapping[str, Any]:
-        asked = question if isinstance(question, dict) else {}
-        method = str(asked.get("method"))
-        params = asked.get("params") or {}
+        fields = question if isinstance(question, dict) else {}
+        method = str(fields.get("method"))
+        params = fields.get("params") or {}
         if method == "ping" or not isinstance(params, dict):
             raise self._broken(f"sent an invalid question ({key[:40]})")
         try:

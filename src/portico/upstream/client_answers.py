@@ -1,4 +1,4 @@
-"""What a client can do for its servers: fill in forms, complete texts, name its roots."""
+"""A client's answers to its servers: forms, completions and roots."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from msgspec import Struct
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, McpError
 
 Answer = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Given the params of a question, its result; raise McpError to refuse it."""
+"""Takes the params of a question and returns its result; raises McpError to refuse it."""
 
 
 class ClientAnswers(Struct, frozen=True):
-    """Only what is given here is declared to servers, and only that is answered."""
+    """The handlers of a client; it declares and answers only the kinds that are set."""
 
     elicit: Answer | None = None
     elicit_modes: tuple[str, ...] = ("form",)
@@ -22,7 +22,7 @@ class ClientAnswers(Struct, frozen=True):
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What to declare."""
+        """The capabilities to declare."""
         declared: dict[str, Any] = {}
         if self.elicit is not None:
             declared["elicitation"] = {mode: {} for mode in self.elicit_modes}
@@ -33,7 +33,7 @@ class ClientAnswers(Struct, frozen=True):
         return declared
 
     async def answer(self, method: str, params: dict[str, Any]) -> Mapping[str, Any]:
-        """The result of a question; McpError if it was not ours to be asked."""
+        """Return the result of a question; raises McpError if it is not supported."""
         if method == "ping":
             return {}
         kind = _KINDS.get(method)
@@ -45,7 +45,7 @@ class ClientAnswers(Struct, frozen=True):
         return await answer(params)
 
     async def serve(self, method: str, params: bytes, about: bytes = b"") -> bytes:
-        """The same for raw bytes, as an exchange has them."""
+        """Answer a question of an exchange, in raw bytes."""
         try:
             decoded = msgspec.json.decode(params or b"{}", type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:

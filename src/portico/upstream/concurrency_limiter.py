@@ -1,4 +1,4 @@
-"""How many calls may be under way at an upstream, and how many may wait."""
+"""The limits of concurrent and of waiting calls at an upstream."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from portico.model.errors import TargetError
 
 
 class ConcurrencyLimiter(Slots):
-    """Lets so many in at a time; so many more may queue, in order."""
+    """Limits the concurrent calls; a limited number more may queue, in order."""
 
     def __init__(self, server: str, limit: int, queue: int) -> None:
         super().__init__(limit)
@@ -15,7 +15,7 @@ class ConcurrencyLimiter(Slots):
         self._queue = queue
 
     async def enter(self, within_s: float) -> None:
-        """Take a place, waiting for one if need be; raises TargetError if there is none."""
+        """Take a slot, waiting for one within the time; raises TargetError if there is none."""
         if self.used >= self.limit and len(self.waiting) >= self._queue:
             why = f"has {self.limit} calls running and {self._queue} waiting; try again later"
             raise TargetError(f"{self._server} {why}", kind="busy", server=self._server)

@@ -1,4 +1,4 @@
-"""From a server's entry in the config to where it is."""
+"""The address of a server in the config."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def address(server: ServerEntry, overheard: Callable[[str], None] | None = None) -> "Address":
-    """Where a configured server is; a child sees little of our own environment."""
+    """Return the address of a configured server; a child gets a reduced environment."""
     if server.problem:
         from portico.upstream.unavailable import Unavailable
 

@@ -1,4 +1,4 @@
-"""Makes a client of a server: the one call that commands and tests begin with."""
+"""Connects a client to a server, for commands and tests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from portico.upstream.handshake import ClientHello, HandshakeLimits, open_exchan
 from portico.wires.wire import Address
 
 ANONYMOUS = {"name": "portico", "version": "0"}
-"""Who we say we are, unless a caller says it better."""
+"""The client info that is sent by default."""
 
 
 async def connect(
@@ -21,7 +21,7 @@ async def connect(
     log: Log | None = None,
     info: Mapping[str, Any] = ANONYMOUS,
 ) -> Client:
-    """Open a conversation with a server; raises TargetError if there is none to be had."""
+    """Connect to a server; raises TargetError if that fails."""
     client: Client | None = None
 
     def on_notification(method: str, params: bytes, about: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Keeps one way to an upstream: opened on need, watched, closed when idle, opened again."""
+"""One connection to an upstream: opened on demand, supervised, closed when idle, reopened."""
 
 import asyncio
 import contextlib
@@ -25,29 +25,29 @@ _ACTIVE, _CALLED, _DRAINED = (
     ConnectionState.ACTIVE,
     ConnectionEvent.CALLED,
     ConnectionEvent.DRAINED,
-)  # of an enum: slow to look up
+)  # members of an enum are slow to look up
 _FALLBACK_ERAS = {"modern": "auto", "legacy": LEGACY_FIRST}
 
 
 def closed_error(server: str) -> TargetError:
-    """Why nothing can be asked any more of an upstream that we have closed."""
+    """Return the error of a request to an upstream that Portico has closed."""
     return TargetError(f"{server} is being shut down", kind="closed", server=server)
 
 
 class SessionObserver(Protocol):
-    """Who is told of every new conversation."""
+    """Receives the events of every new session."""
 
     def starting(self) -> None:
-        """A conversation is about to begin."""
+        """A session is about to open."""
         ...
 
     def opened(self, connection: "UpstreamConnection", session: UpstreamSession) -> None:
-        """A conversation has begun."""
+        """A session has opened."""
         ...
 
 
 class UpstreamConnection:
-    """One way to an upstream; for all clients, or for one of them alone."""
+    """One connection to an upstream, shared by all clients or owned by one."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class UpstreamConnection:
         self.policy = policy
         self.owner = owner
         self.view = view
-        """What its clients have in common: what the upstream offers may depend on it."""
+        """The name of the catalog view that its clients share."""
         self.state = ConnectionState.DISCONNECTED
         self.busy = 0
-        """Calls under way or waiting for the connection."""
+        """The number of calls that are running or waiting for the connection."""
         self.level = ""
         self.subscriptions: dict[str, set[Session]] = {}
-        """By URI, the sessions that follow it: the upstream is asked for it once."""
+        """The subscribed client sessions by URI; the upstream has one subscription for each."""
         self.substitute: UpstreamConnection | None = None
-        """Who is to hear of resources for it, since it is one too many."""
+        """The connection that takes the subscriptions of this one, if this one is surplus."""
         self.starts = 0
         self.era = policy.era
         """The era to try first."""
@@ -87,36 +87,36 @@ class UpstreamConnection:
         self._reconnecting: asyncio.Task[None] | None = None
         self._closing = Background()
         self._subscribing: dict[str, asyncio.Future[None]] = {}
-        """By URI, what is done when the upstream has said whether it will have it."""
+        """By URI, a future that is done when the upstream has answered the subscription."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
         self._closed = False
 
     @property
     def open_session(self) -> UpstreamSession | None:
-        """The conversation, if it is open now."""
+        """The session, if it is open now."""
         session = self._session
         return session if session is not None and session.exchange.failure is None else None
 
     @property
     def has_tasks(self) -> bool:
-        """True if results are still to come that a client has not fetched."""
+        """True if the session has open tasks."""
         session = self.open_session
         return session is not None and bool(session.tasks)
 
     @property
     def is_opening(self) -> bool:
-        """True if it is being opened just now."""
+        """True while a session is being opened."""
         return self._opening is not None
 
     @property
     def is_unused(self) -> bool:
-        """True if nothing of it runs, and nobody would miss it."""
+        """True if it has no session, no calls and no subscriptions."""
         idle = self.open_session is None and self._opening is None
         return idle and not self.busy and not self.subscriptions
 
     async def session(self) -> UpstreamSession:
-        """The open conversation, begun if need be; raises TargetError."""
+        """Return the open session, opening one if necessary; raises TargetError."""
         session = self.open_session
         if session is not None:
             return session
@@ -126,20 +126,20 @@ class UpstreamConnection:
         if opening is None:
             opening = self._opening = asyncio.create_task(self._open())
             opening.add_done_callback(self._opening_done)
-        # One who gives up waiting does not end it for the others.
+        # A cancelled waiter must not cancel the task for the others.
         await asyncio.wait({opening})
-        if opening.cancelled():  # by us, and not whoever waits for it
+        if opening.cancelled():  # by `close`, not by a waiter
             raise closed_error(self.address.name)
         return opening.result()
 
     def begin(self) -> None:
-        """A call is about to use the line."""
+        """Count a call that is about to use the connection."""
         self.busy += 1
         if self.state in _INACTIVE:
             self.state = TABLE[self.state, _CALLED]
 
     def end(self, answered: bool) -> None:
-        """A call is over; `answered` if the upstream showed that it lives."""
+        """Count the end of a call; `answered` if the upstream responded."""
         self.busy -= 1
         if answered and (self._backoff.failures or self._breaker.failures):
             self._backoff.succeeded()
@@ -158,24 +158,24 @@ class UpstreamConnection:
             self._idle_since = self._now()
 
     async def set_level(self, level: str) -> None:
-        """Have the upstream log from this level on, now and after every new beginning."""
+        """Set the upstream's log level, now and in every later session."""
         self.level = level
         session = self.open_session
         if session is not None:
             await self._apply_level(session)
 
     def logs_at(self, level: str) -> bool:
-        """True if the upstream was told to log this much."""
+        """True if the upstream's log level includes this one."""
         return bool(self.level) and is_level_enabled(level, self.level)
 
     async def subscribe(self, uri: str, subscriber: Session) -> None:
-        """Hear of changes to a resource; raises the upstream's error if it will not have it."""
+        """Subscribe to a resource; raises the upstream's error if it refuses."""
         session = await self.session()
         if self.substitute is not None:
             await self.substitute.subscribe(uri, subscriber)
             return
         while (settled := self._subscribing.get(uri)) is not None:
-            await asyncio.wait({settled})  # somebody else asks just now, and may be refused
+            await asyncio.wait({settled})  # the same subscription is pending, and may fail
             session = await self.session()
         holders = self.subscriptions.get(uri)
         if holders is not None:
@@ -197,7 +197,7 @@ class UpstreamConnection:
             settled.set_result(None)
 
     async def unsubscribe(self, uri: str, subscriber: Session) -> None:
-        """Do so no longer, if nobody else wants to."""
+        """Remove a subscriber; the last one ends the subscription at the upstream."""
         if self.substitute is not None:
             await self.substitute.unsubscribe(uri, subscriber)
             return
@@ -214,7 +214,7 @@ class UpstreamConnection:
         self._start_idle_timer()
 
     async def close(self) -> None:
-        """End the conversation, and let nobody begin another."""
+        """End the session, and refuse to open another."""
         self._closed = True
         for task in (self._opening, self._listening, self._reconnecting):
             if task is not None:
@@ -222,10 +222,7 @@ class UpstreamConnection:
                 await asyncio.wait({task})
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        session, self._session = (
-            self._session,
-            None,
-        )  # how it ends from now on is our own doing
+        session, self._session = self._session, None  # so that its end does not count as a loss
         if session is not None:
             self._close_session(session)
         await self._closing.wait()
@@ -241,7 +238,7 @@ class UpstreamConnection:
         await self._handshake(session)
         self._session = session
         session.exchange.on_lost = lambda failure: self._lost(session, failure)
-        if session.exchange.failure is not None:  # it left while it was being greeted
+        if session.exchange.failure is not None:  # lost during the handshake
             self._fire(ConnectionEvent.OPENED)
             self._lost(session, session.exchange.failure)
             raise session.exchange.failure.error()
@@ -250,20 +247,22 @@ class UpstreamConnection:
             self._fire(ConnectionEvent.CALLED)
         await self._replay(session)
         self._observer.opened(self, session)
-        self._start_idle_timer()  # whoever it was opened for may have left by now
+        self._start_idle_timer()  # the client it was opened for may have left by now
         return session
 
     async def _wait_for_backoff(self) -> None:
         left = self._backoff.remaining_s
         name = self.address.name
         if left > self.policy.backoff.wait_s:
-            why = f"{name} failed to start: it {self._breaker.why}; try again in {left:.0f} s"
+            # The reason comes last, since it may end with lines of stderr.
+            why = f"{name} failed to start; try again in {left:.0f} s"
+            why = f"{why}; last failure: {self._breaker.why}"
             raise TargetError(why, kind="backoff", server=name, retry_after_s=round(left, 1))
         if left:
             await asyncio.sleep(left)
 
     async def _handshake(self, session: UpstreamSession) -> None:
-        """Get into conversation, in whichever era that can be; what comes of it is noted."""
+        """Open the session, in the other era if the first fails, and record a failure."""
         name = self.address.name
         declared = self.owner.capabilities if self.owner is not None else {}
         info = self.policy.info
@@ -277,14 +276,14 @@ class UpstreamConnection:
                 except TargetError as error:
                     if error.kind not in _ERA_MISMATCH_KINDS or self.era not in _FALLBACK_ERAS:
                         raise
-                    # It spoke this era the last time; it may have been replaced since.
+                    # The era is from the last session; the server may have been replaced since.
                     self.era = _FALLBACK_ERAS[self.era]
                     await session.open(self.address, declared, info, limits, self.era)
         except TimeoutError:
             why = f"was not ready within {limits.init_s:g} s"
             self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
-        except Exception as error:  # also where we failed ourselves: it can be tried again
+        except Exception as error:  # bugs of our own too: the state must allow another attempt
             self._start_failed(str(error))
             raise
         except asyncio.CancelledError:
@@ -294,10 +293,10 @@ class UpstreamConnection:
     def _opening_done(self, opening: "asyncio.Task[UpstreamSession]") -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # looked at: all who waited may have left
+            opening.exception()  # retrieved, since all waiters may have left
 
     async def _replay(self, session: UpstreamSession) -> None:
-        """Tell a new conversation what an earlier one was told."""
+        """Restore the log level and the subscriptions in a new session."""
         with contextlib.suppress(McpError, TargetError):
             await self._apply_level(session)
         if session.modern:
@@ -315,7 +314,7 @@ class UpstreamConnection:
         await session.request(method, encode(params), timeout=self.policy.limits.list_s)
 
     def _listen(self, session: UpstreamSession) -> None:
-        """Have a modern upstream tell of changes, by a stream that says which."""
+        """Open the change stream of a modern upstream, which lists the subscriptions."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(
@@ -329,7 +328,7 @@ class UpstreamConnection:
 
     def _lost(self, session: UpstreamSession, failure: Failure) -> None:
         if self._session is not session:
-            return  # several requests may meet the same end
+            return  # several requests may report the same loss
         self._session = None
         self._fire(ConnectionEvent.LOST)
         self._backoff.failed()
@@ -342,7 +341,7 @@ class UpstreamConnection:
             self._reconnecting = asyncio.create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        """Begin again for those who wait for news, as often as it takes."""
+        """Reopen the session for its subscribers, as often as it takes."""
         try:
             while self.subscriptions and self.open_session is None and not self._closed:
                 await asyncio.sleep(self._backoff.remaining_s)
@@ -356,11 +355,11 @@ class UpstreamConnection:
         self._closing.start(session.exchange.close())
 
     def _start_idle_timer(self) -> None:
-        """Begin to count the time without anything to do."""
+        """Start the idle time, if the connection is idle."""
         if self.busy or self.subscriptions or self.policy.idle_s is None:
             return
         self._idle_since = self._now()
-        # The timer stays set, whatever is called meanwhile: to set one costs more than to look.
+        # Calls do not reset the timer: it checks the time itself, which costs less.
         if self._idle_timer is None and self.open_session is not None:
             self._set_idle_timer(self.policy.idle_s)
 
@@ -368,7 +367,7 @@ class UpstreamConnection:
         self._idle_timer = asyncio.get_running_loop().call_later(after_s, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Rest for good, if there was nothing to do for long enough."""
+        """Close the session if it has been idle for long enough."""
         self._idle_timer = None
         if self.busy or self.policy.idle_s is None:
             return
@@ -381,7 +380,7 @@ class UpstreamConnection:
             self._on_idle_timeout()
 
     def _discard(self, session: UpstreamSession) -> None:
-        """It lives, but has failed everybody for long: who tries next had better begin anew."""
+        """Close a session that is open but has stopped answering; the next call opens another."""
         self._fire(ConnectionEvent.CLOSED)
         self._session = None
         self._close_session(session)

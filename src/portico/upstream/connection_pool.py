@@ -1,4 +1,4 @@
-"""Which way to an upstream a client's call takes: shared with others, or its own."""
+"""The connections to one upstream, shared by clients or owned by one."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ MODERN, LEGACY = "modern", "legacy"
 
 
 class ConnectionPool:
-    """All ways to one upstream.
+    """All connections to one upstream, and the choice of one for each call.
 
-    In the modern era an upstream keeps nothing of its clients, so all share one connection. In the
-    legacy one it is shared by clients that cannot be asked anything; a client that can be asked
-    gets its own, so that no answer, no root and no log line reaches a child that somebody else
-    uses. A URL is reached in the client's own era where it speaks both. A process speaks one era,
-    so clients of the other are translated rather than given a second process.
+    A modern upstream keeps no state of its clients, so all share one connection. A legacy one is
+    shared by clients that do not accept questions. A client that does gets its own connection, so
+    that its answers, roots and log messages never reach another client's process. A URL is reached
+    in the client's own era where it supports both. A process runs in one era, and requests of the
+    other are translated rather than given a second process.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class ConnectionPool:
         observer: SessionObserver,
     ) -> None:
         self.supports: dict[str, bool] = {}
-        """By era, whether the upstream speaks it, as far as that is known."""
+        """By era, whether the upstream supports it, as far as is known."""
         self.generation = 0
-        """Grows with what is known of that."""
+        """Increases whenever views or routes may change; caches compare it."""
         if policy.era != "auto":
             self.supports = {MODERN: policy.era == MODERN, LEGACY: policy.era == LEGACY}
         self._address = address
@@ -55,7 +55,7 @@ class ConnectionPool:
         self._in_use: set[UpstreamConnection] = set()
         self._free: list[UpstreamConnection] = []
         self._surplus: set[UpstreamConnection] = set()
-        """One too many of those that all share: each ends with the calls it has."""
+        """Shared connections beyond the limit; each closes after its last call."""
         self._closing = Background()
         self._closed = False
 
@@ -64,7 +64,7 @@ class ConnectionPool:
         return iter((*shared, *self._own.values(), *self._in_use, *self._free, *self._surplus))
 
     def view(self, caller: Caller, modern: bool) -> str:
-        """What the upstream offers may depend on who asks: by era, and by what it can be asked."""
+        """Return the name of a client's view, by its era and capabilities."""
         era = self.era(modern, caller)
         if era == MODERN or not self.is_own(caller, modern):
             return era
@@ -73,7 +73,7 @@ class ConnectionPool:
         return LEGACY + encode(dict(sorted(caller.capabilities.items()))).decode()
 
     def era(self, modern: bool, caller: Caller | None = None) -> str:
-        """The era in which a client of this one is served."""
+        """Return the era in which the upstream serves a client of this era."""
         own, other = (MODERN, LEGACY) if modern else (LEGACY, MODERN)
         if self.supports.get(own) is False:
             return other
@@ -87,19 +87,19 @@ class ConnectionPool:
         if self._shared[own] or (caller is not None and caller.session in self._own):
             return own
         if self._shared[other]:
-            # A legacy process that is shared can ask nobody.
+            # A shared legacy process cannot send questions.
             can_share = other == MODERN or caller is None or not caller.accepts_questions
             return other if can_share else own
         return MODERN if policy.prefers_modern else own
 
     def is_own(self, caller: Caller, modern: bool) -> bool:
-        """True if this client is to have a way of its own."""
+        """True if this client gets a connection of its own."""
         if self.era(modern, caller) == MODERN or self._policy.sharing == "shared":
             return False
         return self._policy.sharing == "per-client" or caller.accepts_questions
 
     def acquire(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
-        """The way for a call, which may be about a task; give it back when the call is over."""
+        """Return a connection for a call, which may be about a task; release it afterwards."""
         if not self.is_own(caller, modern):
             return self.shared(self.era(modern, caller), task)
         view = self.view(caller, modern)
@@ -120,13 +120,13 @@ class ConnectionPool:
         return found
 
     async def begin_call(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
-        """The same, open, and with the call begun on it; raises TargetError."""
+        """Acquire an open connection and begin a call on it; raises TargetError."""
         connection = self.acquire(caller, modern, task)
         connection.begin()
         is_suitable = False
         try:
             await connection.session()
-            # Its era may be another than we thought; then not everybody can share it.
+            # It may be of another era than expected, in which this client cannot share it.
             is_suitable = connection.owner is not None or not self.is_own(caller, modern)
         finally:
             if not is_suitable:
@@ -135,19 +135,19 @@ class ConnectionPool:
         return connection if is_suitable else await self.begin_call(caller, modern, task)
 
     def find_open(self, caller: Caller, modern: bool) -> UpstreamConnection | None:
-        """The way for a call, if there is one open that needs no taking."""
+        """Return an open connection that needs no acquiring, if there is one."""
         if self.is_own(caller, modern):
             connection = self._own.get(caller.session) if caller.session is not None else None
         else:
             connections = self._shared[self.era(modern, caller)]
-            # Of several, the least busy one is chosen for each call.
+            # With several instances, `acquire` chooses the least busy one for each call.
             connection = connections[0] if connections and self._policy.instances == 1 else None
         return (
             connection if connection is not None and connection.open_session is not None else None
         )
 
     def release(self, connection: UpstreamConnection) -> None:
-        """A call no longer uses this way."""
+        """Return a connection after a call."""
         if connection in self._surplus and not (
             connection.busy or connection.subscriptions or connection.has_tasks
         ):
@@ -157,16 +157,16 @@ class ConnectionPool:
         self._in_use.discard(connection)
         session = connection.open_session
         if session is not None and session.has_client_roots:
-            # What it knows of one client's folders must not serve another.
+            # The process knows the client's roots: no other client may use it.
             self._drop(connection)
         elif session is None and not connection.is_opening:
             self._drop(connection)
         else:
-            # One that still starts is kept: who gave up on a slow start comes back for it.
+            # Keep one that is still starting: the client may have timed out, and will retry.
             self._free.append(connection)
 
     def shared(self, era: str, task: str = "") -> UpstreamConnection:
-        """The least busy of the ways that all share; for a task, the one that has it."""
+        """Return the least busy shared connection; for a task, the one that has it."""
         connections = self._shared[era]
         for connection in connections if task else ():
             if connection.open_session is not None and task in connection.open_session.tasks:
@@ -179,7 +179,7 @@ class ConnectionPool:
         return min(connections, key=lambda connection: connection.busy)
 
     def for_subscriptions(self, caller: Caller, modern: bool) -> UpstreamConnection:
-        """The way that has a client's subscriptions."""
+        """Return the connection for a client's subscriptions and notifications."""
         if self.is_own(caller, modern) and caller.session is not None:
             return self.acquire(caller, modern)
         era = self.era(modern, caller)
@@ -193,7 +193,7 @@ class ConnectionPool:
         return connection
 
     def session_opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
-        """A conversation has begun: remember its era, and put the line where it belongs."""
+        """Record the era of a new session, and move its connection to that era."""
         era = MODERN if session.modern else LEGACY
         self.generation += 1
         self.supports[era] = True
@@ -211,16 +211,16 @@ class ConnectionPool:
         connection.era = era
 
     def _add_shared(self, connection: UpstreamConnection, era: str) -> None:
-        # Whoever comes first in each era begins a conversation; both may turn out to be in one.
+        # The first clients of both eras each open a session; both may turn out to be of one era.
         if len(self._shared[era]) < max(1, self._policy.instances):
             self._shared[era].append(connection)
         else:
             self._surplus.add(connection)
-            # What calls change, the same process must tell of.
+            # Only the process that serves later calls sees their changes.
             connection.substitute = self._shared[era][0]
 
     async def close(self) -> None:
-        """Close all, at the same time, and let there be no more."""
+        """Close all connections concurrently, and refuse new ones."""
         self._closed = True
         connections = tuple(self)
         for client_session, connection in self._own.items():
@@ -243,7 +243,7 @@ class ConnectionPool:
             owner=caller,
             view=view,
         )
-        connection.level = (caller or self._callers).level  # an earlier line may have been told
+        connection.level = (caller or self._callers).level  # it may have been set on an earlier one
         if self.supports.get(era):
             connection.era = era
         else:
@@ -253,7 +253,7 @@ class ConnectionPool:
     def _check_limit(self) -> None:
         if len(self._own) + len(self._in_use) + len(self._free) < self._policy.max_children:
             return
-        # Who has come to rest makes room: a client that only left its session open begins anew.
+        # Evict an idle connection: its client's next call opens another.
         needless = (connection for connection in self._own.values() if connection.is_unused)
         spare = next(iter(self._free), None) or next(needless, None)
         if spare is not None:
@@ -265,7 +265,7 @@ class ConnectionPool:
 
     def _drop(self, connection: UpstreamConnection) -> None:
         if any(connection in connections for connections in self._shared.values()):
-            return  # it has become everybody's
+            return  # it is shared by now
         self._forget(connection)
         self._closing.start(connection.close())
 

@@ -1,10 +1,10 @@
-"""The life of a connection to an upstream, as a table: (state, event) to the next state."""
+"""The states of a connection to an upstream, as a table: (state, event) to the next state."""
 
 from enum import StrEnum
 
 
 class ConnectionState(StrEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -15,7 +15,7 @@ class ConnectionState(StrEnum):
 
 
 class ConnectionEvent(StrEnum):
-    """What happens to it."""
+    """An event that changes the state."""
 
     NEEDED = "needed"
     OPENED = "opened"
@@ -47,4 +47,4 @@ TABLE: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
     (ConnectionState.IDLE, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
     (ConnectionState.FAILED, ConnectionEvent.CLOSED): ConnectionState.DISCONNECTED,
 }
-"""What is not in the table does not happen, and is an error of ours."""
+"""A pair that is not in the table is a bug."""

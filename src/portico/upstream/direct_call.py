@@ -1,8 +1,8 @@
-"""The short way for a call that needs nothing but to be passed on.
+"""The direct path of a call that only needs forwarding.
 
-No task, no future and no timer of its own: a line is written, and when the answer comes, another.
-Whatever is not plain (a connection to be opened, another era, progress, a queue) goes the long way
-through `Relay.answer`, and so does a call that may be begun again after its upstream died.
+It has no task, no future and no timer of its own: it writes a message, and another one when the
+response arrives. Every other call (a connection to open, several rounds, progress, a queue) takes
+the general path through `Relay.answer`, as does a retry after its upstream exited.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from portico.upstream.session import UpstreamSession
 
 _ANSWERS = (bytes, ServerError)
 Translate = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
-"""Makes a response of what the upstream answered."""
+"""Turns the upstream's outcome into a response."""
 Retry = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
-"""How to begin a failed call again the long way, if that can do no harm."""
+"""Returns how to retry a failed call by the general path, if that is harmless."""
 
 
 class DirectCall(PendingRequest, Pending):
-    """One call under way; it is answered once, or cancelled."""
+    """One running call; it is answered once, or cancelled."""
 
     __slots__ = (
         "_breaker",
@@ -77,7 +77,7 @@ class DirectCall(PendingRequest, Pending):
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, params: bytes) -> bool:
-        """Send the call; False if it must go the long way."""
+        """Send the call; False if it must take the general path."""
         session, call = self._session, self._call
         id = session.exchange.begin(params, self)
         if not id:
@@ -90,7 +90,7 @@ class DirectCall(PendingRequest, Pending):
         return True
 
     def cancel(self) -> None:
-        """Drop the answer, and tell the upstream so if it has not come yet."""
+        """Drop the response, and notify the upstream if it is still pending."""
         if self._task is not None:
             self._task.cancel()
         if not self._is_over:
@@ -99,7 +99,7 @@ class DirectCall(PendingRequest, Pending):
         super().cancel()
 
     def finished(self, outcome: bytes | Exception) -> None:
-        """Reply with what came of it."""
+        """Respond with the outcome."""
         if self._is_over:
             return
         call = self._call
@@ -108,7 +108,7 @@ class DirectCall(PendingRequest, Pending):
             response = self._translate(call, self._session, outcome)
         else:
             assert isinstance(outcome, TargetError)
-            self._breaker.call_failed(outcome, 0)  # after a failure calls go the long way
+            self._breaker.call_failed(outcome, 0)  # after a failure calls take the general path
             if outcome.kind == "timeout":
                 self._session.exchange.cancel(self._id)
             self._end(answered=False)
@@ -142,20 +142,20 @@ class DirectCall(PendingRequest, Pending):
             response = mcp_error_response(self._call.request.id, error)
         except TargetError as error:
             response = mcp_error_response(self._call.request.id, as_mcp_error(error))
-        except Exception:  # one of ours: whoever asked need not wait for ever
+        except Exception:  # a bug of our own: the client still gets a response
             self.arrived(error_response(self._call.request.id, INTERNAL_ERROR, "internal error"))
             raise
         self.arrived(response)
 
 
 def as_mcp_error(error: TargetError) -> McpError:
-    """A failure of ours or of the upstream's, as the answer to a call."""
+    """Return a failure of Portico or the upstream as the error of a call."""
     data = {"kind": error.kind, "server": error.server, **error.details}
     return McpError(str(error), data=data)
 
 
 def unchanged(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
-    """What an upstream of the client's own era answered."""
+    """Return the response of an upstream of the client's own era."""
     id = call.request.id
     if isinstance(outcome, bytes):
         return Response(id=id, result=outcome)
@@ -163,7 +163,7 @@ def unchanged(call: Call, session: UpstreamSession, outcome: bytes | ServerError
 
 
 def from_legacy(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
-    """What a legacy upstream answered, as a modern client gets it."""
+    """Return the response of a legacy upstream, translated for a modern client."""
     if call.missing is not None:
         return mcp_error_response(call.request.id, call.missing)
     try:
@@ -179,7 +179,7 @@ def from_legacy(call: Call, session: UpstreamSession, outcome: bytes | ServerErr
 
 
 def from_modern(call: Call, session: UpstreamSession, outcome: bytes | ServerError) -> Response:
-    """What a modern upstream answered, as a legacy client gets it that cannot be asked."""
+    """Return the response of a modern upstream to a legacy client without questions."""
     try:
         if not isinstance(outcome, bytes):
             outcome = translate_error(call, outcome)

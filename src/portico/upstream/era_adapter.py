@@ -1,4 +1,4 @@
-"""Carries a call across the eras, where its client and its upstream live in different ones."""
+"""Translates a call between the eras, where its client and its upstream differ."""
 
 import asyncio
 import os
@@ -37,12 +37,12 @@ Send = Callable[[bytes, Data], Awaitable[bytes]]
 
 
 def encode_when_sent(call: Call, params: Callable[[], bytes]) -> Data:
-    """The params of a call as its upstream gets them; large ones are made when they are sent."""
+    """Return the params for the upstream; large ones are encoded when they are sent."""
     return params if len(call.request.params) > LARGE else params()
 
 
 async def run_rounds(session: UpstreamSession, call: Call, send: Send) -> bytes:
-    """A legacy client's call at a modern upstream: what a result asks, the client is asked."""
+    """Run a legacy client's call at a modern upstream, sending it the questions in results."""
     sender = _sender(session, call.caller)
     added: dict[str, Raw] = {}
     for _ in range(MAX_ROUNDS):
@@ -63,7 +63,7 @@ def _round(call: Call, added: dict[str, Raw], sender: Sender, id: bytes) -> byte
 
 
 def first_round(params: bytes, session: UpstreamSession, caller: Caller) -> bytes:
-    """The params of a legacy client's call for a modern upstream, without progress."""
+    """Return the params of a legacy client's call for a modern upstream, without progress."""
     return modern_params(params, _sender(session, caller), b"")
 
 
@@ -79,8 +79,8 @@ def _protocol_error(session: UpstreamSession, why: str) -> TargetError:
 
 
 async def _ask_all(session: UpstreamSession, call: Call, result: bytes) -> dict[str, Raw]:
-    asked = members(result)
-    questions = members(asked.get("inputRequests", b""))
+    fields = members(result)
+    questions = members(fields.get("inputRequests", b""))
 
     async def put(key: str, raw: bytes) -> Raw:
         question = members(raw)
@@ -109,25 +109,25 @@ async def _ask_all(session: UpstreamSession, call: Call, result: bytes) -> dict[
         answers = await asyncio.gather(*asking)
     finally:
         for one in asking:
-            one.cancel()  # where one was refused, nobody needs the others any more
+            one.cancel()  # after one refusal, the other answers are not needed
     added = {"inputResponses": Raw(encode(dict(zip(questions, answers, strict=True))))}
     if not questions:
         added = {}
-    if "requestState" in asked:
-        added["requestState"] = asked["requestState"]
+    if "requestState" in fields:
+        added["requestState"] = fields["requestState"]
     return added
 
 
 def translate_error(call: Call, error: ServerError) -> bytes:
-    """Raise an upstream's error under the code that the client's era has for it; what the other
-    era says by a result is returned."""
+    """Raise an upstream's error with the code of the client's era, or return the result that
+    expresses it in that era."""
     modern = call.request.version.modern
     if modern and error.code == URL_REQUIRED:
         if not declares(call.caller.capabilities, "elicitation", "url"):
             raise MissingCapability("elicitation", {"url": {}})
-        asked = url_questions(error.raw)
-        if asked:
-            return encode({"resultType": "input_required", "inputRequests": asked})
+        questions = url_questions(error.raw)
+        if questions:
+            return encode({"resultType": "input_required", "inputRequests": questions})
     code = error_code(call.request.method, error.code, modern)
     if code != error.code:
         error.raw, error.code = with_code(error.raw, code), code

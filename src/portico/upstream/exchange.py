@@ -1,4 +1,4 @@
-"""Requests under way, each way, with one upstream: who waits for what, and for how long."""
+"""The pending requests of one wire, in both directions, with their timeouts."""
 
 import asyncio
 import re
@@ -27,26 +27,26 @@ from portico.upstream.rpc_error import error_in, error_of
 from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, to_bytes
 
 MAX_GARBAGE_LINES = 1000
-"""Lines in a row that an upstream may write that are not messages."""
+"""The consecutive lines that are not messages that an upstream may send."""
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
-"""Bytes of them that an upstream may write at once, whatever comes between."""
+"""The bytes of such lines that an upstream may send at once, with or without messages between."""
 GARBAGE_BYTES_A_SECOND = 1024 * 1024
-"""Bytes of them that are forgotten each second, so that a stray line now and then never adds up."""
+"""The bytes of such lines that are forgiven each second, so that stray lines never add up."""
 
 MAX_INCOMING = 1000
-"""How many of its own requests an upstream may have open."""
+"""The number of its own requests that an upstream may have open."""
 
 _FLUSH_S = 0.5
 _LINGER_S = 1.0
-"""How long what brought a request may take to end once that is answered."""
+"""How long the sending of a request may outlast its response."""
 _BOM = b"\xef\xbb\xbf"
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
 
 Serve = Callable[[str, bytes, bytes], Awaitable[bytes]]
-"""Answers a request of the upstream's: method, raw params and the id of the request of ours whose
-stream it came on, if it came on one; raw result out, or McpError."""
+"""Answers a request of the upstream: takes the method, the raw params, and the id of our request on
+whose stream it arrived, if any; returns the raw result or raises McpError."""
 OnNotification = Callable[[str, bytes, bytes], None]
-"""Takes a notification: method, raw params, and the id as above."""
+"""Takes a notification: the method, the raw params, and the id as above."""
 
 
 class _Token(Struct):
@@ -54,7 +54,7 @@ class _Token(Struct):
 
 
 class Exchange:
-    """One conversation over one wire. Ids are ours; a progress token is the id it belongs to."""
+    """The requests of both sides over one wire. A progress token is the id of its request."""
 
     def __init__(
         self, wire: Wire, server: str, serve: Serve, on_notification: OnNotification
@@ -62,21 +62,21 @@ class Exchange:
         self.wire = wire
         self.server = server
         self.failure: Failure | None = None
-        """How the wire ended, if it has ended by itself."""
+        """How the wire ended, if it has ended."""
         self.modern = False
-        """True once the modern era is settled: its servers ask nothing by themselves."""
+        """True once the era is known to be modern: its servers send no requests."""
         self.garbage = 0
-        """Lines that were no messages."""
+        """The number of lines that were not messages."""
         self.answered = 0
-        """Answers that somebody waited for."""
+        """The number of responses to pending requests."""
         self.unmatched = 0
-        """Answers that nobody waited for."""
+        """The number of responses and requests that were dropped."""
         self.on_lost: Callable[[Failure], None] | None = None
-        """Told when the wire ends by itself."""
+        """Called when the wire is lost."""
         self.on_stream_closed: Callable[[bytes], None] | None = None
-        """Told when an upstream wants to be polled for the answer to a request."""
+        """Called when an upstream closes the stream of a request and expects polling."""
         self._loop = asyncio.get_running_loop()
-        # asyncio's own loops go by this clock; to ask it through them takes longer.
+        # asyncio's own loops use this clock; reading it through them is slower.
         is_plain = type(self._loop).time is asyncio.BaseEventLoop.time
         self._now: Callable[[], float] = monotonic if is_plain else self._loop.time
         self._timer: asyncio.TimerHandle | None = None
@@ -96,15 +96,15 @@ class Exchange:
         await self.wire.open(self)
 
     def is_over(self) -> bool:
-        """True if the wire has ended by itself, or was closed."""
+        """True if the wire was lost or closed."""
         return self.failure is not None
 
     def next_id(self) -> bytes:
-        """An id that was never used before."""
+        """Return a new request id."""
         self._last_id += 1
         return b"%d" % self._last_id
 
-    async def ask(
+    async def request(
         self,
         id: bytes,
         method: str,
@@ -117,17 +117,17 @@ class Exchange:
     ) -> bytes:
         """Send a request and wait for its raw result.
 
-        Raises McpError with the upstream's own error, TargetError for anything else.
+        Raises ServerError with the upstream's own error, TargetError for other failures.
         """
         if self.failure is not None:
             raise self.failure.error()
-        asked = AwaitedRequest(method, timeout, progress, self._loop.create_future())
-        self._expect(id, asked)
+        pending = AwaitedRequest(method, timeout, progress, self._loop.create_future())
+        self._expect(id, pending)
         message = Outgoing(_message(method, params, id), id, headers)
         try:
             if not self.wire.send_now(message):
-                await self._send(message, asked.answer)
-            return await asked.answer
+                await self._send(message, pending.answer)
+            return await pending.answer
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
                 self._abandon(id, f"no answer within {timeout:g} s", cancellable)
@@ -139,8 +139,8 @@ class Exchange:
             self._pending.pop(id, None)
 
     async def _send(self, message: Outgoing, answer: "asyncio.Future[bytes]") -> None:
-        """Send a request, unless nobody waits for its answer any more; that may come first, from
-        servers that end the POST which brought the request only later."""
+        """Send a request until it is sent or settled; a server may respond on another stream before
+        it ends the POST of the request."""
         sending = self._background.start(self.wire.send(message))
         sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
         is_needed = False
@@ -157,8 +157,8 @@ class Exchange:
             sending.add_done_callback(lambda _: ending.cancel())
 
     def begin(self, params: bytes, pending: PendingRequest) -> bytes:
-        """Send a request if that needs no waiting, and return its id, else nothing; it is told of
-        its outcome, unless it is taken back first."""
+        """Send a request if that does not block and return its id, else an empty one; the request
+        receives its outcome unless it is cancelled first."""
         if self.failure is not None:
             return b""
         self._last_id += 1
@@ -169,7 +169,7 @@ class Exchange:
         return id
 
     def cancel(self, id: bytes) -> None:
-        """Nobody waits any more for a request that was begun."""
+        """Cancel a request that was begun."""
         if self._pending.pop(id, None) is not None:
             self._abandon(id, "the caller gave up", True)
 
@@ -180,18 +180,18 @@ class Exchange:
         await self.wire.send(Outgoing(_message(method, params), headers=headers))
 
     async def close(self) -> None:
-        """Fail what still waits, stop answering, and close the wire."""
+        """Fail the pending requests, stop answering, and close the wire."""
         self._end(Failure(server=self.server, why="was closed", kind="closed"))
         try:
-            await self._background.wait(_FLUSH_S)  # a cancellation may be on its way out
+            await self._background.wait(_FLUSH_S)  # a cancellation may still be sending
             self._background.cancel()
         finally:
             await self.wire.close()
 
-    # The receiver, as a wire knows it.
+    # The receiver of the wire.
 
     def received(self, message: bytes, about: bytes = b"") -> None:
-        """Sort one message."""
+        """Dispatch one message or batch."""
         if self.failure is not None:
             return
         try:
@@ -212,29 +212,29 @@ class Exchange:
                 self.received(member, about)
 
     def malformed(self, remains: bytes, why: str) -> None:
-        """A message could not even be read."""
+        """Count a message that could not be read."""
         if self.failure is None:
             self._reject(b"", remains, why)
 
     def failed(self, id: bytes, failure: Failure) -> None:
-        """One request will get no answer, or has got it with an HTTP error."""
+        """Fail one request, with the error in the HTTP response if there is one."""
         pending = self._pending.pop(id, None)
         if pending is not None:
             self._settle(pending, error_in(failure) or failure.error())
 
     def lost(self, failure: Failure) -> None:
-        """The wire has ended: everyone who waits learns it now."""
+        """Fail all pending requests: the wire has ended."""
         self._end(failure)
         if self.on_lost is not None:
             self.on_lost(failure)
 
     def stream_closed(self, id: bytes) -> None:
-        """The stream of one request was closed; its answer will come on another."""
+        """Report a closed stream; the response will arrive on another."""
         if self.on_stream_closed is not None:
             self.on_stream_closed(id)
 
     def is_pending(self, id: bytes) -> bool:
-        """True while somebody waits for this answer."""
+        """True while this request is pending."""
         pending = self._pending.get(id)
         return pending is not None and not pending.is_done
 
@@ -252,7 +252,7 @@ class Exchange:
     def _handle_response(self, envelope: Envelope) -> None:
         pending = self._pending.pop(bytes(envelope.id), None)
         if pending is None or pending.is_done:
-            self.unmatched += 1  # a wrong id, or a second answer: the first one stands
+            self.unmatched += 1  # an unknown id, or a second response to a request
             return
         self.answered += 1
         outcome: bytes | Exception = bytes(envelope.result)
@@ -264,13 +264,13 @@ class Exchange:
         self._settle(pending, outcome)
 
     def _settle(self, pending: PendingRequest, outcome: bytes | Exception) -> None:
-        """Tell whoever waits; the first outcome stands."""
+        """Deliver the first outcome of a request; later ones are ignored."""
         if pending.is_done:
             return
         pending.is_done = True
         try:
             pending.finished(outcome)
-        except Exception as error:  # noqa: BLE001  (who fails to hear it must not cost the others)
+        except Exception as error:  # noqa: BLE001  (a failing callback must not affect others)
             context = {"message": f"the response to {pending.method} was lost", "exception": error}
             self._loop.call_exception_handler(context)
 
@@ -278,12 +278,12 @@ class Exchange:
         self._pending[id] = pending
         pending.begun = self._now()
         pending.deadline = pending.begun + pending.timeout
-        # One timer for all: it is set anew only for a request that ends before it rings.
+        # One timer for all: it is set again only for a request that expires before it fires.
         if pending.deadline < self._timer_at:
             self._set_timer(pending.deadline)
 
     def _set_timer(self, when: float) -> None:
-        # When it rings is kept here: uvloop's handle does not know it once the time has come.
+        # The time is kept here: uvloop's handle no longer has it once the timer is due.
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
@@ -315,7 +315,7 @@ class Exchange:
             self.garbage += 1
 
     def _reject(self, id: bytes, message: bytes, why: str) -> None:
-        """Count it, and fail the call it would have answered, if that can be told."""
+        """Count an invalid message, and fail the request that it answers, if that is known."""
         self.garbage += 1
         self._garbage_lines += 1
         now = self._now()
@@ -336,7 +336,7 @@ class Exchange:
         self._background.start(self.wire.close())
 
     def _find_id(self, message: bytes) -> bytes:
-        """The one id of ours in a broken message; none in what only quotes one, like a log line."""
+        """Return the only pending id in an invalid message; empty for text such as a log line."""
         message = message.removeprefix(_BOM).lstrip()
         if message[:1] != b"{":
             return b""
@@ -346,7 +346,7 @@ class Exchange:
 
     def _handle_request(self, id: bytes, method: str, params: bytes, about: bytes) -> None:
         if self.modern or not is_id(id) or id in self._incoming:
-            self.unmatched += 1  # a modern client never writes a response (2026-07-28, transports)
+            self.unmatched += 1  # a modern client never sends a response (2026-07-28, transports)
             return
         if len(self._incoming) >= MAX_INCOMING:
             self.unmatched += 1
@@ -363,10 +363,10 @@ class Exchange:
         self._extend_all()
 
     def _extend_all(self) -> None:
-        # Nothing says which call a question belongs to, so none runs out while we think.
+        # A question does not identify its call, so no call expires while one is open.
         for pending in self._pending.values():
             pending.extend(self._now(), suspended=bool(self._incoming))
-        # Where it had all the time there is, the clock may ring far too late for it now.
+        # The timer may be set to the extended deadlines, which is too late now.
         due = min((pending.deadline for pending in self._pending.values()), default=FOREVER)
         if due < self._timer_at:
             self._set_timer(due)
@@ -379,7 +379,7 @@ class Exchange:
         try:
             await self.wire.send(Outgoing(response.encode()))
         except TargetError:
-            self.unmatched += 1  # it no longer wants to know
+            self.unmatched += 1  # the upstream no longer accepts the response
 
     def _handle_cancelled(self, params: bytes) -> None:
         task = self._incoming.get(cancelled_id(params))
@@ -387,11 +387,11 @@ class Exchange:
             task.cancel()
 
     def _abandon(self, id: bytes, reason: str, cancellable: bool) -> None:
-        """Tell the upstream that nobody waits any more."""
+        """Cancel a request at the upstream."""
         if self.failure is not None:
             return
         # Closing its stream is the cancellation where each request has one and the era is modern.
-        if cancellable and not (self.modern and self.wire.mirrors):
+        if cancellable and not (self.modern and self.wire.has_headers):
             self._background.start(self._cancel(id, reason))
         else:
             self.wire.abandon(id)
@@ -401,7 +401,7 @@ class Exchange:
         try:
             await self.notify("notifications/cancelled", params)
         except TargetError:
-            pass  # gone: there is nothing left to cancel
+            pass  # the wire is lost: there is nothing left to cancel
         finally:
             self.wire.abandon(id)
 
@@ -419,7 +419,7 @@ class Exchange:
 
 
 def _message(method: str, params: Data, id: bytes = b"") -> Data:
-    """A message, which is made at once unless it is large."""
+    """Return a message, encoded at once unless it is large."""
     head = b'{"jsonrpc":"2.0","id":' + id if id else b'{"jsonrpc":"2.0"'
     if not params:
         return b'%s,"method":%s}' % (head, encode(method))

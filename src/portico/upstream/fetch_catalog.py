@@ -1,4 +1,4 @@
-"""Asks an upstream for all it offers, and keeps its own bytes."""
+"""Fetches the lists of an upstream, byte for byte."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ class _Schema(Struct):
     schema: dict[str, Any] = field(default_factory=dict, name="inputSchema")
 
 
-# A number past all floats is no reason to leave a tool out.
+# Accept numbers that no float can hold.
 _schema = msgspec.json.Decoder(_Schema, float_hook=float).decode
 _keys = msgspec.json.Decoder(_Keys).decode
 _FIELD = {"name": "name", "uri": "uri", "uriTemplate": "template"}
@@ -39,15 +39,15 @@ async def fetch_catalog(
     *,
     now: float,
     before: Offer | None = None,
-    mirrors: bool = False,
+    has_headers: bool = False,
     max_items: int | None = None,
     report: Callable[[str], None] = lambda _: None,
     missed: Callable[[str], None] = lambda _: None,
 ) -> Offer:
-    """All lists that the upstream declares; one that cannot be had stays as it was `before`, and
-    `missed` is told why.
+    """Fetch all lists that the upstream declares; a list that fails stays as it was `before`, and
+    `missed` receives the reason.
 
-    `mirrors` if tools with invalid header annotations must be left out (modern HTTP); `most` limits
+    `mirrors` leaves out tools with invalid header annotations (modern HTTP); `max_items` limits
     each list.
     """
     lists: dict[str, Listed] = {}
@@ -70,7 +70,7 @@ async def fetch_catalog(
             key = _key_of(kind, raw)
             if not key:
                 report(f"{server} lists an entry without {kind.key}; it is left out")
-            elif mirrors and name == "tools" and (why := _invalid_headers(raw)):
+            elif has_headers and name == "tools" and (why := _invalid_headers(raw)):
                 report(f"tool {key} of {server} is left out: {why}")
             else:
                 known.setdefault(key, raw)
@@ -83,7 +83,7 @@ async def fetch_catalog(
         )
         if listed.omitted and (older is None or older.omitted != listed.omitted):
             report(_too_many(server, name, listed))
-        # Who made something of the list as it was keeps it: the same one is not kept twice.
+        # Reuse an equal list, so that it is in memory once.
         lists[name] = older if older is not None and older == listed else listed
     return Offer(introduction.version, introduction.raw, lists, now)
 

@@ -1,4 +1,4 @@
-"""Opens a conversation: probes the era as the spec says, and falls back where it may."""
+"""The handshake with a server: probes the era as the spec defines, with the allowed fallbacks."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,37 +24,37 @@ from portico.upstream.rpc_error import HttpError, one_line
 from portico.wires.wire import Address, Wire
 
 LEGACY_FIRST = "legacy-first"
-"""Besides `modern`, `legacy` and `auto`, which tries both: the same, the other way round."""
+"""An era beside `modern`, `legacy` and `auto`: tries both like `auto`, but legacy first."""
 _UNREACHABLE_KINDS = ("start", "network", "timeout", "exited")
-"""Failures that say nothing of what the server would understand."""
+"""Failures that do not depend on the era."""
 _UNSUPPORTED_STATUSES = (400, 404, 405)
-"""Statuses with which a server of the old transport meets a POST (backward compatibility)."""
+"""The statuses that a server of the old transport returns to a POST (backward compatibility)."""
 
 
 class HandshakeLimits(Struct, frozen=True):
-    """How long things may take, in seconds."""
+    """The timeouts of one server, in seconds."""
 
     probe_s: float = 3.0
-    """How long a stdio server may be silent before it is also greeted the legacy way."""
+    """How long a server may take to answer the probe before the legacy handshake starts too."""
     init_s: float = 30.0
     list_s: float = 30.0
     call_s: float = 120.0
-    """Counted anew with each sign of progress."""
+    """Restarted by each progress notification."""
 
 
 class Introduction(Struct, frozen=True):
-    """What a server says of itself when the conversation begins."""
+    """The server's description of itself in the handshake."""
 
     version: Version
     info: dict[str, Any]
     capabilities: dict[str, Any]
     instructions: str = ""
     raw: bytes = b""
-    """Its very words: the result of `initialize` or `server/discover`."""
+    """The result of `initialize` or `server/discover`, byte for byte."""
 
 
 class ClientHello(Struct, frozen=True):
-    """How we introduce ourselves, and who takes what the server sends unasked."""
+    """The client's side of the handshake, and its handlers for the server's messages."""
 
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
@@ -65,7 +65,7 @@ class ClientHello(Struct, frozen=True):
 
 
 async def open_exchange(address: Address, hello: ClientHello) -> tuple[Exchange, Introduction]:
-    """An open exchange with a server, and what it says of itself; raises TargetError."""
+    """Open an exchange with a server, and return its introduction too; raises TargetError."""
     try:
         return await _HandshakeAttempt(address, hello).open()
     except McpError as error:
@@ -87,13 +87,13 @@ class _Discovery(Struct):
     meta: dict[str, Any] = field(default_factory=dict, name="_meta")
 
 
-# A number past all floats is no reason not to understand the rest.
+# Accept numbers that no float can hold.
 _handshake_of = msgspec.json.Decoder(_Handshake, float_hook=float).decode
 _discovery_of = msgspec.json.Decoder(_Discovery, float_hook=float).decode
 
 
 class _HandshakeAttempt:
-    """One attempt to get into conversation, over one wire after the other if need be."""
+    """One attempt at a handshake, over several wires in turn if necessary."""
 
     def __init__(self, address: Address, hello: ClientHello) -> None:
         self._address = address
@@ -102,7 +102,7 @@ class _HandshakeAttempt:
         self._exchange: Exchange | None = None
 
     async def open(self) -> tuple[Exchange, Introduction]:
-        """The exchange over the first wire on which the two understand each other."""
+        """Return the exchange over the first wire on which the handshake succeeds."""
         era = self._hello.era
         try:
             exchange = await self._connect(self._address.wire())
@@ -128,7 +128,7 @@ class _HandshakeAttempt:
         return self._exchange
 
     async def _legacy_first(self, exchange: Exchange) -> tuple[Exchange, Introduction]:
-        """Greet the legacy way; a server that will not have it may be modern."""
+        """Try the legacy handshake; a server that rejects it may be modern."""
         try:
             return exchange, await self._handshake(exchange)
         except (McpError, TargetError) as error:
@@ -146,10 +146,10 @@ class _HandshakeAttempt:
     async def _fall_back(
         self, exchange: Exchange, found: Introduction | None
     ) -> tuple[Exchange, Introduction]:
-        """Greet the legacy way; where even that is not understood, by the older transport."""
+        """Try the legacy handshake, and the older transport if that fails too."""
         if found is not None:
             return exchange, found
-        if exchange.failure is not None:  # some legacy servers leave when asked to discover
+        if exchange.failure is not None:  # some legacy servers exit on server/discover
             exchange = await self._connect(self._address.wire())
         try:
             return exchange, await self._handshake(exchange)
@@ -161,15 +161,14 @@ class _HandshakeAttempt:
             try:
                 exchange = await self._connect(older)
             except TargetError:
-                raise error from None  # what the current transport met is the better reason
+                raise error from None  # the error of the current transport is more useful
         return exchange, await self._handshake(exchange)
 
     async def _probe(self, exchange: Exchange, era: str) -> Introduction | None:
-        """The server's own words if it is modern, or greeted the legacy way while it was silent.
+        """Return the introduction of a modern server, or of a silent one that accepts `initialize`.
 
-        None says legacy. A server that does not answer may be slow or may drop what it does not
-        know, so after a while it is greeted the other way too, and whichever answer is the first
-        to be good decides.
+        None means legacy. A server that does not answer may be slow or may drop unknown requests,
+        so after a while the legacy handshake starts too, and the first valid response decides.
         """
         if era == "modern":
             return await self._discover(exchange, strict=True)
@@ -200,7 +199,7 @@ class _HandshakeAttempt:
             await _stop(handshake)
 
     async def _discover(self, exchange: Exchange, strict: bool = False) -> Introduction | None:
-        """Ask in the modern way; None if the answer is no sign of a modern server."""
+        """Send server/discover; None if the response is not that of a modern server."""
         version = MODERN[-1]
         try:
             try:
@@ -223,12 +222,12 @@ class _HandshakeAttempt:
     async def _send_discover(self, exchange: Exchange, version: Version) -> bytes:
         meta = modern_meta(version, self._hello.info, self._hello.capabilities)
         method = "server/discover"
-        return await exchange.ask(
+        return await exchange.request(
             exchange.next_id(),
             method,
             encode({"_meta": meta}),
             timeout=self._limits.init_s,
-            headers=request_headers(method, {}, version) if exchange.wire.mirrors else {},
+            headers=request_headers(method, {}, version) if exchange.wire.has_headers else {},
             cancellable=False,
         )
 
@@ -244,7 +243,7 @@ class _HandshakeAttempt:
         return Introduction(version, info, found.capabilities, found.instructions or "", raw)
 
     def _another_version(self, error: McpError) -> Version:
-        """The version to ask with instead, of those the server says it supports."""
+        """Return the version to retry with, of those that the server supports."""
         data = error.data if isinstance(error.data, dict) else {}
         offered = data.get("supported")
         listed = offered if isinstance(offered, list) else []
@@ -260,13 +259,13 @@ class _HandshakeAttempt:
         raise self._protocol_error(why, "version")
 
     async def _handshake(self, exchange: Exchange) -> Introduction:
-        """Greet in the legacy way."""
+        """Perform the legacy handshake."""
         params = {
             "protocolVersion": LATEST_LEGACY.text,
             "capabilities": self._hello.capabilities,
             "clientInfo": self._hello.info,
         }
-        raw = await exchange.ask(
+        raw = await exchange.request(
             exchange.next_id(),
             "initialize",
             encode(params),
@@ -291,11 +290,11 @@ class _HandshakeAttempt:
 
 
 class _NotModern(Exception):
-    """The server answered, but not as one of the modern era."""
+    """The server answered, but is not of the modern era."""
 
 
 def _is_inconclusive(error: McpError | TargetError) -> bool:
-    """True for a modern server's complaint, a closed door, and a server that is not there."""
+    """True for a modern server's error, a missing authorization, and an unreachable server."""
     if isinstance(error, McpError):
         return error.code in (HEADER_MISMATCH, MISSING_CAPABILITY)
     status = error.details.get("status")
@@ -316,5 +315,5 @@ async def _stop(task: "asyncio.Task[Any]") -> None:
 def modern_meta(
     version: Version, info: Mapping[str, Any], capabilities: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What every modern request says of its sender."""
+    """Return the `_meta` of every modern request, which describes its sender."""
     return {VERSION_KEY: version.text, INFO_KEY: info, CAPABILITIES_KEY: capabilities}

@@ -1,4 +1,4 @@
-"""Whole lists of an upstream: all pages, within bounds."""
+"""Fetches whole lists of an upstream: all pages, within limits."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,23 +22,23 @@ MAX_ITEMS = 100_000
 MAX_BYTES = 64 * 1024 * 1024
 
 RequestPage = Callable[[str, Mapping[str, Any]], Awaitable[bytes]]
-"""Sends a list request: method and params in, raw result out."""
+"""Sends a list request: takes the method and the params, returns the raw result."""
 
 
 class Pages(Struct):
-    """The items of all pages, each in its own bytes."""
+    """The raw items of all pages."""
 
     items: list[bytes]
     count: int = 0
-    """How many pages there were."""
+    """The number of pages."""
     first: int = 0
-    """How many items were on the first."""
+    """The number of items on the first page."""
     more: dict[str, Raw] = {}
     """The other fields of the first page."""
     size: int = 0
     """The bytes of all items."""
     omitted: int = 0
-    """How many more there are, at least, that are beyond the limit."""
+    """The least number of items beyond the limit."""
 
 
 class Listing(Struct):
@@ -51,24 +51,24 @@ class Listing(Struct):
     rejected: list[str] = []
     """Why items were left out."""
     header_params: dict[str, tuple[HeaderParam, ...]] = {}
-    """By tool, the arguments to mirror into HTTP headers."""
+    """By tool, the arguments to repeat in HTTP headers."""
 
 
 async def all_pages(
-    ask: RequestPage, server: str, kind: ListKind, max_items: int | None = None
+    request_page: RequestPage, server: str, kind: ListKind, max_items: int | None = None
 ) -> Pages:
-    """All pages of a list, or those with its first items if there are too many; raises TargetError
-    if they cannot be read or do not end."""
+    """Fetch all pages of a list, or its first items if there are too many; raises TargetError if
+    they cannot be read or do not end."""
     pages = Pages([])
     cursor: str | None = None
     seen: set[str] = set()
     while True:
         params = {} if cursor is None else {"cursor": cursor}
         try:
-            raw = await ask(kind.method, params)
+            raw = await request_page(kind.method, params)
         except McpError as error:
             if error.code == METHOD_NOT_FOUND and not pages.count:
-                return pages  # declared, but not there: templates of many servers
+                return pages  # declared, but missing: templates of many servers
             raise
         cursor = _add_page(server, kind, raw, pages)
         if max_items is not None and (
@@ -86,18 +86,18 @@ async def all_pages(
 
 
 async def list_all(client: "Client", kind: str) -> Listing:
-    """All items of a kind; none if the server does not offer the kind."""
+    """Fetch all items of a kind; none if the server does not support the kind."""
     wanted = LIST_KINDS[kind]
     meaning = TABLE[wanted.method, client.server.version]
     listing = Listing([])
     if meaning.capability not in client.server.capabilities:
         return listing
 
-    async def ask(method: str, params: Mapping[str, Any]) -> bytes:
-        return await client.ask(method, params, timeout=client.limits.list_s)
+    async def request_page(method: str, params: Mapping[str, Any]) -> bytes:
+        return await client.request_once(method, params, timeout=client.limits.list_s)
 
     try:
-        pages = await all_pages(ask, client.name, wanted)
+        pages = await all_pages(request_page, client.name, wanted)
     except McpError as error:
         why = f"failed to answer {wanted.method}: {one_line(error)} (code {error.code})"
         raise TargetError(f"{client.name} {why}", kind="protocol", server=client.name) from None
@@ -112,7 +112,7 @@ async def list_all(client: "Client", kind: str) -> Listing:
 
 
 def _add_page(server: str, kind: ListKind, raw: bytes, pages: Pages) -> str | None:
-    """Add a page; the cursor of the next one."""
+    """Add a page, and return the cursor of the next one."""
     try:
         page = msgspec.json.decode(raw, type=dict[str, Raw])
         items = msgspec.json.decode(page.pop(kind.field, Raw(b"null")), type=list[Raw])
@@ -134,7 +134,7 @@ def _add_item(client: "Client", kind: ListKind, item: dict[str, Any], listing: L
     if not isinstance(key, str):
         listing.rejected.append(f"an entry of {kind.method} without {kind.key}")
         return
-    if kind.field == "tools" and client.mirrors:
+    if kind.field == "tools" and client.has_headers:
         # Clients over HTTP leave out a tool whose annotations are invalid (schema extension).
         try:
             listing.header_params[key] = header_params(item.get("inputSchema") or {})

@@ -1,4 +1,4 @@
-"""The tasks that are open at an upstream, as far as results and notifications tell."""
+"""The open tasks of a session, as known from results and notifications."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -6,13 +6,13 @@ from time import monotonic
 from portico.protocol.tasks import Task
 
 MAX_TASKS = 1000
-"""So many are followed on one connection; past that, the oldest is forgotten."""
+"""The number of tasks that are tracked in one session; past that, the oldest is dropped."""
 MAX_OPEN_S = 24 * 3600.0
-"""How long a task counts as open if its server never says that it is over."""
+"""How long a task counts as open if its server never reports its end."""
 
 
 class OpenTasks:
-    """By id, until when each task counts as open."""
+    """Tracks until when each task counts as open, by id."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -29,17 +29,17 @@ class OpenTasks:
         return id in self._until
 
     def note(self, task: Task) -> None:
-        """Take in what the upstream says of a task."""
+        """Record a task's state."""
         if task.is_over:
             self.forget(task.id)
         elif task.ttl_s is None:
             self._until[task.id] = self._clock() + MAX_OPEN_S
         else:
-            # The time to live counts from the creation of a task, which is when it is first seen.
+            # The time to live starts at the creation of a task, when it is first seen.
             self._until.setdefault(task.id, self._clock() + min(task.ttl_s, MAX_OPEN_S))
         if len(self._until) > MAX_TASKS:
             del self._until[next(iter(self._until))]
 
     def forget(self, id: str) -> None:
-        """The task is over, or not known to the upstream."""
+        """Remove a task that has ended or is unknown to the upstream."""
         self._until.pop(id, None)

@@ -1,20 +1,20 @@
-"""A request that waits for its answer, and for how long."""
+"""A request that waits for its response, with its deadline."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 MAX_CALL_S = 3600.0
-"""However much progress it makes, a request takes no longer."""
+"""The longest duration of a request, however much progress it makes."""
 FOREVER = float("inf")
-"""For a request that ends when either side has had enough of it."""
+"""The timeout of a request that ends only when one side ends it."""
 
 Progress = Callable[[bytes], None]
 """Takes the raw params of a progress notification."""
 
 
 class PendingRequest(ABC):
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     __slots__ = ("begun", "deadline", "is_done", "method", "progress", "timeout")
 
@@ -27,16 +27,16 @@ class PendingRequest(ABC):
 
     @abstractmethod
     def finished(self, outcome: bytes | Exception) -> None:
-        """Take the raw result, or why there is none: ServerError or TargetError."""
+        """Handle the raw result, or the ServerError or TargetError in its place."""
 
     def on_progress(self, params: bytes, now: float) -> None:
-        """It makes progress: give it more time, and say so."""
+        """Extend the deadline, and forward the progress."""
         self.extend(now)
         if self.progress is not None:
             self.progress(params)
 
     def extend(self, now: float, suspended: bool = False) -> None:
-        """Count its time anew; while it is our turn to answer, it has all there is."""
+        """Restart the timeout; while `suspended`, the deadline is the longest duration."""
         latest = self.begun + max(self.timeout, MAX_CALL_S)
         self.deadline = latest if suspended else min(now + self.timeout, latest)
 
@@ -57,11 +57,11 @@ class AwaitedRequest(PendingRequest):
         self.answer = answer
 
     def finished(self, outcome: bytes | Exception) -> None:
-        """Let the task go on."""
+        """Resume the task."""
         if self.answer.done():
             return
         if isinstance(outcome, bytes):
             self.answer.set_result(outcome)
         else:
             self.answer.set_exception(outcome)
-            self.answer.exception()  # looked at: whoever waited may have been cancelled
+            self.answer.exception()  # retrieved, since the waiter may have been cancelled

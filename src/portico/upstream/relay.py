@@ -1,4 +1,4 @@
-"""Passes a client's request to an upstream and its answer back, in whatever eras the two live."""
+"""Forwards a client's request to an upstream and returns the response, across eras if needed."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
 _TIMEOUT = TIMEOUT_KEY.encode()
 _MAX_SESSIONS = 4
-"""So many in a row may be lost to one call."""
+"""The number of consecutive sessions that one call may lose."""
 _LOST_KINDS = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
@@ -66,7 +66,7 @@ class _Annotated(Struct):
 
 
 class Route:
-    """An open way for one client's calls."""
+    """An open session for one client's calls."""
 
     __slots__ = ("connection", "is_bridged", "modern", "session")
 
@@ -90,7 +90,7 @@ class Relay:
         breaker: CircuitBreaker,
         tool: Callable[[str], ListedTool | None],
     ) -> None:
-        """`tool` finds a tool's definition by its name, if it is known."""
+        """`tool` returns a tool's definition by name, if it is known."""
         self.name = server
         self._call_s = policy.limits.call_s
         self._pool = pool
@@ -102,7 +102,7 @@ class Relay:
         self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
-        """The upstream's answer to a request; raises McpError or TargetError if there is none."""
+        """Return the upstream's response; raises McpError or TargetError if there is none."""
         modern = request.version.modern
         if not modern or self._pool.supports.get(MODERN) or not caller.accepts_questions:
             call = Call(caller, request, context)
@@ -114,10 +114,10 @@ class Relay:
         return await self._answer(suspended, suspended.next())
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
-        """The way for a plain call, if one is open."""
+        """Return the route of a plain call, if a session is open."""
         kind, generation = (modern, caller.accepts_questions), self._pool.generation
         if caller.session is None:
-            # They come and go, and one is like another.
+            # Clients without a session are short-lived, and share a route.
             seen, known = self._routes.get(kind, (-1, None))
             is_known = seen == generation
         else:
@@ -139,31 +139,31 @@ class Relay:
         session = connection.open_session if connection is not None else None
         if connection is None or session is None:
             return None
-        if session.modern and (session.exchange.wire.mirrors or not session.may_ask):
-            return None  # headers mirror what must be looked up, or questions have to be refused
+        if session.modern and (session.exchange.wire.has_headers or not session.may_ask):
+            return None  # headers need a lookup, or questions must be refused
         if modern != session.modern and caller.accepts_questions:
-            return None  # its call may have to be held, or take several rounds
+            return None  # the call may have to be suspended, or take several rounds
         return Route(connection, session, modern)
 
     def direct_call(
         self, route: Route, caller: Caller, request: Request, context: Context
     ) -> DirectCall | None:
-        """Begin a call that only needs to be passed on; None if it needs more than that."""
+        """Begin a call that only needs forwarding; None if it needs more than that."""
         meta, params = request.meta, request.params
         if meta.progress_token or context.deadline is not None or request.timeout_s:
             return None
         if params.find(_TIMEOUT) >= 0 or self._breaker.failures:
             return None
         if params.find(TASK) >= 0 or meta.client_capabilities.find(TASKS) >= 0:
-            return None  # its task, if there will be one, is to be noted
+            return None  # a task that it creates must be tracked
         if route.is_bridged and len(params) > LARGE:
-            return None  # it is translated when it is its turn
+            return None  # a large message is translated only when it is sent
         translate = unchanged
         if route.is_bridged and not route.modern:
             params, translate = first_round(params, route.session, caller), from_modern
         elif route.is_bridged:
             if meta.log_level and not route.connection.logs_at(meta.log_level):
-                return None  # the upstream has to be told first
+                return None  # the upstream's log level must be set first
             params, translate = legacy_params(params, b""), from_legacy
         limiter, breaker = self._limiter, self._breaker
         if limiter.used >= limiter.limit:
@@ -191,17 +191,17 @@ class Relay:
         return lambda: self._answer(call, self._fetch(call, retry=False))
 
     def close(self) -> None:
-        """Give up on calls that wait for answers."""
+        """Cancel all suspended calls."""
         self._closed = True
         self._suspended.close()
 
     @property
     def suspended(self) -> int:
-        """How many calls wait for a client to come back with its answers."""
+        """The number of calls that wait for a client's answers."""
         return len(self._suspended)
 
     async def _answer(self, call: Call, outcome: Awaitable[bytes | OpenQuestions]) -> Response:
-        """The response; what the upstream said before it has reached the client by then."""
+        """Return the response, after the client has received all earlier notifications."""
         try:
             result = await outcome
         except ServerError as error:
@@ -216,7 +216,7 @@ class Relay:
         return Response(id=call.request.id, result=result)
 
     async def _fetch(self, call: Call, retry: bool = True) -> bytes:
-        """The raw result, in the client's own era; begun `again` once if that cannot do harm."""
+        """Return the raw result in the client's era; retried once if `retry` and harmless."""
         timeout = self._timeout(call)
         is_trial = self._breaker.check()
         try:
@@ -227,7 +227,7 @@ class Relay:
                         return await self._try(call, timeout)
                     except TargetError as error:
                         if error.kind == "session" and not self._closed:
-                            continue  # it has not run, however often that happens
+                            continue  # the call has not run
                         if not retry or not self._may_repeat(call, error):
                             raise
                         retry = False
@@ -247,13 +247,13 @@ class Relay:
             session = await connection.session()
             level = request.meta.log_level
             if level and not session.modern and not connection.logs_at(level):
-                with contextlib.suppress(McpError):  # it may have its reasons; the call goes on
+                with contextlib.suppress(McpError):  # the call does not depend on the log level
                     await connection.set_level(level)
             try:
                 failures = self._breaker.failures
                 result = await self._run(session, call, timeout)
             except TargetError as error:
-                # Who is in a hurry may be, but that says nothing of the upstream.
+                # A timeout shorter than the default is not a fault of the upstream.
                 if error.kind != "timeout" or timeout >= self._call_s:
                     self._breaker.call_failed(error, failures)
                 raise
@@ -271,13 +271,13 @@ class Relay:
             self._pool.release(connection)
 
     def _track_task(self, session: UpstreamSession, request: Request, result: bytes) -> None:
-        """Follow what becomes of tasks: as long as one is open, its upstream is not idle."""
+        """Track the state of tasks: while one is open, its upstream is not idle."""
         method, params = request.method, request.params
         if session.modern != request.version.modern:
-            return  # none are begun across eras
+            return  # tasks are not created across eras
         if is_about_task(method) or may_create(params, request.meta.client_capabilities):
             task = task_of(method, params, result)
-            # A request may name any task; only those that were begun here count.
+            # A request may name any task; only those created here count.
             if task is not None and (task.id in session.tasks or not is_about_task(method)):
                 session.tasks.note(task)
 
@@ -310,7 +310,7 @@ class Relay:
         self, session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
     ) -> bytes:
         request = call.request
-        if not (session.modern and session.exchange.wire.mirrors):
+        if not (session.modern and session.exchange.wire.has_headers):
             return await session.request(request.method, params, timeout=timeout, id=id, call=call)
         headers = self._headers(session, call)
         return await session.request(
@@ -322,15 +322,15 @@ class Relay:
         if _TIMEOUT in call.request.params:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):
-                asked = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float)
-                timeout = asked if asked > 0 else timeout
+                requested = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float)
+                timeout = requested if requested > 0 else timeout
         if call.context.deadline is not None:
             left = call.context.deadline - asyncio.get_running_loop().time()
             timeout = min(timeout, max(left, 0.001))
         return timeout
 
     def _may_repeat(self, call: Call, error: TargetError) -> bool:
-        """True if it cannot have run, or may run twice without doing more than once."""
+        """True if the call cannot have run, or may safely run twice."""
         if self._closed:
             return False
         if error.kind == "session":
@@ -347,7 +347,7 @@ class Relay:
         return hints is not None and (hints.readOnlyHint or hints.idempotentHint)
 
     def _headers(self, session: UpstreamSession, call: Call) -> dict[str, str]:
-        """What HTTP mirrors of a modern request; what the client mirrored itself is passed on."""
+        """Return the headers of a modern request, with the client's own param headers."""
         request = call.request
         meaning = TABLE.get((request.method, session.server.version))
         params: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The headers in which a modern HTTP request repeats what its body says."""
+"""The headers in which a modern HTTP request repeats parts of its body."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,12 +22,12 @@ def request_headers(
     version: Version,
     declared: tuple[HeaderParam, ...] = (),
 ) -> dict[str, str]:
-    """The headers of one request; `declared` are the arguments its tool wants mirrored."""
+    """Return the headers of one request; `declared` are the tool's arguments to repeat."""
     headers = {VERSION_HEADER: version.text, METHOD_HEADER: method}
     meaning = TABLE.get((method, version))
-    mirrored = meaning.mirrored if meaning is not None else MIRRORED.get(method, "")
-    if mirrored:
-        named = params.get(mirrored) or params.get("name", "")
+    field = meaning.mirrored if meaning is not None else MIRRORED.get(method, "")
+    if field:
+        named = params.get(field) or params.get("name", "")
         headers[NAME_HEADER] = encode_header(str(named))
     for param in declared:
         value: Any = params.get("arguments")

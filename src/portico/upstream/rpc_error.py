@@ -1,4 +1,4 @@
-"""An upstream's own errors, read as far as they can be, and kept byte for byte."""
+"""An upstream's own errors, parsed where possible and kept byte for byte."""
 
 from msgspec import Raw
 
@@ -9,19 +9,19 @@ from portico.protocol.inbound import Malformed, read_message
 from portico.wires.wire import Failure
 
 _AUTH_STATUSES = (401, 403)
-"""Statuses that speak for themselves, whatever the body adds."""
+"""Statuses that are reported as such, whatever the body contains."""
 
 _MAX_MESSAGE_CHARS = 500
 
 
 class ServerError(McpError):
-    """The upstream's own error, and its very bytes."""
+    """The upstream's own error, with its bytes."""
 
     raw: bytes = b""
 
 
 class HttpError(ServerError):
-    """The upstream's own error, which came with an HTTP status."""
+    """The upstream's own error in an HTTP response."""
 
     def __init__(self, error: ServerError, status: int) -> None:
         super().__init__(error.message, error.code, error.data)
@@ -30,7 +30,7 @@ class HttpError(ServerError):
 
 
 def error_of(raw: bytes) -> ServerError:
-    """What an answer says went wrong."""
+    """Return the error of a response."""
     error = read_error(raw)
     if error is None:
         words = "an error that is not valid JSON-RPC"
@@ -44,7 +44,7 @@ def error_of(raw: bytes) -> ServerError:
 
 
 def one_line(error: McpError) -> str:
-    """What an error says, as a part of a line of ours."""
+    """Return an error's message as part of one line."""
     words = " ".join(error.message.split())
     return printable(
         words if len(words) <= _MAX_MESSAGE_CHARS else f"{words[:_MAX_MESSAGE_CHARS]}..."
@@ -52,7 +52,7 @@ def one_line(error: McpError) -> str:
 
 
 def error_in(failure: Failure) -> HttpError | None:
-    """The JSON-RPC error in an HTTP body, whether or not it names the request."""
+    """Return the JSON-RPC error in an HTTP body, with or without the id of the request."""
     if failure.status is None or failure.status in _AUTH_STATUSES or not failure.body:
         return None
     try:

@@ -1,7 +1,7 @@
-"""One open conversation with an upstream, and whose calls are under way on it.
+"""One session with an upstream, and the clients whose calls are running on it.
 
-What an upstream sends unasked finds its way to the one client that it can belong to. Where that
-cannot be told, it is refused or dropped, never guessed.
+A question or notification of the upstream is routed to the only client that it can belong to. If
+that is ambiguous, it is refused or dropped, never guessed.
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "reso
 
 
 class Watcher(Protocol):
-    """Who hears what concerns all clients of an upstream."""
+    """Receives the notifications that concern all clients of an upstream."""
 
     def list_changed(self, session: "UpstreamSession", kind: str) -> None:
-        """The upstream announces that a list has changed."""
+        """The upstream announced a change to a list."""
         ...
 
     def updated(self, session: "UpstreamSession", uri: str, params: bytes) -> None:
@@ -53,7 +53,7 @@ class _Updated(Struct):
 
 
 class UpstreamSession:
-    """A conversation; opened once, closed once."""
+    """A session with an upstream; opened once, closed once."""
 
     def __init__(
         self, name: str, owner: Caller | None, watcher: Watcher, may_ask: bool = True
@@ -61,25 +61,25 @@ class UpstreamSession:
         self.name = name
         self.may_ask = may_ask
         self.owner = owner
-        """The only client that ever uses it; None if it is shared."""
+        """The only client that uses it; None if it is shared."""
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
         self.tasks = OpenTasks()
         self.has_client_roots = False
         self.closing = False
-        """True if we are ending it ourselves."""
+        """True if Portico is closing it."""
         self.exchange: Exchange
         self.server: Introduction
-        """What the upstream said of itself."""
+        """The upstream's response to the handshake."""
         self.modern: bool
-        """True if the upstream was spoken to in the modern way."""
+        """True if the session is of the modern era."""
         self.latest: Caller | None = None
-        """Whoever used it last, of those with a session."""
+        """The last client with a session that used it."""
         self._watcher = watcher
 
     @cached_property
     def info(self) -> bytes:
-        """Who the upstream says it is, as JSON."""
+        """The upstream's server info, as JSON."""
         return encode(self.server.info)
 
     async def open(
@@ -90,7 +90,7 @@ class UpstreamSession:
         limits: HandshakeLimits,
         era: str,
     ) -> None:
-        """Get into conversation; raises TargetError."""
+        """Connect and perform the handshake; raises TargetError."""
         hello = ClientHello(info, capabilities, self._serve, self._on_notification, limits, era)
         self.exchange, self.server = await open_exchange(address, hello)
         self.modern = self.server.version.modern
@@ -108,17 +108,17 @@ class UpstreamSession:
     ) -> bytes:
         """Send a request and wait for its raw result, for a client's call or for our own use.
 
-        Raises ServerError with the upstream's own error, TargetError for anything else.
+        Raises ServerError with the upstream's own error, TargetError for other failures.
         """
         exchange = self.exchange
         id = id or exchange.next_id()
         if call is None:
-            return await exchange.ask(id, method, params, timeout=timeout, headers=headers)
+            return await exchange.request(id, method, params, timeout=timeout, headers=headers)
         token = call.request.meta.progress_token
         self.calls[id] = call
         self.attach(call.caller)
         try:
-            return await exchange.ask(
+            return await exchange.request(
                 id,
                 method,
                 params,
@@ -130,13 +130,13 @@ class UpstreamSession:
             del self.calls[id]
 
     def attach(self, caller: Caller) -> None:
-        """This client uses it now."""
-        # One without a session is told nothing outside its calls, and they know it.
+        """Record that this client uses the session."""
+        # A client without a session receives notifications only through its calls.
         if caller is not self.latest and caller.session is not None:
             self.latest = caller
             self.callers.add(caller)
 
-    # What comes from the upstream.
+    # Messages of the upstream.
 
     async def _serve(self, method: str, params: bytes, about: bytes) -> bytes:
         if method == "ping":
@@ -150,12 +150,12 @@ class UpstreamSession:
                 "question does not name its call",
                 INTERNAL_ERROR,
             )
-        params = params or b"{}"  # `roots/list` mostly comes without any
+        params = params or b"{}"  # `roots/list` usually has none
         try:
-            asked = msgspec.json.decode(params, type=dict[str, Any])
+            fields = msgspec.json.decode(params, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             raise McpError(f"params of {method[:80]}: {error}", INVALID_PARAMS) from None
-        capability, part = needed_capability(method, asked)
+        capability, part = needed_capability(method, fields)
         if capability and not declares(caller.capabilities, capability, part):
             if call is not None:
                 call.require_capability(capability, part)
@@ -164,7 +164,7 @@ class UpstreamSession:
             if self.owner is None:
                 raise McpError("roots/list is refused: several clients share this server")
             self.has_client_roots = True
-        if call is None or not call.request.version.modern:  # else it is asked by a result
+        if call is None or not call.request.version.modern:  # else the question is part of a result
             params = for_session(caller.session, method, params, self.name)
         try:
             if call is not None:
@@ -174,7 +174,7 @@ class UpstreamSession:
             raise McpError(str(error), error.code, error.data) from None
 
     def _on_stream_closed(self, id: bytes) -> None:
-        """Do to the client as the upstream did to us."""
+        """Close the client's stream as the upstream closed its own."""
         call = self.calls.get(id)
         if call is not None:
             call.outbox.close_stream()
@@ -222,10 +222,10 @@ class UpstreamSession:
         if call is not None:
             call.outbox.send(message)
         elif caller.session is not None and caller.session.version is not None:
-            caller.session.send(message)  # a modern client is told nothing it did not ask for
+            caller.session.send(message)  # modern clients get only what they requested
 
     def _target(self, about: bytes) -> tuple[Call | None, Caller | None]:
-        """The call, and the client, that something from the upstream can only be meant for."""
+        """Return the only call and client that a message of the upstream can belong to."""
         call = self.calls.get(about)
         if call is not None:
             return call, call.caller
@@ -246,13 +246,13 @@ class UpstreamSession:
 
 
 def notification(method: str, params: bytes) -> bytes:
-    """A notification with these very params."""
+    """Return a notification with these raw params."""
     named = b'{"jsonrpc":"2.0","method":' + encode(method)
     return named + (b',"params":' + params + b"}" if params else b"}")
 
 
 def _progress(call: Call, params: bytes) -> None:
-    """Pass progress on under the token that the client gave."""
+    """Forward progress under the client's own token."""
     fields = members(params)
     fields["progressToken"] = Raw(call.request.meta.progress_token)
     call.outbox.send(notification("notifications/progress", encode(fields)))

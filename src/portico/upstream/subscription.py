@@ -1,4 +1,4 @@
-"""Hears from a modern upstream what changes, by a stream that says which changes are wanted."""
+"""The stream by which a modern upstream reports changes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _UNSUPPORTED_CODES = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 async def keep_listening(
     session: UpstreamSession, uris: list[str], info: Mapping[str, Any]
 ) -> None:
-    """Hear of all lists and of these resources, as often as the stream is cut."""
+    """Subscribe to all lists and these resources, again whenever the stream ends."""
     wanted: dict[str, Any] = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
@@ -37,7 +37,7 @@ async def keep_listening(
     meta = modern_meta(session.server.version, info, {})
     params = encode({"_meta": meta, "notifications": wanted})
     headers = {}
-    if session.exchange.wire.mirrors:
+    if session.exchange.wire.has_headers:
         headers = request_headers(LISTEN, {}, session.server.version)
     pause = _MIN_PAUSE_S
     while not session.exchange.is_over():
@@ -47,7 +47,7 @@ async def keep_listening(
         except McpError as error:
             if error.code in _UNSUPPORTED_CODES:
                 return
-            pause = min(2 * pause, _MAX_PAUSE_S)  # it may be too busy just now
+            pause = min(2 * pause, _MAX_PAUSE_S)  # the upstream may be busy
         except TargetError:
             if session.exchange.is_over():
                 return

@@ -1,8 +1,8 @@
-"""Calls that wait at a legacy upstream while a modern client fetches the answers.
+"""Calls suspended at a legacy upstream while a modern client gathers the answers.
 
-A legacy server asks by a request of its own in the middle of a call; a modern client is asked by
-the call's result, and comes back with a new request. In between the call is held here, known by
-a sealed state that only its asker can bring back, and for a bounded time.
+A legacy server sends a question as a request in the middle of a call; a modern client receives it
+in the call's result, and answers with a new request. In between the call is suspended here for a
+limited time, under a sealed state that only its own client can return.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from portico.protocol.seal import Seal
 
 _GATHER_S = 0.02
-"""Questions that come so close together are asked in one round."""
+"""Questions that arrive within this time are sent in one round."""
 
 
 class _Retry(Struct):
@@ -35,9 +35,9 @@ class _Retry(Struct):
 
 
 class OpenQuestions(Struct, frozen=True):
-    """What the client has to answer before the call can go on, by key."""
+    """The questions that the client must answer before the call continues, by key."""
 
-    questions: dict[str, dict[str, Any]]
+    by_key: dict[str, dict[str, Any]]
 
 
 class SuspendedCall(Call):
@@ -51,12 +51,12 @@ class SuspendedCall(Call):
         self._work: asyncio.Task[bytes] | None = None
 
     def start(self, work: Awaitable[bytes]) -> None:
-        """Begin the call itself, which goes on while the client is away."""
+        """Begin the call itself, which keeps running between the client's requests."""
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self._changed.set())
 
     async def next(self) -> bytes | OpenQuestions:
-        """The result, or the questions that have come up; raises what the call raises."""
+        """Return the result or the open questions; raises the error of the call."""
         work = self._work
         assert work is not None
         try:
@@ -65,7 +65,7 @@ class SuspendedCall(Call):
                 await self._changed.wait()
             if self._open and not work.done():
                 await asyncio.sleep(_GATHER_S)
-            # Here, and not after: a client that leaves while it is told ends the call, too.
+            # Inside the try: a client that disconnects during the flush also ends the call.
             await self.outbox.flush()
         except asyncio.CancelledError:
             self.cancel()
@@ -78,7 +78,7 @@ class SuspendedCall(Call):
         return OpenQuestions({key: question for key, (question, _) in self._open.items()})
 
     def resume(self, request: Request, context: Context, answers: dict[str, Raw]) -> None:
-        """Go on with what the client has answered; what it left out is asked again."""
+        """Continue with the client's answers; unanswered questions are sent again."""
         self.request, self.context = request, context
         self.outbox.peer = context.peer
         for key, answer in answers.items():
@@ -87,7 +87,7 @@ class SuspendedCall(Call):
                 question[1].set_result(bytes(answer))
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        """Put a question into the next result and wait for the request that answers it."""
+        """Put a question into the next result, and wait for the request that answers it."""
         self._last_number += 1
         key = f"{method.partition('/')[0]}-{self._last_number}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -101,12 +101,12 @@ class SuspendedCall(Call):
             self._open.pop(key, None)
 
     def require_capability(self, capability: str, part: str) -> None:
-        """End the call as a modern server would have: the client must declare this first."""
+        """End the call as a modern server does: the client must declare this first."""
         super().require_capability(capability, part)
         self._changed.set()
 
     def cancel(self) -> None:
-        """Nobody wants the result any more."""
+        """Cancel the call and its open questions."""
         if self._work is not None:
             self._work.cancel()
         for _, answer in self._open.values():
@@ -116,7 +116,7 @@ class SuspendedCall(Call):
 
 
 class SuspendedCalls:
-    """All held calls of one upstream, each for a bounded time."""
+    """All suspended calls of one upstream, each for a limited time."""
 
     def __init__(
         self, ttl_s: float, max_calls: int, server: str, clock: Callable[[], float] = time.time
@@ -139,7 +139,7 @@ class SuspendedCalls:
         return Seal(self._key)
 
     def suspend(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
-        """The result that asks the client, and brings its answers back to this call."""
+        """Return the result with the questions, whose state leads back to this call."""
         if len(self._calls) >= self._max_calls:
             call.cancel()
             why = f"{self._server}: suspended call limit reached ({self._max_calls})"
@@ -155,11 +155,11 @@ class SuspendedCalls:
             expires=self._clock() + self._ttl_s,
             nonce=os.urandom(NONCE_SIZE),
         )
-        asked = {"inputRequests": questions.questions, "requestState": state}
-        return encode({"resultType": "input_required", **asked})
+        fields = {"inputRequests": questions.by_key, "requestState": state}
+        return encode({"resultType": "input_required", **fields})
 
     def resume(self, request: Request, context: Context) -> SuspendedCall | None:
-        """The call that a request goes on with; None if it begins anew."""
+        """Return the call that a request continues; None if it begins a new one."""
         if b'"requestState"' not in request.params:
             return None
         retry = request.decode_as(_Retry)
@@ -181,7 +181,7 @@ class SuspendedCalls:
         return call
 
     def close(self) -> None:
-        """Give up on all."""
+        """Cancel all calls."""
         for key in tuple(self._calls):
             self._expire(key)
 

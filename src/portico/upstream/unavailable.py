@@ -1,4 +1,4 @@
-"""The address of a server that cannot be started, because its config lacks a value."""
+"""The address of a server that cannot start because its config lacks a value."""
 
 from msgspec import Struct
 
@@ -7,22 +7,22 @@ from portico.wires.wire import Outgoing, Receiver, Wire
 
 
 class Unavailable(Struct, frozen=True):
-    """A server that nobody can reach until its config is complete."""
+    """The address of a server with an incomplete config."""
 
     name: str
     why: str
 
     def wire(self) -> "NoWire":
-        """A connection that does not open."""
+        """Return a wire that fails to open."""
         return NoWire(self.name, self.why)
 
     def older(self) -> None:
-        """There is no other way."""
+        """Return no other wire."""
         return
 
 
 class NoWire(Wire):
-    """Fails to open, and says what is missing."""
+    """A wire that fails to open, with the missing value as the reason."""
 
     transport = "none"
 
@@ -35,12 +35,12 @@ class NoWire(Wire):
         return TargetError(words, kind="start", server=self._name)
 
     async def open(self, receiver: Receiver) -> None:
-        """Say why not."""
+        """Raise the reason."""
         raise self._failure()
 
     async def send(self, message: Outgoing) -> None:
-        """Never: it was not opened."""
+        """Raise the reason."""
         raise self._failure()
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""One upstream as Portico's clients see it: always there, whatever becomes of its processes."""
+"""One upstream as Portico's clients see it: always available, whatever its processes do."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ _CALL, _STATIC = MethodKind.CALL, MethodKind.STATIC  # members of an enum are sl
 
 
 class Upstream:
-    """Answers for one upstream: from memory what is static, over its lines all else."""
+    """Serves one upstream: lists from memory, everything else over its connections."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Upstream:
         clock: Callable[[], float] = time.time,
         history: "History | None" = None,
     ) -> None:
-        """`key` names a view in the memory; `report` is told what an operator should know;
-        `history` has what it offered before."""
+        """`key` names a view in the memory; `report` receives messages for the operator;
+        `history` holds earlier offers."""
         self.name = address.name
         self.policy = policy
         self._report = report
@@ -80,16 +80,16 @@ class Upstream:
         self._subscribers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
-        """Begin a conversation as soon as a client says hello."""
+        """Open a session as soon as a client initializes."""
         self.lost: Callable[[McpError], None] | None = None
-        """Told if there is nothing to offer to a client that says hello."""
+        """Called if there is no catalog for a client that initializes."""
         self.starts = 0
-        """Conversations begun so far, including those of connections that are gone."""
+        """Sessions started so far, including those of closed connections."""
 
-    # What is known of it.
+    # Catalogs.
 
     def view(self, request: Request, context: Context) -> CatalogView:
-        """What this client is offered; from memory, where that has it."""
+        """Return the view of this client, from memory where possible."""
         modern = request.version.modern
         caller = self._callers.of(request, context)
         generation = self._pool.generation
@@ -98,13 +98,13 @@ class Upstream:
             view: CatalogView = known[2]
             return view
         self._views.get(self._pool.view(caller, modern))
-        # What was remembered may say that another era is spoken, and so another view is right.
+        # The remembered offer may be of the other era, which selects another view.
         view = self._views.get(self._pool.view(caller, modern))
         caller.view = (self._pool.generation, modern, view)
         return view
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """What this client is offered; None as long as that is not known."""
+        """Return the catalog of this client; None until it is known."""
         known = self._callers.of(request, context).view
         if known is None or known[0] != self._pool.generation or known[1] != request.version.modern:
             return self.view(request, context).catalog
@@ -112,11 +112,11 @@ class Upstream:
         return view.catalog
 
     def hub(self, request: Request, context: Context) -> ChangeHub:
-        """Who hears that what this client is offered has changed."""
+        """Return the hub that publishes changes to this client's catalog."""
         return self.view(request, context).hub
 
     async def ready(self, request: Request, context: Context) -> None:
-        """Have a catalog for sure: the upstream is started and asked if need be."""
+        """Make sure that there is a catalog; start the upstream if necessary."""
         if self.view(request, context).catalog is not None:
             return
         try:
@@ -140,7 +140,7 @@ class Upstream:
             raise McpError(f"{self.name} did not return its lists")
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """A legacy client has said hello."""
+        """Open a session early for a legacy client, if `warms` is set."""
         if self.warms:
             caller = self._callers.of(request, context)
             self._background.start(self._warm(caller, request.version.modern))
@@ -151,7 +151,7 @@ class Upstream:
         answered = False
         try:
             session = await connection.session()
-            # Its era may be another than we thought, and with it the view.
+            # The upstream may be of another era than expected, which selects another view.
             view = self.view(request, context)
             if view.catalog is None:
                 await asyncio.shield(self._views.fetch_catalog(view, session))
@@ -162,20 +162,20 @@ class Upstream:
         return view
 
     def offer(self) -> Offer:
-        """What everybody is offered."""
+        """Return the offer that all clients share."""
         catalog = self.offered()
         return Offer() if catalog is None else catalog.offer
 
     def offered(self) -> Catalog | None:
-        """What everybody is offered, as it was last heard; None if that never was."""
-        for _ in range(2):  # what is remembered may say that another era is spoken
+        """Return the catalog that all clients share; None if it was never fetched."""
+        for _ in range(2):  # the remembered offer may be of the other era
             self._views.get(self._pool.era(modern=False))
         shared = [view.catalog for view in self._views if view.name in (MODERN, LEGACY)]
         known = [catalog for catalog in shared if catalog is not None]
         return max(known, key=lambda catalog: catalog.whole.taken, default=None)
 
     async def fetch_catalog(self) -> None:
-        """Ask for all that everybody is offered; raises McpError or TargetError."""
+        """Fetch the catalog that all clients share; raises McpError or TargetError."""
         connection = self._pool.shared(self._pool.era(modern=False))
         try:
             await self._fetch_catalog(connection)
@@ -195,7 +195,7 @@ class Upstream:
         return view
 
     def watch(self, changed: Callable[[Change], None]) -> None:
-        """Have it told when all lists were asked for anew (a change without a kind), and when a
+        """Call `changed` when all lists were fetched again (a change without a kind), and when a
         resource has changed."""
         self._watchers.append(changed)
 
@@ -208,8 +208,8 @@ class Upstream:
             changed(change)
 
     async def refresh(self) -> None:
-        """Ask for all lists anew, wherever there is a conversation, and begin one if there is
-        none; raises TargetError, and McpError if a list cannot be had."""
+        """Fetch all lists again over every open session, opening one if there is none; raises
+        TargetError, and McpError if a list fails."""
         connections = [
             connection for connection in self._pool if connection.open_session is not None
         ]
@@ -229,10 +229,10 @@ class Upstream:
         except TargetError as error:
             self._report(str(error))
 
-    # What clients ask of it.
+    # Requests of clients.
 
     def provide(self, request: Request, context: Context) -> Answer:
-        """The upstream's answer to a request; awaiting it raises McpError if there is none."""
+        """Return the upstream's response; awaiting it raises McpError if there is none."""
         meaning = request.meaning
         if meaning is None:
             return self.relay(request, context)
@@ -248,7 +248,7 @@ class Upstream:
         return self.relay(request, context) if direct is None else direct
 
     async def _unlisted(self, request: Request, context: Context) -> Response:
-        """A list that is not in the catalog, as the upstream itself sends it."""
+        """Return a list that is not in the catalog, as the upstream sends it."""
         response = await self.relay(request, context)
         if not response.result or not self.policy.reveals:
             return response
@@ -260,7 +260,7 @@ class Upstream:
         )
 
     async def relay(self, request: Request, context: Context) -> Response:
-        """The upstream's answer to a request, by the long way; raises McpError if there is none."""
+        """Return the upstream's response by the general path; raises McpError if there is none."""
         if not self.policy.may_ask:
             request = _strip_questions(request)
         caller = self._callers.of(request, context)
@@ -272,9 +272,9 @@ class Upstream:
             raise as_mcp_error(error) from None
 
     async def _subscribe(self, request: Request, context: Context, caller: Caller) -> Response:
-        """Follow a resource for a client; the upstream is told once, however many follow it."""
+        """Subscribe a client to a resource; the upstream gets one request for all clients."""
         client_session = context.session
-        assert client_session is not None  # the core sees to that
+        assert client_session is not None  # the core rejects such a request without a session
         connection = self._pool.for_subscriptions(caller, request.version.modern)
         try:
             if request.method == "resources/unsubscribe":
@@ -288,14 +288,14 @@ class Upstream:
         return Response(id=request.id, result=b"{}")
 
     def _unsubscribe_all(self, client_session: Session) -> None:
-        """Follow nothing any more for a client that is gone."""
+        """Drop all subscriptions of a client that has left."""
         for connection in self._pool:
             for uri, holders in tuple(connection.subscriptions.items()):
                 if client_session in holders:
                     self._background.start(connection.unsubscribe(uri, client_session))
 
     async def set_level(self, request: Request, context: Context) -> None:
-        """A client wants log messages from the level on that its session has now."""
+        """Apply the log level that a client's session has now."""
         caller = self._callers.of(request, context)
         try:
             connection = self._pool.for_subscriptions(caller, request.version.modern)
@@ -304,7 +304,7 @@ class Upstream:
             raise as_mcp_error(error) from None
 
     def adopt_clients(self, before: "Upstream") -> None:
-        """Replace another: the clients of that one keep their log levels and subscriptions."""
+        """Replace another upstream; its clients keep their log levels and subscriptions."""
         self.starts += before.starts
         self._callers.sessions |= before._callers.sessions
         subscriptions = [
@@ -317,21 +317,21 @@ class Upstream:
 
     async def _resubscribe(self, subscriptions: Iterable[tuple[Session, str]]) -> None:
         for client_session, uri in subscriptions:
-            version = client_session.version or max(Version)  # only legacy clients shake hands
+            version = client_session.version or max(Version)  # only legacy clients have a handshake
             request = Request(method="resources/subscribe", uri=uri, version=version)
-            with suppress(McpError):  # the upstream before may have had what this one has not
+            with suppress(McpError):  # this upstream may lack a resource of the previous one
                 await self.relay(request, Context(session=client_session))
 
     def on_notification(self, request: Request, context: Context) -> None:
-        """Pass on what a client says without waiting for an answer."""
+        """Forward a client's notification in the background."""
         caller = self._callers.of(request, context)
         modern = request.version.modern
         if self._pool.is_own(caller, modern) and caller.session is None:
-            return  # nothing says which of its calls it is about
+            return  # the notification does not identify its call
         try:
             session = self._pool.for_subscriptions(caller, modern).open_session
         except TargetError:
-            return  # there is no room for one of its own, so there is nobody to tell
+            return  # the limit of per-client processes is reached: there is no session
         if session is not None and session.modern == modern:
             self._background.start(self._notify(session, request))
 
@@ -341,19 +341,19 @@ class Upstream:
         except TargetError as error:
             self._report(f"{notice.method} did not reach {self.name}: {error}")
 
-    # What its lines tell.
+    # Events of its connections.
 
     def starting(self) -> None:
-        """A conversation is about to begin."""
+        """Count a session that is about to open."""
         self.starts += 1
 
     def opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
-        """A conversation has begun."""
+        """Record the era of a new session, and refresh its view."""
         self._pool.session_opened(connection, session)
         self._views.opened(connection.view, session)
 
     def list_changed(self, session: UpstreamSession, kind: str) -> None:
-        """The upstream announces that a list has changed: fetch them all, but not all the time."""
+        """Fetch all lists again, at a limited rate."""
         connection = next(
             (connection for connection in self._pool if connection.open_session is session), None
         )
@@ -362,34 +362,34 @@ class Upstream:
         self._views.changed(connection.view, session, kind)
 
     def updated(self, session: UpstreamSession, uri: str, params: bytes) -> None:
-        """A resource has changed."""
+        """Publish a change to a resource."""
         change = Change("resources", uri, params)
         self._views.publish(change)
         self._notify_watchers(change)
 
-    # The rest.
+    # Shutdown and status.
 
     async def close(self) -> None:
-        """End all conversations, and whatever was started for them."""
+        """End all sessions, and the processes started for them."""
         self._relay.close()
         for client_session in tuple(self._subscribers):
             client_session.cancel_on_end(self)
         await self._background.close()
         await self._pool.close()
-        # It and its lines hold each other, and may be there for long: nothing large with them.
+        # Reference cycles with the connections may live long: release everything large.
         self._watchers.clear()
         await self._views.close()
         self._callers.forget()
 
     @property
     def is_busy(self) -> bool:
-        """True as long as calls or tasks are under way, or calls wait for a client's answers."""
+        """True while calls or tasks are running, or calls are suspended."""
         return bool(self._relay.suspended) or any(
             connection.busy or connection.has_tasks for connection in self._pool
         )
 
     def status(self) -> dict[str, Any]:
-        """How it is, for people."""
+        """Return the state for `portico status`."""
         return {
             "server": self.name,
             "breaker": "open" if self._breaker.is_open else "closed",
@@ -416,7 +416,7 @@ class Upstream:
 
 
 def _strip_questions(request: Request) -> Request:
-    """The same from a client that cannot be asked anything."""
+    """Return the request without the capabilities for questions."""
     declared = request.meta.client_capabilities
     if not declared:
         return request
@@ -424,5 +424,5 @@ def _strip_questions(request: Request) -> Request:
 
 
 def _now() -> float:
-    """The loop's time; a status can be made without a loop."""
+    """Return the loop's time; looked up late, since a status needs no loop."""
     return asyncio.get_running_loop().time()

@@ -51,7 +51,7 @@ class StreamableHttp:
     """Each message is a POST; its response arrives as the body or on an event stream."""
 
     transport = "http"
-    mirrors = True
+    has_headers = True
     _client: HttpClient
     _receiver: Receiver
 

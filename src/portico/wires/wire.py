@@ -114,7 +114,7 @@ class Wire(Protocol):
 
     transport: str
     """`stdio`, `http`, `sse` or `memory`, for people."""
-    mirrors: bool = False
+    has_headers: bool = False
     """True if headers repeat parts of the body, and closing a request's stream cancels it."""
 
     async def open(self, receiver: Receiver) -> None:

@@ -149,7 +149,7 @@ HANDLERS: dict[str, Callable[[Any], None]] = {
 
 
 def with_grandchild(fifo: str) -> None:
-    """Start a process that shows on a FIFO that it lives, and does not want to go."""
+    """Start a process that keeps a FIFO open while it lives, and ignores signals."""
     code = (
         "import signal, sys, time;"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN);"

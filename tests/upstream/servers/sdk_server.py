@@ -68,7 +68,7 @@ async def work(ctx: Context) -> str:
 def region(
     where: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
 ) -> str:
-    """Wants its argument in a header, too."""
+    """Requires its argument in a header too."""
     return f"in {where}"
 
 
@@ -78,7 +78,7 @@ def ask_name() -> Elicit[Person]:
 
 @server.tool()
 def greet(person: Annotated[ElicitationResult[Person], Resolve(ask_name)]) -> str:
-    """Asks for a name first."""
+    """Requests a name first."""
     if isinstance(person, AcceptedElicitation):
         return f"Hello, {person.data.name}!"
     return f"Hello, you who {person.action}!"
@@ -91,7 +91,7 @@ def ask_model() -> Sample:
 
 @server.tool()
 def capital(answer: Annotated[CreateMessageResult, Resolve(ask_model)]) -> str:
-    """Asks the client's model."""
+    """Requests a completion from the client's model."""
     assert isinstance(answer.content, TextContent)
     return answer.content.text
 
@@ -102,7 +102,7 @@ def ask_roots() -> ListRoots:
 
 @server.tool()
 def where(roots: Annotated[ListRootsResult, Resolve(ask_roots)]) -> str:
-    """Asks for the client's roots."""
+    """Requests the client's roots."""
     return ", ".join(str(root.uri) for root in roots.roots)
 
 
@@ -123,7 +123,7 @@ def main() -> None:
     if transport == "stdio":
         server.run("stdio")
         return
-    # The test reads the port from stdout, so that no two runs can want the same one.
+    # The test reads the port from stdout, so that no two runs can use the same one.
     listener = socket.create_server(("127.0.0.1", 0))
     os.write(1, f"{listener.getsockname()[1]}\n".encode())
     app = server.sse_app() if transport == "sse" else server.streamable_http_app()
