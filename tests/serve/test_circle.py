@@ -54,4 +54,4 @@ def test_gateways_that_start_each_other_come_to_an_end(
     monkeypatch.setenv("PORTICO_CHILD", ":".join("123456789"))
     code, words = refused(tmp_path / "home", config)
     assert code == 1
-    assert f"a server of {config} leads back to it; remove that one" in words
+    assert f"remove the server of {config} that starts Portico" in words

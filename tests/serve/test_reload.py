@@ -123,7 +123,7 @@ def test_what_is_odd_in_a_new_file_or_has_to_wait_is_told(place: Place) -> None:
         servers = {"one": place.shelf("one", "first lists"), "slow": command(bad("stdio", "plain"))}
         settings = {"expose": "search", "pinned": ["nobody__first"]}
         written(place.config, servers, gateway=settings)
-        assert until(lambda: "gateway.expose: what is new counts from" in gateway.stderr())
+        assert until(lambda: "gateway.expose changed; restart to apply" in gateway.stderr())
         assert "gateway.pinned[0]: there is no server nobody" in gateway.stderr()
         assert "one__first" in gateway.tools()
 

@@ -215,16 +215,16 @@ class Member:
     def status(self) -> dict[str, Any]:
         """Return the state for `portico status`, metrics and models."""
         catalog = self._offered()
-        told = self.provider.status()
+        status = self.provider.status()
         lists = {} if catalog is None else self._visible(catalog.offer).lists
         taken = 0.0 if catalog is None else catalog.offer.taken
         age = round(max(0.0, time.time() - taken), 1) if taken else None
         return {
-            **told,
+            **status,
             "server": self.name,
             "title": self.entry.title,
             "tags": self.entry.tags,
-            "state": self._state(told),
+            "state": self._state(status),
             "tools": len(lists["tools"].keys) if "tools" in lists else 0,
             "lists": {kind: len(listed.keys) for kind, listed in lists.items()},
             "omitted": {kind: listed.omitted for kind, listed in lists.items() if listed.omitted},
@@ -233,12 +233,12 @@ class Member:
             "error": self.problem,
         }
 
-    def _state(self, told: dict[str, Any]) -> str:
-        if "state" in told:
-            return str(told["state"])
-        if told["breaker"] == "open":
+    def _state(self, status: dict[str, Any]) -> str:
+        if "state" in status:
+            return str(status["state"])
+        if status["breaker"] == "open":
             return "failing"
-        states = [connection["state"] for connection in told["connections"]]
+        states = [connection["state"] for connection in status["connections"]]
         for state in ("active", "connected", "connecting", "idle"):
             if state in states:
                 return state

@@ -48,17 +48,17 @@ def summarize(servers: Sequence[ServerSummary]) -> str:
     """Summarize all servers; the more there are, the shorter each summary."""
     if not servers:
         return "no servers yet"
-    for told in (_fully, _counted, lambda behind: behind.name):
-        words = ", ".join(map(told, servers))
+    for describe in (_fully, _counted, lambda server: server.name):
+        words = ", ".join(map(describe, servers))
         if _cost(words) <= MAX_COST:
             return words
     names: list[str] = []
     size = 0
-    for behind in servers:
-        size += _cost(behind.name) + 2
+    for server in servers:
+        size += _cost(server.name) + 2
         if size > MAX_COST - 20:
             break
-        names.append(behind.name)
+        names.append(server.name)
     return f"{', '.join(names)} and {len(servers) - len(names)} more"
 
 
@@ -67,18 +67,18 @@ def _cost(words: str) -> int:
     return len(words) + sum(char.isdigit() or not char.isascii() for char in words)
 
 
-def _fully(behind: ServerSummary) -> str:
-    if behind.namespaced is None:
-        return f"{behind.name} (starting)"
-    about = _short(behind.about) or ", ".join(topics(behind.name, behind.namespaced))
-    count = len(behind.namespaced.listed("tools").keys)
-    return f"{behind.name} ({count}: {about})" if about else f"{behind.name} ({count})"
+def _fully(server: ServerSummary) -> str:
+    if server.namespaced is None:
+        return f"{server.name} (starting)"
+    about = _short(server.about) or ", ".join(topics(server.name, server.namespaced))
+    count = len(server.namespaced.listed("tools").keys)
+    return f"{server.name} ({count}: {about})" if about else f"{server.name} ({count})"
 
 
-def _counted(behind: ServerSummary) -> str:
-    if behind.namespaced is None:
-        return f"{behind.name} (starting)"
-    return f"{behind.name} ({len(behind.namespaced.listed('tools').keys)})"
+def _counted(server: ServerSummary) -> str:
+    if server.namespaced is None:
+        return f"{server.name} (starting)"
+    return f"{server.name} ({len(server.namespaced.listed('tools').keys)})"
 
 
 def topics(server: str, namespaced: NamespacedOffer) -> list[str]:
