@@ -24,8 +24,8 @@ _KINDS = {
     "error": "error_response refusal overloaded error_result failure wrong problem error busy "
     "_refuse _broken _protocol_error _give_up _abandon _fail _failed _cut_off _disconnect _reject "
     "_must _wrong_type _bad_meta because warn_broken exit",
-    "report": "report _report warn warning say _say tell report_waiting print_waiting print "
-    "_warn table event",
+    "report": "report _report warn warning say _report_once tell report_waiting print_waiting "
+    "print _warn table event",
     "help?": "add new Parser add_argument add_argument_group add_json add_config valued repeatable",
     "model": "_tool _texts",
 }

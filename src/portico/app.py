@@ -218,10 +218,10 @@ class _HttpListener:
         self._token = None
         self._token_place = ""
         if auth != "none":
-            from portico.auth.token import token_of_door
+            from portico.auth.token import required_token
             from portico.config.paths import state_dir
 
-            given = token_of_door(state_dir(), token_file)
+            given = required_token(state_dir(), token_file)
             self._token, self._token_place = given.token, given.place
         # An explicit address to bind to is also an allowed host.
         named = [host] if host not in (*_LOOPBACK, *_WILDCARDS) else []

@@ -13,10 +13,10 @@ from portico.auth.token import (
     FILE_NAME,
     VARIABLE,
     TokenError,
-    door_token,
     given_token,
-    known_token,
-    token_of_door,
+    read_token,
+    required_token,
+    saved_token,
 )
 from portico.config.paths import cache_folder, config_file, state_dir
 
@@ -24,18 +24,18 @@ from portico.config.paths import cache_folder, config_file, state_dir
 def test_a_token_is_made_once_and_stays_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "portico"
 
-    first = door_token(folder)
+    first = saved_token(folder)
 
     assert len(first) >= 43
-    assert door_token(folder) == first
-    assert known_token(folder) == first
+    assert saved_token(folder) == first
+    assert read_token(folder) == first
 
 
 def test_only_its_owner_can_read_the_token(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     old = os.umask(0)
     try:
-        door_token(folder)
+        saved_token(folder)
     finally:
         os.umask(old)
 
@@ -49,18 +49,18 @@ def test_a_folder_that_others_may_enter_is_closed_to_them(tmp_path: Path) -> Non
     folder.mkdir(mode=0o755)
     folder.chmod(0o775)
 
-    door_token(folder)
+    saved_token(folder)
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_looking_for_a_token_makes_none(tmp_path: Path) -> None:
-    assert known_token(tmp_path / "state") is None
+    assert read_token(tmp_path / "state") is None
     assert not (tmp_path / "state").exists()
 
 
 def _racing(folder: str) -> str:
-    return door_token(Path(folder))
+    return saved_token(Path(folder))
 
 
 def test_many_processes_at_once_agree_on_one_token(tmp_path: Path) -> None:
@@ -76,45 +76,45 @@ def test_many_processes_at_once_agree_on_one_token(tmp_path: Path) -> None:
 def test_a_file_without_a_token_is_an_error_that_says_what_to_do(
     tmp_path: Path, content: str
 ) -> None:
-    door_token(tmp_path)
+    saved_token(tmp_path)
     (tmp_path / FILE_NAME).write_text(content)
 
-    with pytest.raises(TokenError, match="remove it"):
-        door_token(tmp_path)
+    with pytest.raises(TokenError, match="delete it"):
+        saved_token(tmp_path)
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    door_token(tmp_path)
+    saved_token(tmp_path)
     (tmp_path / FILE_NAME).chmod(0o644)
 
     with pytest.raises(TokenError, match=r"mode 0644.*chmod 600"):
-        door_token(tmp_path)
+        saved_token(tmp_path)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    door_token(elsewhere)
+    saved_token(elsewhere)
     folder = tmp_path / "state"
     folder.mkdir()
     (folder / FILE_NAME).symlink_to(elsewhere / FILE_NAME)
 
     with pytest.raises(TokenError, match="cannot be read"):
-        door_token(folder)
+        saved_token(folder)
 
 
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
 
-    with pytest.raises(TokenError, match=r"token cannot be read \(Is a directory\); remove it"):
-        door_token(tmp_path)
+    with pytest.raises(TokenError, match=r"token cannot be read \(Is a directory\); delete it"):
+        saved_token(tmp_path)
 
 
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE_NAME)
 
     with pytest.raises(TokenError, match="is not a file"):
-        door_token(tmp_path)
+        saved_token(tmp_path)
 
 
 def test_a_disk_that_takes_nothing_is_an_error_that_says_so(
@@ -128,14 +128,14 @@ def test_a_disk_that_takes_nothing_is_an_error_that_says_so(
     monkeypatch.setattr(Path, "unlink", refuse)
 
     with pytest.raises(TokenError, match=r"Read-only file system.*PORTICO_HOME"):
-        door_token(tmp_path)
+        saved_token(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(TokenError, match="PORTICO_HOME"):
-        door_token(tmp_path / "file" / "state")
+        saved_token(tmp_path / "file" / "state")
 
 
 def test_folders_follow_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,14 +180,14 @@ def test_a_given_token_is_taken_instead_of_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"{GIVEN}-of-the-variable")
-    of_variable = token_of_door(tmp_path / "state", None)
-    of_file = token_of_door(tmp_path / "state", named(tmp_path, f"{GIVEN}\n"))
+    of_variable = required_token(tmp_path / "state", None)
+    of_file = required_token(tmp_path / "state", named(tmp_path, f"{GIVEN}\n"))
     monkeypatch.delenv(VARIABLE)
 
     assert of_variable.token == f"{GIVEN}-of-the-variable"
     assert of_file.token == GIVEN  # the file was named, the variable may be set for something else
     assert not (tmp_path / "state").exists()
-    assert token_of_door(tmp_path / "state", None).token == door_token(tmp_path / "state")
+    assert required_token(tmp_path / "state", None).token == saved_token(tmp_path / "state")
     assert GIVEN not in repr(of_file)
 
 
@@ -196,11 +196,11 @@ def test_a_given_token_is_taken_instead_of_a_new_one(
     [
         ("", "is empty"),
         (" \n\t", "is empty"),
-        ("two words", "must hold one word"),
-        ("first\nsecond", "must hold one word"),
-        ("t\u00f6ken", "must hold one word"),
-        ("x" * 513, "must hold one word"),
-        ("a\x07b", "must hold one word"),
+        ("two words", "must be one word"),
+        ("first\nsecond", "must be one word"),
+        ("t\u00f6ken", "must be one word"),
+        ("x" * 513, "must be one word"),
+        ("a\x07b", "must be one word"),
     ],
 )
 def test_what_is_no_token_is_told_by_its_place(
@@ -223,7 +223,7 @@ def test_a_token_that_can_be_guessed_opens_no_door(
     monkeypatch.setenv(VARIABLE, "hunter2")
 
     with pytest.raises(TokenError, match="has 7 characters") as caught:
-        token_of_door(tmp_path, None)
+        required_token(tmp_path, None)
 
     assert "hunter2" not in str(caught.value)
     given = given_token(None)  # a door elsewhere may have a short one

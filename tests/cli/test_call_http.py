@@ -82,7 +82,7 @@ def test_a_token_others_could_read_is_not_used_and_that_is_told(
     (tmp_path / "state" / "token").write_text("x" * 40)
     (tmp_path / "state" / "token").chmod(0o644)
     assert main(["call", server.url, "shout", "{}"]) == 1
-    assert "others may read" in capfd.readouterr().err
+    assert "is readable by others" in capfd.readouterr().err
 
 
 def test_a_bare_host_is_told_where_servers_mostly_are(

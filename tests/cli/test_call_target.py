@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.auth.token import door_token
+from portico.auth.token import saved_token
 from portico.cli.target import add_options, address_of, limits_of
 from portico.config.paths import state_dir
 from portico.model.errors import TargetError
@@ -46,7 +46,7 @@ def test_a_url_is_a_url(url: str) -> None:
 @pytest.fixture
 def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
-    return door_token(state_dir())
+    return saved_token(state_dir())
 
 
 @pytest.mark.parametrize(

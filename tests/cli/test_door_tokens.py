@@ -94,7 +94,7 @@ def test_a_client_without_the_token_is_told_where_it_is(server: HttpServer, file
 @pytest.mark.parametrize("command", ["run", "wrap", "serve"])
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("", "PORTICO_TOKEN is empty"), ("a b", "PORTICO_TOKEN must hold one word"), ("abc", "has 3")],
+    [("", "PORTICO_TOKEN is empty"), ("a b", "PORTICO_TOKEN must be one word"), ("abc", "has 3")],
 )
 def test_a_door_with_a_token_that_is_none_does_not_open(
     command: str,

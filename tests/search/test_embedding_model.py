@@ -55,13 +55,13 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         load(str(tmp_path))
     (tmp_path / MODEL).write_bytes(b"no model")
     (tmp_path / TOKENIZER).write_text("{}")
-    with pytest.raises(NoModel, match="holds no usable model"):
+    with pytest.raises(NoModel, match="does not contain a usable model"):
         load(str(tmp_path))
 
 
 def test_another_file_than_expected_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(embedding_model.DIGESTS, MODEL, "0" * 64)
-    with pytest.raises(NoModel, match="not the file it should be"):
+    with pytest.raises(NoModel, match="is damaged; run"):
         load()
 
 

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from portico.search import ToolIndex
-from portico.search.index_builder import FEW, build
+from portico.search.index_builder import MAX_INLINE, build
 from tests.search.tools import tool
 
-MANY = [tool(f"s{n % 7}", f"tool_{n}", f"Does thing {n}.", way=f"How {n}") for n in range(FEW + 5)]
+MANY = [
+    tool(f"s{n % 7}", f"tool_{n}", f"Does thing {n}.", way=f"How {n}")
+    for n in range(MAX_INLINE + 5)
+]
 
 
 @pytest.fixture
@@ -33,8 +36,8 @@ def test_an_index_is_the_same_wherever_it_is_built(here: list[int]) -> None:
 
 
 def test_a_small_one_is_built_here(here: list[int]) -> None:
-    assert len(build(lambda: iter(MANY[:FEW]))) == FEW
-    assert here == [FEW]
+    assert len(build(lambda: iter(MANY[:MAX_INLINE]))) == MAX_INLINE
+    assert here == [MAX_INLINE]
 
 
 @pytest.mark.parametrize("odd", ["\ud800", object()])

@@ -195,7 +195,7 @@ async def test_the_key_is_in_no_log_and_no_repr(caplog: pytest.LogCaptureFixture
 
 def test_without_its_key_or_over_an_open_line_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
-        "in the open"
+        "unencrypted"
         in Reranker("openai", "m", url="http://x.example/v1", key_env="TEST_RERANK_KEY").state
     )
     monkeypatch.delenv("TEST_RERANK_KEY")

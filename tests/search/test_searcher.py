@@ -81,7 +81,7 @@ async def test_the_first_search_waits_for_the_index() -> None:
 
 
 async def test_until_all_tools_are_indexed_the_first_few_are_searched() -> None:
-    searcher, all_of_them = Searcher(patience_s=0.0), Source(TOOLS, ready=False)
+    searcher, all_of_them = Searcher(max_wait_s=0.0), Source(TOOLS, ready=False)
     searcher.use("1", all_of_them, lambda: [tool("a", "weather_map")])
     assert await names(searcher, "weather") == ["weather_map"]
     assert searcher.is_behind
@@ -138,7 +138,7 @@ async def test_a_damaged_index_is_built_again(tmp_path: Path, damage: bytes | No
         whole = path.read_bytes()
         path.write_bytes(whole[:-9] + b"?" * 9 if damage is None else damage)
     assert len(said) == 1
-    assert "built again" in said[0]
+    assert "rebuilt" in said[0]
 
 
 async def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_tools_that_cannot_be_read_are_an_error_until_others_come() -> Non
 
     said: list[str] = []
     searcher = Searcher(report=said.append)
-    with pytest.raises(PorticoError, match="nothing to search"):
+    with pytest.raises(PorticoError, match="no catalog is loaded"):
         await searcher.search("x", 5)
     searcher.use("1", broken)
     with pytest.raises(PorticoError, match="half a catalog"):

@@ -4,7 +4,7 @@ from unicodedata import normalize
 
 import pytest
 
-from portico.search.tokens import LONGEST, STOP, parts, stem, terms
+from portico.search.tokens import MAX_TEXT, STOP, parts, stem, terms
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_name_is_made_of_parts_without_the_joined_word() -> None:
 
 
 def test_only_the_beginning_of_an_endless_text_is_read() -> None:
-    assert len(terms("x " * 1_000_000)) == LONGEST // 2
+    assert len(terms("x " * 1_000_000)) == MAX_TEXT // 2
 
 
 def test_stop_words_are_lower_case() -> None:

@@ -52,7 +52,7 @@ def test_a_damaged_file_is_set_aside_and_begun_anew(
     whole = path(tmp_path).read_bytes()
     path(tmp_path).write_bytes(whole[:cut])
     assert file.load() == {}
-    assert "set aside" in said[0]
+    assert "moved to" in said[0]
     assert file.add({B: W}, [])
     assert file.load() == {B: W}
     assert path(tmp_path).with_name("m.vectors.corrupt").exists()
@@ -96,7 +96,7 @@ def test_a_file_of_a_newer_portico_is_neither_used_nor_changed(
 def test_it_is_bounded_and_what_is_used_stays(
     file: VectorFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectorfile, "MOST", 2)
+    monkeypatch.setattr(vectorfile, "MAX_VECTORS", 2)
     file.add({A: V, B: V}, [])
     file.add({C: W}, [A])
     assert file.load() == {A: V, C: W}

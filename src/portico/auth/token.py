@@ -1,4 +1,4 @@
-"""The token of our own door: made once, kept for the user alone, and the same ever after."""
+"""The token that clients of our HTTP endpoint send: created once, readable by the user only."""
 
 import os
 import re
@@ -14,66 +14,66 @@ from portico.state.files import create, make_private, read
 FILE_NAME = "token"
 VARIABLE = "PORTICO_TOKEN"
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
-_SHORTEST = 16
+MIN_LENGTH = 16
 _MAX_SIZE = 1024
-_MINE_ONLY = 0o077
-_OTHERS = 0o027
-"""Group members may read a token file that the user names; they may not write it."""
+_GROUP_AND_OTHERS = 0o077
+_UNSAFE_MODE = 0o027
+"""The group may read a token file that the user names, but not write it."""
 
 
 class TokenError(PorticoError):
-    """The token cannot be kept or trusted; the message says what to do."""
+    """The token cannot be stored or trusted."""
 
 
-class Given(Struct, frozen=True):
-    """A token, and where a user of this machine finds it."""
+class LocatedToken(Struct, frozen=True):
+    """A token, and where the user finds it."""
 
     token: str
     place: str
 
     def __repr__(self) -> str:
-        return f"Given({self.place!r})"
+        return f"LocatedToken({self.place!r})"
 
 
-def token_of_door(state_dir: Path, file: str | None) -> Given:
-    """The token that clients must send: the given one, else the one in this folder."""
+def required_token(state_dir: Path, file: str | None) -> LocatedToken:
+    """Return the token that clients must send: the given one, else the one in this folder."""
     given = given_token(file)
     if given is None:
-        return Given(door_token(state_dir), f"in the file {state_dir / FILE_NAME}")
-    if len(given.token) < _SHORTEST:
+        return LocatedToken(saved_token(state_dir), f"in the file {state_dir / FILE_NAME}")
+    if len(given.token) < MIN_LENGTH:
         raise TokenError(
-            f"the token {given.place} has {len(given.token)} characters, which can be guessed: "
-            f"give at least {_SHORTEST}"
+            f"the token {given.place} has {len(given.token)} characters, which is too few; "
+            f"use at least {MIN_LENGTH}"
         )
     return given
 
 
-def given_token(file: str | None) -> Given | None:
-    """The token in this file, else in PORTICO_TOKEN; None if neither is there."""
+def given_token(file: str | None) -> LocatedToken | None:
+    """Return the token in this file, else in PORTICO_TOKEN; None if neither is set."""
     if file is not None:
-        return Given(_one_word(_read_named(file), file), f"in the file {file}")
+        return LocatedToken(_checked(_read_named(file), file), f"in the file {file}")
     text = os.environ.get(VARIABLE)
     if text is None:
         return None
-    return Given(_one_word(text, VARIABLE), f"in {VARIABLE}")
+    return LocatedToken(_checked(text, VARIABLE), f"in {VARIABLE}")
 
 
-def _one_word(text: str, where: str) -> str:
+def _checked(text: str, where: str) -> str:
     token = text.strip()
     if not token:
-        raise TokenError(f"{where} is empty: give a token, or leave it out")
+        raise TokenError(f"{where} is empty: set a token, or omit it")
     if len(token) > 512 or not token.isascii() or not token.isprintable() or " " in token:
-        raise TokenError(f"{where} must hold one word of printable ASCII, 512 characters at most")
+        raise TokenError(f"{where} must be one word of printable ASCII, of at most 512 characters")
     return token
 
 
 def _read_named(file: str) -> str:
-    """The text of a file that the user named, which may be a link."""
+    """Return the text of a file that the user named, which may be a link."""
     try:
         data, status = read(file, _MAX_SIZE, follow=True)
     except OSError as error:
         raise TokenError(
-            f"{file} cannot be read: {error.strerror}; name a file that holds the token"
+            f"{file} cannot be read: {error.strerror}; name a file that contains the token"
         ) from None
     if os.name == "posix":
         _check_named(file, status)
@@ -82,27 +82,29 @@ def _read_named(file: str) -> str:
 
 def _check_named(file: str, status: os.stat_result) -> None:
     if status.st_uid not in (os.geteuid(), 0):
-        raise TokenError(f"{file} belongs to another user, who may change it: use one of your own")
-    if status.st_mode & _OTHERS:
+        raise TokenError(f"{file} belongs to another user: use a file of your own")
+    if status.st_mode & _UNSAFE_MODE:
         mode = stat.S_IMODE(status.st_mode)
-        raise TokenError(f"{file} is open to others (mode {mode:04o}): run `chmod 600 {file}`")
+        raise TokenError(
+            f"{file} is accessible to others (mode {mode:04o}): run `chmod 600 {file}`"
+        )
 
 
-def door_token(state_dir: Path) -> str:
-    """The token in this folder; made, if there is none yet."""
-    token = known_token(state_dir)
+def saved_token(state_dir: Path) -> str:
+    """Return the token in this folder; create it if there is none."""
+    token = read_token(state_dir)
     if token is not None:
         return token
     _make_private(state_dir)
     _create(state_dir / FILE_NAME)
-    token = known_token(state_dir)  # ours, or that of a process that was faster
+    token = read_token(state_dir)  # ours, or that of a faster process
     if token is None:
-        raise TokenError(f"{state_dir / FILE_NAME} vanished while it was made; try again")
+        raise TokenError(f"{state_dir / FILE_NAME} was removed while Portico created it; try again")
     return token
 
 
-def known_token(state_dir: Path) -> str | None:
-    """The token in this folder; None if none was ever made."""
+def read_token(state_dir: Path) -> str | None:
+    """Return the token in this folder; None if there is none."""
     path = state_dir / FILE_NAME
     try:
         data, status = read(str(path), _MAX_SIZE)
@@ -110,15 +112,14 @@ def known_token(state_dir: Path) -> str | None:
         return None
     except OSError as error:
         raise TokenError(
-            f"{path} cannot be read ({error.strerror}); remove it to have a new one made"
+            f"{path} cannot be read ({error.strerror}); delete it to create a new token"
         ) from None
     if os.name == "posix":
         _check_private(path, status)
     text = data.decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
         raise TokenError(
-            f"{path} holds no token; remove it to have a new one made, and give the new one to "
-            "your clients"
+            f"{path} does not contain a token; delete it to create one, and update your clients"
         )
     return text
 
@@ -127,28 +128,28 @@ def _create(path: Path) -> None:
     try:
         create(str(path), f"{secrets.token_urlsafe(32)}\n".encode())
     except FileExistsError:
-        pass  # another process was faster: its token counts
+        pass  # a faster process created it
     except OSError as error:
         raise TokenError(
-            f"the token cannot be kept in {path.parent} ({error.strerror}); PORTICO_HOME may name "
-            "another place"
+            f"the token cannot be saved in {path.parent} ({error.strerror}); set PORTICO_HOME to "
+            "another folder"
         ) from None
 
 
 def _make_private(folder: Path) -> None:
     try:
-        make_private(str(folder))  # a user who may write here could plant a token of their own
+        make_private(str(folder))  # other users could plant a token here
     except OSError as error:
         raise TokenError(
-            f"{folder} cannot be made private ({error.strerror}); PORTICO_HOME may name another"
+            f"{folder} cannot be made private ({error.strerror}); set PORTICO_HOME to another"
         ) from None
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        raise TokenError(f"{path} belongs to another user; remove it to have a token made")
-    if status.st_mode & _MINE_ONLY:
+        raise TokenError(f"{path} belongs to another user; delete it to create a new token")
+    if status.st_mode & _GROUP_AND_OTHERS:
         raise TokenError(
-            f"others may read {path} (mode {stat.S_IMODE(status.st_mode):04o}): remove it to have "
-            f"a new token made, or `chmod 600 {path}` if nobody can have seen it"
+            f"{path} is readable by others (mode {stat.S_IMODE(status.st_mode):04o}): delete it to "
+            f"create a new token, or run `chmod 600 {path}` if it was not read"
         )

@@ -162,7 +162,7 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
 def _fallback_token(url: str) -> str:
     """A token to send only if the server requires one: PORTICO_TOKEN, or else Portico's own, which
     is sent only to this machine; TokenError if it cannot be trusted."""
-    from portico.auth.token import given_token, known_token
+    from portico.auth.token import given_token, read_token
     from portico.config.paths import state_dir
     from portico.wires.http_client import is_loopback
 
@@ -171,7 +171,7 @@ def _fallback_token(url: str) -> str:
     given = given_token(None)
     if given is not None:
         return given.token
-    return (known_token(state_dir()) or "") if is_loopback(url) else ""
+    return (read_token(state_dir()) or "") if is_loopback(url) else ""
 
 
 def _component(target: str) -> list[str] | None:

@@ -12,8 +12,8 @@ from portico.model.digest import blake2b
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
-    from portico.search.near_names import NearNames
     from portico.search.searcher import Searcher
+    from portico.search.similar_names import SimilarNames
 
 
 FIRST_BATCH = 500
@@ -30,7 +30,7 @@ class ToolSearch:
         self._make = searcher
         self.is_needed = False
         """True after the first search."""
-        self._names: tuple[Merged, NearNames] | None = None
+        self._names: tuple[Merged, SimilarNames] | None = None
 
     def use(self, merged: Merged, tags: Mapping[str, str]) -> None:
         """Search these tools from now on, with each server's tags as additional text."""
@@ -58,7 +58,7 @@ class ToolSearch:
     def similar_names(self, merged: Merged, name: str, limit: int) -> list[str]:
         """Return the exposed names of tools that are similar to a name."""
         server, _, plain = name.rpartition(SEPARATOR)
-        near = self._named(merged).near(plain, limit)
+        near = self._named(merged).similar(plain, limit)
         namespaced_offers = merged.namespaced_offers.values()
         found = [
             (namespaced, tool)
@@ -82,13 +82,13 @@ class ToolSearch:
     def _searcher(self) -> "Searcher":
         return self._make()
 
-    def _named(self, merged: Merged) -> "NearNames":
+    def _named(self, merged: Merged) -> "SimilarNames":
         known = self._names
         if known is None or known[0] is not merged:
-            from portico.search.near_names import NearNames
+            from portico.search.similar_names import SimilarNames
 
             names = (tool for namespaced in _smallest(merged) for tool in namespaced.tools)
-            known = self._names = (merged, NearNames(islice(names, _MAX_NAMES)))
+            known = self._names = (merged, SimilarNames(islice(names, _MAX_NAMES)))
         return known[1]
 
 

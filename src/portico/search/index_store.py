@@ -1,4 +1,4 @@
-"""Indexes kept on disk, one file a version of the catalog; a damaged one is built again."""
+"""Indexes on disk, one file per version of the catalog; a damaged one is rebuilt."""
 
 import os
 import time
@@ -26,22 +26,22 @@ class IndexStore:
         self._report = report
 
     def load(self, version: str) -> ToolIndex | None:
-        """The index of this version; None if it has to be built."""
+        """Return the index of this version; None if it has to be built."""
         path = self._path(version)
         try:
             data = checksummed.read(path, "index", FORMAT)
             index = None if data is None else ToolIndex.from_bytes(data)
         except (checksummed.Damaged, checksummed.Newer, OSError) as error:
-            self._report(f"{path} is not used, the index is built again: {error}")
+            self._report(f"{path} is ignored and the index is rebuilt: {error}")
             return None
         if index is not None:
             with suppress(OSError):
-                os.utime(path)  # the longest unused goes first
+                os.utime(path)  # the least recently used is removed first
             self._use(path)
         return index
 
     def save(self, version: str, index: ToolIndex) -> None:
-        """Keep it, and the newest few beside it."""
+        """Save it, and remove all but the newest few."""
         path = self._path(version)
         data = index.to_bytes()
         try:
@@ -57,13 +57,13 @@ class IndexStore:
             self._disk_cache.add(path, len(data))
 
     def _use(self, path: str) -> None:
-        """One index is in use at a time."""
+        """Mark the one index that is in use."""
         if self._disk_cache is not None:
             self._disk_cache.release(self._used)
             self._disk_cache.use(path)
         self._used = path
 
     def _path(self, version: str) -> str:
-        # Another format has other files, so that two Porticos do not take turns to build.
+        # Another format has other files, so that two versions of Portico do not rebuild in turn.
         name = blake2b(f"{FORMAT} {version}".encode(), digest_size=16).hexdigest()
         return os.path.join(self._folder, f"{name}{_ENDING}")

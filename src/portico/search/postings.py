@@ -1,4 +1,4 @@
-"""Which terms are where, with ready weights: a query only adds up."""
+"""Posting lists with precomputed weights: a query only adds them up."""
 
 import sys
 from array import array
@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 SATURATION = 1.2
-"""BM25's k1, as everywhere: the tenth mention of a term says little that the second did not."""
+"""BM25's k1 at its usual value: repeated terms add less and less."""
 LENGTH = 0.5
 """BM25's b: half, since long descriptions of tools are thorough more often than rambling."""
 
@@ -23,7 +23,7 @@ Field = tuple[float, Sequence[str]]
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True):
-    """Postings as they lie on disk; numbers are four bytes each, little-endian."""
+    """Postings as stored on disk; numbers are four bytes each, little-endian."""
 
     terms: list[str]
     starts: bytes
@@ -93,42 +93,42 @@ class Postings:
         return cls(size, terms, starts, places, weights)
 
     def rarity(self, term: str) -> float:
-        """How much a term tells tools apart; one that is nowhere is the rarest."""
-        here = self._here(term)
+        """Return the rarity of a term; an unknown one is the rarest."""
+        here = self._slice(term)
         return _rarity(here.stop - here.start, self._size)
 
     def having(self, term: str) -> Sequence[int]:
-        """The places that have a term."""
-        return self._places[self._here(term)]
+        """Return the places that have a term."""
+        return self._places[self._slice(term)]
 
-    def _here(self, term: str) -> slice:
+    def _slice(self, term: str) -> slice:
         number = self._numbers.get(term)
         return slice(0, 0) if number is None else slice(*self._starts[number : number + 2])
 
     def add_up(self, query: Mapping[str, float]) -> dict[int, float]:
-        """The worth of every place that has a term of the query."""
+        """Return the score of every place that has a term of the query."""
         total: dict[int, float] = {}
         known = total.get
         for term, factor in query.items():
-            here = self._here(term)
+            here = self._slice(term)
             for place, weight in zip(self._places[here], self._weights[here], strict=True):
                 total[place] = known(place, 0.0) + factor * weight
         return total
 
     def stored(self) -> Stored:
-        """As it is kept on disk."""
+        """Return the form for the disk."""
         starts, places = _to_bytes(self._starts), _to_bytes(self._places)
         return Stored(self._terms, starts, places, _to_bytes(self._weights))
 
     @classmethod
     def restore(cls, stored: Stored, size: int) -> "Postings":
-        """Back from disk; ValueError where they do not fit together, or the `size` they are for."""
+        """Restore postings from disk; raises ValueError if their sizes do not match."""
         starts = _restored(array("I"), stored.starts)
         places = _restored(array("I"), stored.places)
         weights = _restored(array("f"), stored.weights)
         fits = len(starts) == len(stored.terms) + 1 and len(places) == len(weights)
         if not fits or starts[-1] != len(places) or max(places, default=0) >= max(size, 1):
-            raise ValueError("postings that do not fit together")
+            raise ValueError("the sizes of the postings do not match")
         return cls(size, stored.terms, starts, places, weights)
 
 

@@ -1,4 +1,4 @@
-"""How well each tool answers a query."""
+"""Scores of tools for a query."""
 
 import re
 from collections import defaultdict
@@ -11,28 +11,28 @@ from portico.search.synonyms import acting, widen
 from portico.search.tokens import terms
 
 SYNONYM = 0.5
-"""What a synonym is worth beside the word itself: half, so that the word wins where it exists."""
+"""The weight of a synonym: half that of the word itself, so that the word wins."""
 NAMED = 0.5
-"""What a query that covers a tool's name adds to its score: up to half of it."""
+"""The bonus of a tool whose name the query covers: up to half of its score."""
 UNASKED = 0.6
-"""What a tool keeps of its score if the query is a question and the tool acts in a way that the
-query does not mention: who asks for the time wants none converted, whatever examples say."""
+"""The factor of a tool that acts in a way that a question does not mention: a question for the time
+should not find a converter of times."""
 UNNAMED = 0.3
-"""How much of a server's score counts where the query does not name the server."""
+"""The factor of a server's score if the query does not name the server."""
 TURN, TURNS = 0.95, 10
-"""What a tool keeps of its score for each better one of its clause, ten at most: of near equals
-the first five should not all serve one step of a task, and no step should bury another."""
+"""The factor of a tool for each better one of its clause, ten at most: the first five hits should
+not all serve one step of a task."""
 FRONT = 100
-"""How many tools take turns: more than anyone looks at. The others step back as far as the last."""
+"""How many tools take turns, more than a search returns. The others get the lowest factor."""
 MAX_QUERY = 4_000
-"""Characters of a query that are read, so that its clauses stay few."""
+"""Characters of a query that are read, which bounds its clauses."""
 
-# Where people begin another wish. A full stop inside a word, as in "report.pdf", ends nothing.
+# The start of another clause. A full stop inside a word, as in "report.pdf", ends nothing.
 _BREAK = re.compile(
     r"[.!?;:\n]+(?:\s|$)|,\s|\b(?:and|then|also|additionally|after|before|finally|next)\b",
     re.IGNORECASE,
 )
-# A question for a fact. "How do I ..." asks for something to be done.
+# A question for a fact; "How do I ..." is a task.
 _QUESTION = re.compile(
     r"\s*(?:what|which|who|whose|when|where|is|are|was|were|does|did"
     r"|how\s+(?:many|much|long|old|far|is|are))\b",
@@ -41,7 +41,7 @@ _QUESTION = re.compile(
 
 
 class Tables(NamedTuple):
-    """What is looked up: tools and servers, each by text and by name."""
+    """The postings of tools and servers, each by text and by name."""
 
     tools: Postings
     names: Postings
@@ -51,12 +51,12 @@ class Tables(NamedTuple):
 
 
 def rank(tables: Tables, query: str) -> dict[int, float]:
-    """The score of every tool that has anything of the query, each clause in its turn."""
+    """Return the score of every tool that matches, with clauses taking turns."""
     return in_turn(*weigh(tables, query))
 
 
 def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]:
-    """By tool: its score, and the clause that fits it best, where there are several."""
+    """Return the score of each tool, and its best clause if there are several."""
     query = query[:MAX_QUERY]
     wide = widen(terms(query), SYNONYM, tables.tools.rarity)
     scores = tables.tools.add_up(wide)
@@ -83,7 +83,7 @@ def weigh(tables: Tables, query: str) -> tuple[dict[int, float], dict[int, int]]
 def _best_clauses(
     tools: Postings, clauses: Sequence[Sequence[str]]
 ) -> tuple[dict[int, float], dict[int, int]]:
-    """By tool: the score of the clause that fits it best, and which that is."""
+    """Return for each tool the score and number of its best clause."""
     best: dict[int, float] = {}
     clause_of: dict[int, int] = {}
     for number, clause in enumerate(clauses):
@@ -95,7 +95,7 @@ def _best_clauses(
 
 
 def in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int, float]:
-    """Let every clause have its turn: each further tool of one clause steps back a little."""
+    """Lower each further tool of one clause a little, so that all clauses are served."""
     if not clause_of:
         return scores
     turns: defaultdict[int, int] = defaultdict(int)
@@ -109,13 +109,13 @@ def in_turn(scores: dict[int, float], clause_of: Mapping[int, int]) -> dict[int,
 
 
 def clauses(query: str) -> list[str]:
-    """The parts of a query that say enough to be searched for: two terms or more."""
+    """Return the parts of a query that have two terms or more."""
     parts = (part.strip() for part in _BREAK.split(query[:MAX_QUERY]))
     return [part for part in parts if len(set(terms(part))) > 1]
 
 
 def _servers(tables: Tables, wide: Mapping[str, float]) -> dict[int, float]:
-    """What a server's tools gain together; it fades where the query does not name the server."""
+    """Return the bonus of each server's tools, lower if the query does not name the server."""
     named = tables.server_names.add_up(wide)
     return {
         server: score * (UNNAMED + (1 - UNNAMED) * named.get(server, 0.0))

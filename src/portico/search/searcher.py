@@ -1,4 +1,4 @@
-"""The search of a gateway: the index of the current catalog, and all that makes it better."""
+"""The search of a gateway: the index of the current catalog, vectors and a reranker."""
 
 import asyncio
 import os
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from portico.search.vectors import Space, Vectors
 
 CANDIDATES = 25
-"""How many of the local hits a reranker is shown."""
+"""How many of the local hits are sent to a reranker."""
 CACHED = 512
 SHORT = 300
-"""Characters of a query that takes a few milliseconds at most; a longer one gets a thread."""
+"""Characters of a query that takes a few milliseconds; a longer one runs in a thread."""
 WHOLE_S = 2.0
 """Searches wait this long for the first whole index, then use a part of it."""
 FIRST_S = 20.0
 """Searches wait this long for any index at all: building the first part takes a fraction of it."""
 
-_Asked = tuple[str, int, str | None, frozenset[str] | None, bool]
+_Query = tuple[str, int, str | None, frozenset[str] | None, bool]
 
 
 @dataclass(frozen=True)
 class _Catalog:
-    """All that is known of one version."""
+    """The index of one version, and its cached results."""
 
     index: ToolIndex
     shown: "dict[tuple[str, str], Candidate]"
-    """What a reranker is shown of each tool; empty without one."""
+    """The form of each tool for a reranker; empty without one."""
     whole: bool = True
     """False if some tools of this version are not indexed yet."""
-    cache: "OrderedDict[_Asked, list[Hit]]" = field(default_factory=OrderedDict)
-    """Its answers, the longest unused first."""
+    cache: "OrderedDict[_Query, list[Hit]]" = field(default_factory=OrderedDict)
+    """The results, least recently used first."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A version that is to be indexed."""
+    """A version to index."""
 
     version: str
     tools: Tools
@@ -69,32 +69,32 @@ class Searcher:
         reranker: "Reranker | None" = None,
         store: str | os.PathLike[str] | None = None,
         report: Callable[[str], None] = to_operator,
-        patience_s: float = WHOLE_S,
+        max_wait_s: float = WHOLE_S,
         disk_cache: CacheFolder | None = None,
     ) -> None:
-        """`patience_s` is how long searches wait for the first whole index."""
+        """`max_wait_s` is how long searches wait for the first whole index."""
         self._vectors = vectors
         self._reranker = reranker
-        self._report = _unfailing(report)
-        self._shelf = (
+        self._report = _without_errors(report)
+        self._store = (
             IndexStore(os.fspath(store), self._report, disk_cache) if store is not None else None
         )
-        self._patience_s = patience_s
+        self._max_wait_s = max_wait_s
         self._lock = threading.Lock()
         self._version: str | None = None
         self._indexed: str | None = None
-        """The last version that is indexed as a whole."""
+        """The last version that was indexed as a whole."""
         self._wanted: _Wanted | None = None
         self._worker: threading.Thread | None = None
         self._catalog: _Catalog | None = None
         self._failure = ""
         """Why there is no catalog, if indexing failed."""
-        # Neither holds a catalog, since that one is replaced some day.
+        # Neither keeps a catalog, which may be replaced later.
         self._first: Future[None] = Future()
         self._whole: Future[None] = Future()
         self._until = 0.0
         self._hits = self._misses = 0
-        self._took: deque[float] = deque(maxlen=256)
+        self._durations: deque[float] = deque(maxlen=256)
 
     @classmethod
     def configured(
@@ -104,9 +104,9 @@ class Searcher:
         report: Callable[[str], None] = to_operator,
         disk_cache: CacheFolder | None = None,
     ) -> "Searcher":
-        """As the config says, with its files in this folder."""
+        """Create a searcher from the config, with its files in this folder."""
         vectors = reranker = None
-        report = _unfailing(report)
+        report = _without_errors(report)
         if search.vectors:
             from functools import partial
 
@@ -115,15 +115,15 @@ class Searcher:
 
             model = partial(load, search.model)
             vectors = Vectors(folder=folder, report=report, model=model, disk_cache=disk_cache)
-        if (asked := search.rerank) is not None:
+        if (rerank := search.rerank) is not None:
             from portico.search.rerank import Reranker
 
             reranker = Reranker(
-                asked.provider,
-                asked.model,
-                url=asked.url,
-                key_env=asked.key_env,
-                timeout_s=asked.timeout_ms / 1e3,
+                rerank.provider,
+                rerank.model,
+                url=rerank.url,
+                key_env=rerank.key_env,
+                timeout_s=rerank.timeout_ms / 1e3,
                 report=report,
             )
         return cls(
@@ -143,7 +143,7 @@ class Searcher:
             if self._catalog is None and (self._failure or not self._until):
                 self._failure = ""
                 self._first, self._whole = Future(), Future()
-                self._until = monotonic() + self._patience_s
+                self._until = monotonic() + self._max_wait_s
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="search-index", daemon=True)
                 self._worker.start()
@@ -162,31 +162,31 @@ class Searcher:
     ) -> list[Hit]:
         """The best tools of one server or of some; the first search waits for an index."""
         started = perf_counter()
-        query = query[:MAX_QUERY]  # more is not read, and must not fill the cache
+        query = query[:MAX_QUERY]  # the rest is not read, and must not fill the cache
         catalog = self._catalog
         if catalog is None or not catalog.whole:
-            catalog = await self._opened()
+            catalog = await self._wait_for_catalog()
         space = self._vectors.space if self._vectors else None
         space = space if space is not None and space.index is catalog.index else None
-        asked: _Asked = (query, limit, server, servers, space is not None)
+        key: _Query = (query, limit, server, servers, space is not None)
         cache = catalog.cache
-        found = cache.get(asked)
+        found = cache.get(key)
         if found is not None:
-            cache.move_to_end(asked)
+            cache.move_to_end(key)
             self._hits += 1
         else:
             self._misses += 1
-            found, final = await self._find(catalog, space, asked)
+            found, final = await self._find(catalog, space, key)
             if final:
-                cache[asked] = found
+                cache[key] = found
                 if len(cache) > CACHED:
                     cache.popitem(last=False)
-        self._took.append(perf_counter() - started)
+        self._durations.append(perf_counter() - started)
         return [*found]
 
     def status(self) -> dict[str, Any]:
-        """How it fares, for people."""
-        vectors, took = self._vectors, sorted(self._took)
+        """Return its state, for people."""
+        vectors, durations = self._vectors, sorted(self._durations)
         made: dict[str, Any] | None = None
         if vectors is not None:
             ready = vectors.space is not None
@@ -198,11 +198,11 @@ class Searcher:
             "rerank": self._reranker.state if self._reranker else "off",
             "searches": self._hits + self._misses,
             "cache": {"hits": self._hits, "misses": self._misses},
-            "p50_ms": round(took[len(took) // 2] * 1e3, 3) if took else None,
+            "p50_ms": round(durations[len(durations) // 2] * 1e3, 3) if durations else None,
         }
 
     async def close(self) -> None:
-        """Stop what is under way."""
+        """Stop indexing, and close the reranker."""
         with self._lock:
             self._wanted = None
         if self._vectors is not None:
@@ -211,7 +211,7 @@ class Searcher:
             await self._reranker.close()
 
     def _work(self) -> None:
-        """In a thread: one version after another; of those that wait, only the last."""
+        """Index one version after another in a thread; of those that wait, only the last."""
         while True:
             with self._lock:
                 wanted, self._wanted = self._wanted, None
@@ -220,12 +220,12 @@ class Searcher:
                     return
             why = "the index was not built"
             try:
-                catalog = self._made(wanted)
+                catalog = self._build(wanted)
                 self._show(wanted, catalog)
                 why = ""
             except Exception as error:  # noqa: BLE001 - tools come from elsewhere; the old ones stay
                 why = f"{type(error).__name__}: {error}"
-            finally:  # searches wait for this, however it ended
+            finally:  # searches wait for this, even after an error
                 if why:
                     self._failed(wanted.version, f"the tools cannot be indexed: {why}")
 
@@ -248,15 +248,15 @@ class Searcher:
                 _settle(self._whole)
         self._report(why)
 
-    def _made(self, wanted: _Wanted) -> _Catalog:
-        index = self._shelf.load(wanted.version) if self._shelf else None
+    def _build(self, wanted: _Wanted) -> _Catalog:
+        index = self._store.load(wanted.version) if self._store else None
         if index is None:
             if wanted.first is not None and self._catalog is None:
                 part = ToolIndex.build(wanted.first())
                 self._show(wanted, _Catalog(part, self._candidates(wanted.first), whole=False))
             index = build(wanted.tools)
-            if self._shelf:
-                self._shelf.save(wanted.version, index)
+            if self._store:
+                self._store.save(wanted.version, index)
         return _Catalog(index, self._candidates(wanted.tools))
 
     def _candidates(self, tools: Tools) -> "dict[tuple[str, str], Candidate]":
@@ -272,10 +272,12 @@ class Searcher:
         self._reranker.prepare()
         return shown
 
-    async def _opened(self) -> _Catalog:
+    async def _wait_for_catalog(self) -> _Catalog:
         with self._lock:
             if self._version is None and not self._first.done():
-                raise PorticoError("there is nothing to search yet: no catalog was given")
+                raise PorticoError(
+                    "search is not ready: no catalog is loaded yet; try again in a moment"
+                )
             first, whole, until = self._first, self._whole, self._until
         await _wait(whole, until - monotonic())
         if self._catalog is None:
@@ -286,10 +288,10 @@ class Searcher:
         return self._catalog
 
     async def _find(
-        self, catalog: _Catalog, space: "Space | None", asked: _Asked
+        self, catalog: _Catalog, space: "Space | None", key: _Query
     ) -> tuple[list[Hit], bool]:
-        """The hits, and whether they are as good as they get."""
-        query, limit, server, servers, _ = asked
+        """Return the hits, and whether they are final."""
+        query, limit, server, servers, _ = key
         wanted = query, max(limit, CANDIDATES) if self._reranker else limit, server, servers
         if space is not None:
             hits = await asyncio.to_thread(self._by_both, space, *wanted)
@@ -299,7 +301,7 @@ class Searcher:
             hits = catalog.index.search(*wanted)
         if self._reranker is None or len(hits) < 2:
             return hits[:limit], True
-        shown = _unlike([catalog.shown.get((hit.server, hit.name)) for hit in hits], hits)
+        shown = _distinct([catalog.shown.get((hit.server, hit.name)) for hit in hits], hits)
         order = await self._reranker.rerank(query, shown[:CANDIDATES], limit)
         if order is None:
             return hits[: max(limit, 0)], False
@@ -308,7 +310,7 @@ class Searcher:
     def _by_both(self, space: "Space", *wanted: Any) -> list[Hit]:
         try:
             return space.search(*wanted)
-        except Exception as error:  # noqa: BLE001 - words are always there
+        except Exception as error:  # noqa: BLE001 - lexical search always works
             self._report(f"vectors failed for a query: {type(error).__name__}: {error}")
             return space.index.search(*wanted)
 
@@ -319,29 +321,29 @@ def _settle(future: "Future[None]") -> None:
 
 
 async def _wait(future: "Future[None]", at_most_s: float) -> None:
-    """Wait for it; a search that is cancelled leaves it to the others."""
+    """Wait for a future without cancelling it for other searches."""
     if not future.done() and at_most_s > 0:
         await asyncio.wait({asyncio.wrap_future(future)}, timeout=at_most_s)
 
 
-def _unfailing(report: Callable[[str], None]) -> Callable[[str], None]:
-    """The same report for threads, which must go on even if nobody can be told."""
+def _without_errors(report: Callable[[str], None]) -> Callable[[str], None]:
+    """Return the same report for threads, without its errors."""
 
-    def tell(words: str) -> None:
+    def quiet(text: str) -> None:
         with suppress(Exception):
-            report(words)
+            report(text)
 
-    return tell
+    return quiet
 
 
-def _unlike(shown: "list[Candidate | None]", hits: list[Hit]) -> "list[Candidate]":
-    """What is shown, with the server before names that stand there twice."""
+def _distinct(shown: "list[Candidate | None]", hits: list[Hit]) -> "list[Candidate]":
+    """Return the candidates, with the server before names that occur twice."""
     from portico.search.rerank import Candidate
 
     names = [hit.name for hit in hits]
-    told: list[Candidate] = []
+    distinct: list[Candidate] = []
     for hit, one in zip(hits, shown, strict=True):
         known = one or Candidate(hit.name)
         twice = names.count(hit.name) > 1
-        told.append(known._replace(name=f"{hit.server}/{known.name}") if twice else known)
-    return told
+        distinct.append(known._replace(name=f"{hit.server}/{known.name}") if twice else known)
+    return distinct

@@ -1,4 +1,4 @@
-"""Words that people and tools use for the same thing."""
+"""Groups of synonyms in the names and descriptions of tools."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -6,7 +6,7 @@ from functools import cache
 
 from portico.search.tokens import stem
 
-# Everyday words of tools; a word may stand in several groups.
+# Everyday words of tools; a word may be in several groups.
 _GROUPS = """
     add build create generate make new
     change edit modify update
@@ -89,7 +89,7 @@ _GROUPS = """
     class course learn lesson
 """
 
-# Verbs of tools that make, change or send something, where others only look something up.
+# Verbs of tools that make, change or send something instead of only reading.
 _ACTING = """
     add approve assign attach book build buy cancel change clear clone close conversion convert copy
     create delete deliver disable drop duplicate edit enable end erase execute export generate
@@ -101,7 +101,7 @@ _ACTING = """
 
 @cache
 def acting() -> frozenset[str]:
-    """The terms of names by which a tool does more than look something up."""
+    """Return the terms of names of tools that do more than read."""
     return frozenset(map(stem, _ACTING.split()))
 
 
@@ -116,9 +116,9 @@ def _others() -> Mapping[str, frozenset[str]]:
 
 
 def widen(terms: Iterable[str], weight: float, rarity: Callable[[str], float]) -> dict[str, float]:
-    """The terms, each once with weight 1, and their synonyms with the weight given, or less.
+    """Return the terms with weight 1, and their synonyms with the given weight or less.
 
-    A synonym that is rarer than its word would be worth more than the word; it is held to that.
+    A synonym that is rarer than its word would score higher than the word; its weight is capped.
     """
     wide = dict.fromkeys(terms, 1.0)
     others = _others()

@@ -1,22 +1,22 @@
-"""Text as terms: split as programmers write names, lower-cased, stemmed, without filler."""
+"""Terms of a text: identifiers split, lower-cased and stemmed, without stop words."""
 
 import re
 from functools import lru_cache
 from unicodedata import normalize
 
-LONGEST = 10_000
-"""Characters of one text that are read: what is longer no longer describes a tool."""
+MAX_TEXT = 10_000
+"""Characters of one text that are read; a description is shorter."""
 
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
-# Scripts that put no space between words; two characters are the usual stand-in for a word.
+# Scripts without spaces between words; pairs of characters replace words, as is usual.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _PART = re.compile(rf"{_LETTERS}|\d+")
 _FOREIGN_PART = re.compile(rf"\d+|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+")
 _TWO = re.compile(rf"(?:{_LETTERS})[A-Z][a-z]+|[a-z]+[A-Z]+")
 _RUN = re.compile(rf"[{_UNSPACED}]+")
 
-# Grammar, and the words with which people ask; `get` begins so many names that it tells none apart.
+# Grammar and filler of requests; `get` begins too many names to distinguish them.
 _STOP = """
     a about also am an and any are as at be been but by can could d did do does don for from get
     give had has have he hello help her hey hi his how i id if im in into is it its ive just know
@@ -29,7 +29,7 @@ _VOWELS = frozenset("aeiouy")
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text, in order and with repeats; GitHub is git, hub and github."""
+    """Return the terms of a text, in order and with repeats; GitHub is git, hub and github."""
     found: list[str] = []
     for word in _words(text):
         found += _written(word)
@@ -37,12 +37,12 @@ def terms(text: str) -> list[str]:
 
 
 def parts(text: str) -> list[str]:
-    """The terms that a text is made of, each once: GitHub is git and hub."""
+    """Return the parts of a text as terms, each once: GitHub is git and hub."""
     return [*{part: None for word in _words(text) for part in _parts(word)}]
 
 
 def _words(text: str) -> list[str]:
-    text = text[:LONGEST]
+    text = text[:MAX_TEXT]
     # The same letter may be written in several ways: wide, joined, or with its accent apart.
     return _WORD.findall(text if text.isascii() else normalize("NFKC", text))
 
@@ -66,7 +66,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """The word without the endings of plural, -ing and -ed, as the first steps of Porter's."""
+    """Remove the endings of plural, -ing and -ed, as the first steps of Porter's stemmer do."""
     word = _singular(word)
     for ending in ("ing", "ed"):
         rest = word.removesuffix(ending)

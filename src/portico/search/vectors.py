@@ -1,4 +1,4 @@
-"""What tools mean, as vectors: made in the background, once for each definition."""
+"""Vectors of tools, computed in the background, once for each definition."""
 
 import os
 import re
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 _BATCH = 8
 _SAVE_EVERY = 1_024
-"""Vectors made, and then kept: what a killed process has to make again."""
-_CLAUSES = 12
-"""Of a query that are embedded, so that the longest takes a fraction of a second."""
+"""Vectors between two saves; a killed process loses at most these."""
+_MAX_CLAUSES = 12
+"""Clauses of a query that are embedded, so that the longest takes a fraction of a second."""
 _MAX_TEXT = 2_000
-"""Characters of a definition: more than the model reads of it."""
-_ALL_SEEN = 800
-"""Characters that fill what the model reads."""
+"""Characters of a definition, more than the model reads."""
+_FULL_INPUT = 800
+"""Characters that fill the model's input."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 Views = tuple[str, ...]
 
 
 class QueryVector(NamedTuple):
-    """How near each tool is to a query, by its place; and to which of its clauses, if it has."""
+    """The similarity of each tool to a query, by place, and its nearest clause, if any."""
 
     cosines: list[float]
     clause_of: dict[int, int]
 
 
 class Space:
-    """The vectors of one index, all of them."""
+    """The vectors of all tools of one index."""
 
     def __init__(self, index: ToolIndex, matrix: "NDArray[float32]", model: EmbeddingModel) -> None:
         self.index = index
@@ -58,27 +58,27 @@ class Space:
         server: str | None = None,
         servers: Container[str] | None = None,
     ) -> list[Hit]:
-        """As `ToolIndex.search`, by words and meaning; keep it off the event loop."""
+        """Search as `ToolIndex.search`, by words and vectors; keep it off the event loop."""
         meaning = self.meaning(query)
         both = fuse(self.index.words(query), meaning.cosines)
         scores = in_turn(both, meaning.clause_of)
         return self.index.best(query, scores, limit, server, servers)
 
     def meaning(self, query: str) -> QueryVector:
-        """Takes some milliseconds for each clause."""
+        """Embed the query; this takes some milliseconds for each clause."""
         query = query[:MAX_QUERY]
-        parts = clauses(query)[:_CLAUSES]
+        parts = clauses(query)[:_MAX_CLAUSES]
         whole = self._matrix @ self._model.embed([query])[0]
         if len(parts) < 2:
             return QueryVector(whole.tolist(), {})
-        # Apart from the whole: in one batch, each would take as long as the longest.
+        # Not in one batch with the whole: each would take as long as the longest.
         each = self._matrix @ self._model.embed(parts).T
         clause_of = dict(enumerate(each.argmax(axis=1).tolist()))
         return QueryVector(((whole + each.max(axis=1)) / 2).tolist(), clause_of)
 
 
 class Vectors:
-    """Makes the space of an index in a thread of its own; until then there is none."""
+    """Computes the space of an index in a thread. `space` is empty until then."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Vectors:
         model: Callable[[], EmbeddingModel] = load,
         disk_cache: CacheFolder | None = None,
     ) -> None:
-        """`folder` keeps vectors, as far as there is `room`."""
+        """`folder` keeps vectors, within the limit of `disk_cache`."""
         self._disk_cache = disk_cache
         self._folder = folder
         self._report = report
@@ -103,7 +103,7 @@ class Vectors:
         self.failed = ""
 
     def use(self, index: ToolIndex, tools: Tools) -> None:
-        """Make the space of this index; another one that is being made is given up."""
+        """Compute the space of this index; a computation in progress is cancelled."""
         with self._lock:
             self.space = None
             self.done, self.of = 0, len(index)
@@ -113,14 +113,14 @@ class Vectors:
                 self._thread.start()
 
     def wait(self) -> None:
-        """Until all that was asked for is made, or given up."""
+        """Wait until the computation ends or is cancelled."""
         with self._lock:
             thread = self._thread
         if thread is not None:
             thread.join()
 
     def close(self) -> None:
-        """Stop making any; what was made is kept."""
+        """Stop computing; saved vectors remain."""
         with self._lock:
             self._closed = True
             self._wanted = None
@@ -129,7 +129,7 @@ class Vectors:
             thread.join(5.0)
 
     def _work(self) -> None:
-        _be_polite()
+        _lower_priority()
         while True:
             with self._lock:
                 wanted, self._wanted = self._wanted, None
@@ -183,7 +183,7 @@ class Vectors:
         keys: list[bytes],
         file: VectorFile | None,
     ) -> bool:
-        """Make what is missing, texts of like length together; False if it was given up."""
+        """Compute the missing vectors, similar lengths together; False if cancelled."""
         assert self._model is not None
         order = sorted(missing, key=lambda key: len(missing[key][-1]))
         fresh: dict[bytes, bytes] = {}
@@ -193,7 +193,7 @@ class Vectors:
                 whole = False
                 break
             batch = order[at : at + _BATCH]
-            vectors = _together(self._model, [missing[key] for key in batch])
+            vectors = _mean_vectors(self._model, [missing[key] for key in batch])
             fresh.update(zip(batch, vectors, strict=True))
             self.done += len(batch)
             if file and len(fresh) >= _SAVE_EVERY:
@@ -206,8 +206,8 @@ class Vectors:
         return whole
 
 
-def _together(model: EmbeddingModel, views: Sequence[Views]) -> list[bytes]:
-    """One vector a tool, as it is kept: the mean of its views, with length one."""
+def _mean_vectors(model: EmbeddingModel, views: Sequence[Views]) -> list[bytes]:
+    """Return one vector per tool, as stored: the mean of its views, with length one."""
     import numpy as np
 
     rows = iter(model.embed([text for texts in views for text in texts]))
@@ -216,9 +216,9 @@ def _together(model: EmbeddingModel, views: Sequence[Views]) -> list[bytes]:
 
 
 def views_of(index: ToolIndex, tools: Iterable[Mapping[str, Any]]) -> list[Views]:
-    """What is embedded of each tool, by its place in the index."""
+    """Return the texts to embed of each tool, by its place in the index."""
     places = {key: place for place, key in enumerate(index.places())}
-    # The name of the only server tells no tools apart.
+    # The name of the only server does not distinguish tools.
     several = len({server for server, _ in places}) > 1
     views: list[Views] = [("",)] * len(places)
     for tool in tools:
@@ -232,9 +232,9 @@ def views_of(index: ToolIndex, tools: Iterable[Mapping[str, Any]]) -> list[Views
 
 
 def _views(text: str, schema: object) -> Views:
-    """What a tool says it does, and that with what it takes, unless the model would not see it."""
+    """Return the description, and the same with parameters unless the model would not read them."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(properties, Mapping) or not properties or len(text) > _ALL_SEEN:
+    if not isinstance(properties, Mapping) or not properties or len(text) > _FULL_INPUT:
         return (text[:_MAX_TEXT],)
     taken = ", ".join(_spaced(str(name)) for name in properties)
     return text, f"{text} Parameters: {taken}"[:_MAX_TEXT]
@@ -244,8 +244,8 @@ def _spaced(name: str) -> str:
     return " ".join(_WORD.findall(name)).lower()
 
 
-def _be_polite() -> None:
-    """Let everything else come first; only Linux knows the priority of one thread."""
+def _lower_priority() -> None:
+    """Lower the priority of this thread, which only Linux supports."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search.near_names import NearNames
+from portico.search.similar_names import SimilarNames
 
 NAMES = ["github__create_issue", "github__list_issues", "mail__send_email", "weather__forecast"]
 
@@ -18,16 +18,16 @@ NAMES = ["github__create_issue", "github__list_issues", "mail__send_email", "wea
     ],
 )
 def test_the_likest_name_comes_first(written: str, meant: str) -> None:
-    assert NearNames(NAMES).near(written)[0] == meant
+    assert SimilarNames(NAMES).similar(written)[0] == meant
 
 
 @pytest.mark.parametrize("written", ["", "zzz", "🦄", "\0", "q" * 100_000])
 def test_what_is_like_nothing_finds_nothing(written: str) -> None:
-    assert NearNames(NAMES).near(written) == []
+    assert SimilarNames(NAMES).similar(written) == []
 
 
 def test_no_more_than_asked_and_each_once() -> None:
-    assert len(NearNames(["ab", "ab", "abc", "abd"]).near("ab", 2)) == 2
-    assert NearNames(["ab", "ab"]).near("ab", 9) == ["ab"]
-    assert NearNames([]).near("ab") == []
-    assert NearNames(NAMES).near("mail__send", 0) == []
+    assert len(SimilarNames(["ab", "ab", "abc", "abd"]).similar("ab", 2)) == 2
+    assert SimilarNames(["ab", "ab"]).similar("ab", 9) == ["ab"]
+    assert SimilarNames([]).similar("ab") == []
+    assert SimilarNames(NAMES).similar("mail__send", 0) == []

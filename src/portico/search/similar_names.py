@@ -1,18 +1,18 @@
-"""Names that somebody who misspelled one may have meant."""
+"""Names similar to a misspelled one."""
 
 from collections import Counter
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from heapq import nlargest
 
-_LIKELY = 20
-"""How many names are looked at closely: comparing letter by letter is slow."""
-_ALIKE = 0.5
-"""The least likeness that is worth a mention."""
+_MAX_COMPARED = 20
+"""How many names are compared letter by letter, which is slow."""
+_MIN_RATIO = 0.5
+"""The lowest ratio that counts as similar."""
 
 
-class NearNames:
-    """All names, by the pairs of letters in them."""
+class SimilarNames:
+    """An index of names by their pairs of letters."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = [*dict.fromkeys(names)]
@@ -24,22 +24,24 @@ class NearNames:
             for pair in pairs:
                 self._holding.setdefault(pair, []).append(place)
 
-    def near(self, name: str, limit: int = 3) -> list[str]:
-        """The likest names, best first; none if none is like it."""
+    def similar(self, name: str, limit: int = 3) -> list[str]:
+        """Return the most similar names, best first; empty if none is similar."""
         name = name[:200]
         pairs = _pairs(name)
         shared: Counter[int] = Counter()
         for pair in pairs:
             shared.update(self._holding.get(pair, ()))
         sizes = self._sizes
-        likely = nlargest(_LIKELY, shared, key=lambda at: 2 * shared[at] / (sizes[at] + len(pairs)))
+        likely = nlargest(
+            _MAX_COMPARED, shared, key=lambda at: 2 * shared[at] / (sizes[at] + len(pairs))
+        )
         matcher = SequenceMatcher(autojunk=False)
         matcher.set_seq2(_plain(name))
         found: list[tuple[float, str]] = []
         for at in likely:
             matcher.set_seq1(_plain(self._names[at])[:200])
-            if (likeness := matcher.ratio()) >= _ALIKE:
-                found.append((-likeness, self._names[at]))
+            if (ratio := matcher.ratio()) >= _MIN_RATIO:
+                found.append((-ratio, self._names[at]))
         return [one for _, one in sorted(found)[: max(limit, 0)]]
 
 
