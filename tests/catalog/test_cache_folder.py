@@ -1,4 +1,4 @@
-"""The cache stays within its limit: what was used longest ago goes, what is in use stays."""
+"""The cache stays within its limit: the least recently used files go, files in use stay."""
 
 import os
 import time
@@ -13,13 +13,13 @@ LARGE = b'{"name":"a","description":"%s"}' % (b"x" * 300_000)
 
 
 def facts(item: bytes = LARGE) -> Offer:
-    """What a server with one large tool offers."""
+    """The offer of a server with one large tool."""
     tools = Listed(items=(item,), keys=("a",))
     return Offer(BY_TEXT["2025-06-18"], b"{}", {"tools": tools}, 1000.0)
 
 
 def put(path: Path, size: int, age: int) -> Path:
-    """A file that was last used so long ago."""
+    """A file that was last used this long ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"?" * size)
     os.utime(path, (time.time() - age,) * 2)

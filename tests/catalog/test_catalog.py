@@ -1,4 +1,4 @@
-"""Catalogs: merged in order, serialised once, paged with cursors that stay good."""
+"""Catalogs: merged in order, encoded once, paged with cursors that survive changes."""
 
 import json
 from typing import Any

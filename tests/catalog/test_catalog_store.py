@@ -1,4 +1,4 @@
-"""Catalogs on disk: whole or not there, whatever happens to disk, file or writer."""
+"""Catalogs on disk: written atomically, whatever happens to disk, file or writer."""
 
 import errno
 import json
@@ -39,14 +39,14 @@ NEW = facts_of(b'{"name":"new"}')
 
 
 class Shop:
-    """A store that keeps what it reports, and its clock in hand."""
+    """A store with its reports and a settable clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / FILE
         self.now = 1000.0
-        self.said: list[str] = []
-        self.store = CatalogStore(folder, clock=lambda: self.now, report=self.said.append)
+        self.reports: list[str] = []
+        self.store = CatalogStore(folder, clock=lambda: self.now, report=self.reports.append)
 
     def put(self, data: bytes) -> None:
         self.file.write_bytes(data)
@@ -62,7 +62,7 @@ def shop(tmp_path: Path) -> Shop:
 
 
 def packed(rest: bytes, **header: Any) -> bytes:
-    """A file as another Portico could have written it."""
+    """A file as another version of Portico could have written it."""
     format = header.get("format", FORMAT)
     digest = blake2b(rest, key=f"catalog {format}".encode()).hexdigest()
     first = {"portico": "catalog", "format": format, "digest": digest, "length": len(rest)}
@@ -72,7 +72,7 @@ def packed(rest: bytes, **header: Any) -> bytes:
 def test_nothing_is_known_of_a_new_upstream_and_nothing_is_said_of_it(shop: Shop) -> None:
     assert shop.store.load(KEY) is None
     assert not shop.folder.exists()
-    assert shop.said == []
+    assert shop.reports == []
 
 
 def test_it_is_kept_for_the_user_alone(shop: Shop) -> None:
@@ -107,7 +107,7 @@ def test_every_definition_comes_back_byte_for_byte(shop: Shop, item: bytes) -> N
 
     assert shop.store.save(KEY, facts)
     assert CatalogStore(shop.folder).load(KEY) == facts
-    assert shop.said == []
+    assert shop.reports == []
 
 
 _json = st.recursive(
@@ -141,7 +141,7 @@ def test_what_would_not_come_back_is_not_kept(shop: Shop, item: bytes) -> None:
 
     assert not shop.store.save(KEY, facts_of(item))
     assert shop.store.load(KEY) == OLD
-    assert len(shop.said) == 1
+    assert len(shop.reports) == 1
 
 
 def test_a_large_catalog_is_kept_in_little_more_memory_than_its_file_needs(shop: Shop) -> None:
@@ -171,16 +171,16 @@ def test_a_file_cut_anywhere_is_set_aside_and_made_anew(shop: Shop) -> None:
 
     for end in range(0, len(whole), 64):
         shop.now += 1
-        shop.said.clear()
+        shop.reports.clear()
         shop.put(whole[:end])
 
         assert shop.store.load(KEY) is None, end
         assert not shop.file.exists()
-        assert len(shop.said) == 1
+        assert len(shop.reports) == 1
         assert any(whole[:end] == path.read_bytes() for path in shop.folder.glob("*.corrupt-*"))
         assert shop.store.save(KEY, OLD)
         assert shop.store.load(KEY) == OLD
-        assert len(shop.said) == 1
+        assert len(shop.reports) == 1
 
     assert len(shop.names()) == 1 + 3
 
@@ -198,7 +198,7 @@ def test_a_flipped_bit_anywhere_is_noticed(shop: Shop) -> None:
 
             assert shop.store.load(KEY) is None, (place, bit)
             assert not shop.file.exists(), (place, bit)
-            assert "damaged" in shop.said[-1], (place, bit)
+            assert "damaged" in shop.reports[-1], (place, bit)
 
 
 def test_a_file_whose_digest_does_not_cover_its_header_is_still_opened(shop: Shop) -> None:
@@ -211,7 +211,7 @@ def test_a_file_whose_digest_does_not_cover_its_header_is_still_opened(shop: Sho
 
     shop.put(before.replace(b'"format":1', b'"format":3', 1))
     assert shop.store.load(KEY) is None
-    assert "damaged" in shop.said[0]
+    assert "damaged" in shop.reports[0]
 
 
 _DOCUMENT = b'{"version":"2025-06-18","taken":1.0,"introduction":{},"lists":%s}'
@@ -242,7 +242,7 @@ def test_a_file_of_another_shape_is_set_aside(shop: Shop, content: bytes) -> Non
 
     assert shop.store.load(KEY) is None
     assert shop.names() == [f"{FILE}.corrupt-19700101T001640Z"]
-    assert "damaged" in shop.said[0]
+    assert "damaged" in shop.reports[0]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_a_newer_format_is_neither_used_nor_changed(shop: Shop, content: bytes) 
     assert not shop.store.save(KEY, NEW)
     assert shop.file.read_bytes() == content
     assert shop.names() == [FILE]
-    assert len(shop.said) == 1
-    assert "newer Portico" in shop.said[0]
+    assert len(shop.reports) == 1
+    assert "newer Portico" in shop.reports[0]
 
 
 def test_a_file_that_others_may_write_to_is_not_believed(shop: Shop) -> None:
@@ -279,7 +279,7 @@ def test_a_file_that_others_may_write_to_is_not_believed(shop: Shop) -> None:
     shop.file.unlink()
     os.mkfifo(shop.file)
     assert shop.store.load(KEY) is None
-    assert len(shop.said) == 3
+    assert len(shop.reports) == 3
     assert shop.store.save(KEY, NEW)
     assert shop.store.load(KEY) == NEW
 
@@ -293,8 +293,8 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path, path: str) ->
         assert shop.store.load(KEY) is None
         assert not shop.store.save(KEY, NEW)
 
-    assert len(shop.said) == 1
-    assert "cannot be written" in shop.said[0]
+    assert len(shop.reports) == 1
+    assert "cannot be written" in shop.reports[0]
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "open"])
@@ -316,8 +316,8 @@ def test_an_error_of_the_disk_leaves_the_old_file(
 
     assert shop.store.load(KEY) == OLD
     assert shop.names() == [FILE]
-    assert len(shop.said) == 1
-    assert os.strerror(code) in shop.said[0]
+    assert len(shop.reports) == 1
+    assert os.strerror(code) in shop.reports[0]
     assert shop.store.save(KEY, NEW)
 
 
@@ -333,7 +333,7 @@ def test_a_file_that_cannot_be_read_stays_where_it_is(
     assert shop.store.load(KEY) is None
     monkeypatch.undo()
 
-    assert len(shop.said) == 1
+    assert len(shop.reports) == 1
     assert shop.store.load(KEY) == OLD
 
 
@@ -365,7 +365,7 @@ def _writer(folder: Path, name: str, times: int, limit: int = 0) -> subprocess.P
 
 
 def _stamp_of(facts: Offer | None) -> str:
-    """Which write this is; it must be all of it."""
+    """Return the number of the write, which must be complete."""
     assert facts is not None
     stamp = facts.introduction.strip(b'"')
     tools = facts.lists["tools"]
@@ -407,7 +407,7 @@ def test_many_writers_at_once_never_show_half_a_file(shop: Shop) -> None:
     assert len(stamps) > 10
     assert _stamp_of(shop.store.load(KEY)) in {"one 499", "two 499"}
     assert shop.names() == [FILE]
-    assert shop.said == []
+    assert shop.reports == []
 
 
 def test_threads_share_a_store(shop: Shop) -> None:
@@ -426,7 +426,7 @@ def test_threads_share_a_store(shop: Shop) -> None:
         thread.join()
 
     assert results == {(True, True)}
-    assert shop.said == []
+    assert shop.reports == []
     assert shop.names() == [FILE]
 
 
@@ -445,11 +445,11 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_one(shop: Shop) -> None:
             writer.kill()
             saved = writer.stdout.read().count("True")
         stamp = _stamp_of(shop.store.load(KEY))
-        # The newest one that it called saved, or the one after it, which it had no time to call so.
+        # The last one that it reported as saved, or the next, which it could not report any more.
         before = f"killed {n} {saved - 1}" if saved else last
         assert stamp in {before, f"killed {n} {saved}"}
         last = stamp
-    assert shop.said == []
+    assert shop.reports == []
 
 
 def test_drafts_of_dead_writers_go_after_an_hour(shop: Shop) -> None:
@@ -475,6 +475,8 @@ def test_a_catalog_that_nobody_has_used_for_three_months_goes(shop: Shop) -> Non
     assert shop.store.load("damaged") is None
 
     shop.now = begun + 91 * day
-    assert CatalogStore(shop.folder, clock=lambda: shop.now, report=shop.said.append).save(KEY, NEW)
+    assert CatalogStore(shop.folder, clock=lambda: shop.now, report=shop.reports.append).save(
+        KEY, NEW
+    )
     assert shop.names() == [FILE, "used.catalog"]
     assert shop.store.load("used") == NEW

@@ -1,4 +1,4 @@
-"""What tools are called among those of many servers."""
+"""The exposed names of tools in a gateway."""
 
 import re
 
@@ -27,9 +27,9 @@ def test_two_names_that_would_become_one_are_told_apart() -> None:
 
 def test_a_long_name_is_cut_and_marked() -> None:
     long = "x" * 100
-    shown = exposed_names("git", [long])[long]
-    assert len(shown) == 64
-    assert shown.startswith("git__xxx")
+    exposed = exposed_names("git", [long])[long]
+    assert len(exposed) == 64
+    assert exposed.startswith("git__xxx")
 
 
 @given(_SERVERS, st.lists(st.text(min_size=1), unique=True, max_size=30))
@@ -37,7 +37,7 @@ def test_names_are_legal_and_all_different(server: str, names: list[str]) -> Non
     found = exposed_names(server, names)
     assert list(found) != [] or not names
     assert set(found) == set(names)
-    assert all(_ALLOWED.fullmatch(shown) for shown in found.values())
+    assert all(_ALLOWED.fullmatch(exposed) for exposed in found.values())
     assert len(set(found.values())) == len(names)
 
 

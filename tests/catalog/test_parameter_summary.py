@@ -1,4 +1,4 @@
-"""Parameters in one line: what is named, what is followed, and where it ends."""
+"""Parameters in one line: names, references and limits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whose resource a URI is."""
+"""The routing of resource URIs to servers."""
 
 from random import Random
 
@@ -163,9 +163,9 @@ def test_a_second_template_can_still_be_filled_in() -> None:
     owners = ResourceRouting(
         [ServerResources("a", [], ["file:///{name}"]), ServerResources("b", [], ["file:///{name}"])]
     )
-    shown = owners.exposed_uri("b", "file:///{name}")
-    assert shown == "portico://b/file:///{name}"
-    assert owners.resolve(shown.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
+    exposed = owners.exposed_uri("b", "file:///{name}")
+    assert exposed == "portico://b/file:///{name}"
+    assert owners.resolve(exposed.replace("{name}", "a%20b")) == ("b", "file:///a%20b")
 
 
 def test_what_another_portico_shows_under_a_name_that_is_here_too_stays_its_own() -> None:
@@ -176,12 +176,12 @@ def test_what_another_portico_shows_under_a_name_that_is_here_too_stays_its_own(
             ServerResources("portico", ["repo://x", theirs], []),
         ]
     )
-    shown = owners.exposed_uri("portico", theirs)
+    exposed = owners.exposed_uri("portico", theirs)
     assert (
         owners.exposed_uri("portico", "portico://far/x")
         == "portico://portico/portico%3A%2F%2Ffar%2Fx"
     )
-    assert owners.resolve(shown) == ("portico", theirs)
+    assert owners.resolve(exposed) == ("portico", theirs)
     assert owners.resolve(theirs) == ("git", "repo://x")
 
 
@@ -194,9 +194,9 @@ def test_a_portico_uri_of_no_server_is_nobodys() -> None:
 @given(st.dictionaries(st.sampled_from("abcd"), _LISTS))
 def test_what_is_shown_leads_back_to_its_own_server(servers: dict[str, list[str]]) -> None:
     owners = ResourceRouting(ServerResources(name, uris, ()) for name, uris in servers.items())
-    shown = [owners.exposed_uri(name, uri) for name, uris in servers.items() for uri in uris]
-    assert len(set(shown)) == len(shown)
-    back = [owners.resolve(uri) for uri in shown]
+    exposed = [owners.exposed_uri(name, uri) for name, uris in servers.items() for uri in uris]
+    assert len(set(exposed)) == len(exposed)
+    back = [owners.resolve(uri) for uri in exposed]
     assert back == [(name, uri) for name, uris in servers.items() for uri in uris]
 
 
@@ -225,13 +225,13 @@ def test_the_order_of_servers_counts_only_between_equals(
     assert b is not None
     one, two = (_claim(first.servers[name], uri) for name in (a, b))
     assert one == two
-    # Of equals the first in its config has it.
+    # Among equals the first in the config owns it.
     assert list(first.servers).index(a) < list(first.servers).index(b)
     assert list(second.servers).index(b) < list(second.servers).index(a)
 
 
 def _claim(owned: ServerResources, uri: str) -> object:
-    """How strong a server's claim on a URI is."""
+    """Rank a server's claim on a URI."""
     same = canonical(uri)
     if same in map(canonical, owned.uris):
         return "listed"

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: which they are, and where they are needed."""
+"""Invisible characters: which they are, and where a text needs them."""
 
 import json
 import unicodedata
@@ -77,18 +77,18 @@ def test_what_a_script_or_an_emoji_needs_stays(text: str) -> None:
     ],
 )
 def test_a_joiner_or_selector_that_nothing_needs_is_written_out(text: str) -> None:
-    shown = sanitize_text(text)
+    clean = sanitize_text(text)
     assert has_invisible(text)
-    assert "\\u{" in shown
-    assert not has_invisible(shown)
+    assert "\\u{" in clean
+    assert not has_invisible(clean)
 
 
 @given(st.text())
 def test_nothing_hidden_is_left_and_what_is_shown_stays(text: str) -> None:
-    shown = sanitize_text(text)
-    assert not has_invisible(shown)
-    assert sanitize_text(shown) == shown
-    assert (shown == text) is not has_invisible(text)
+    clean = sanitize_text(text)
+    assert not has_invisible(clean)
+    assert sanitize_text(clean) == clean
+    assert (clean == text) is not has_invisible(text)
 
 
 _ODD = st.sampled_from(

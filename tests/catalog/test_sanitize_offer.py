@@ -1,4 +1,4 @@
-"""Definitions as models may read them: texts written out, values as they were."""
+"""Sanitized definitions: invisible characters escaped in texts, values unchanged."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from portico.model.offer import Listed, Offer
 from portico.model.version import Version
 
 _BAD = "a\u200b\U000e0041"
-_SHOWN = "a\\u{200b}\\u{e0041}"
+_ESCAPED = "a\\u{200b}\\u{e0041}"
 _TEXT = st.text(st.sampled_from("ab\u200b\u202e\x1b\U000e0041\ue000\u2028é👩"), max_size=4)
 _VALUE = st.recursive(
     _TEXT | st.integers() | st.booleans() | st.none(),
@@ -59,7 +59,7 @@ _TOOL = st.fixed_dictionaries(
 )
 
 
-def _shown(kind: str, definition: Any, *, ascii: bool = False) -> Any:
+def _sanitized(kind: str, definition: Any, *, ascii: bool = False) -> Any:
     raw = json.dumps(definition, ensure_ascii=ascii).encode()
     return json.loads(sanitize_definition(kind, raw)[0])
 
@@ -94,15 +94,15 @@ def _without_texts(schema: Any) -> Any:
 def test_no_text_of_a_tool_hides_anything_and_no_value_changes(
     tool: dict[str, Any], ascii: bool
 ) -> None:
-    shown = _shown("tools", tool, ascii=ascii)
-    texts = [shown["title"], shown["description"], shown.get("annotations", {}).get("title", "")]
+    result = _sanitized("tools", tool, ascii=ascii)
+    texts = [result["title"], result["description"], result.get("annotations", {}).get("title", "")]
     for key in ("inputSchema", "outputSchema"):
-        texts += _texts(shown.get(key))
-        assert _without_texts(shown.get(key)) == _without_texts(tool.get(key))
+        texts += _texts(result.get(key))
+        assert _without_texts(result.get(key)) == _without_texts(tool.get(key))
     assert not any(map(has_invisible, texts))
-    assert shown["name"] == tool["name"]
+    assert result["name"] == tool["name"]
     is_odd = has_invisible("".join(f" {text} " for text in _all(tool)))
-    assert shown.get("_meta") == ({"portico/hidden": True} if is_odd else None)
+    assert result.get("_meta") == ({"portico/hidden": True} if is_odd else None)
 
 
 def _all(value: Any) -> list[str]:
@@ -119,12 +119,16 @@ def test_prompts_and_resources_have_their_own_texts() -> None:
         "title": _BAD,
         "arguments": [{"name": _BAD, "title": _BAD, "description": _BAD}, 1],
     }
-    shown = _shown("prompts", prompt)
-    assert (shown["name"], shown["title"]) == (_BAD, _SHOWN)
-    assert shown["arguments"] == [{"name": _BAD, "title": _SHOWN, "description": _SHOWN}, 1]
+    result = _sanitized("prompts", prompt)
+    assert (result["name"], result["title"]) == (_BAD, _ESCAPED)
+    assert result["arguments"] == [{"name": _BAD, "title": _ESCAPED, "description": _ESCAPED}, 1]
     for kind, key in (("resources", "uri"), ("templates", "uriTemplate")):
-        shown = _shown(kind, {key: f"x:{_BAD}", "name": _BAD, "description": _BAD})
-        assert (shown[key], shown["name"], shown["description"]) == (f"x:{_BAD}", _SHOWN, _SHOWN)
+        result = _sanitized(kind, {key: f"x:{_BAD}", "name": _BAD, "description": _BAD})
+        assert (result[key], result["name"], result["description"]) == (
+            f"x:{_BAD}",
+            _ESCAPED,
+            _ESCAPED,
+        )
 
 
 @pytest.mark.parametrize("number", ["1.0", "1e400", "-0.0", "1" * 40, "0.10", "1E5"])
@@ -135,17 +139,17 @@ def test_numbers_stay_as_they_are_written(number: str) -> None:
 
 def test_half_a_character_does_not_keep_the_rest_hidden() -> None:
     raw = b'{"name":"x","description":"a\\u200b \\ud800","inputSchema":{"enum":["\\udfff",1.5]}}'
-    shown = json.loads(sanitize_definition("tools", raw)[0])
-    assert shown["description"] == "a\\u{200b} \\u{d800}"
-    assert shown["inputSchema"] == {"enum": ["\udfff", 1.5]}
+    result = json.loads(sanitize_definition("tools", raw)[0])
+    assert result["description"] == "a\\u{200b} \\u{d800}"
+    assert result["inputSchema"] == {"enum": ["\udfff", 1.5]}
 
 
 def test_a_deep_schema_is_looked_at_to_its_end() -> None:
     schema: dict[str, Any] = {"description": _BAD}
     for _ in range(150):
         schema = {"items": schema}
-    shown = _shown("tools", {"name": "x", "inputSchema": schema})
-    assert _texts(shown["inputSchema"]) == [_SHOWN]
+    result = _sanitized("tools", {"name": "x", "inputSchema": schema})
+    assert _texts(result["inputSchema"]) == [_ESCAPED]
 
 
 def test_clean_facts_are_the_very_same_and_others_name_what_hides_something() -> None:
@@ -160,17 +164,17 @@ def test_clean_facts_are_the_very_same_and_others_name_what_hides_something() ->
     raw = json.dumps({"name": "b", "inputSchema": {"enum": [_BAD]}}).encode()
     said = json.dumps({"instructions": _BAD, "serverInfo": {"name": _BAD}}).encode()
     lists = {"tools": Listed((*clean.lists["tools"].items, raw), ("a", "b"))}
-    shown, hidden = sanitize_offer(Offer(Version.V2025_11_25, said, lists, 0.0))
-    assert hidden == (SanitizedItem("tools", "b", True), SanitizedItem("instructions", "", False))
-    assert json.loads(shown.introduction) == {
-        "instructions": _SHOWN,
-        "serverInfo": {"name": _SHOWN},
+    result, items = sanitize_offer(Offer(Version.V2025_11_25, said, lists, 0.0))
+    assert items == (SanitizedItem("tools", "b", True), SanitizedItem("instructions", "", False))
+    assert json.loads(result.introduction) == {
+        "instructions": _ESCAPED,
+        "serverInfo": {"name": _ESCAPED},
     }
-    assert shown.lists["tools"].items[0] is clean.lists["tools"].items[0]
+    assert result.lists["tools"].items[0] is clean.lists["tools"].items[0]
 
 
 def test_a_page_that_is_passed_on_is_looked_at_too() -> None:
     page = {"tools": [{"name": "a", "title": _BAD}], "nextCursor": "x"}
-    shown = json.loads(sanitize_page("tools", "tools", json.dumps(page).encode()))
-    assert shown["tools"][0]["title"] == _SHOWN
-    assert shown["nextCursor"] == "x"
+    result = json.loads(sanitize_page("tools", "tools", json.dumps(page).encode()))
+    assert result["tools"][0]["title"] == _ESCAPED
+    assert result["nextCursor"] == "x"

@@ -1,4 +1,4 @@
-"""The key of an upstream: the same for the same account, another for every other."""
+"""The key of an upstream, which is the same only for the same account."""
 
 import multiprocessing
 import os

@@ -1,6 +1,6 @@
-"""Neither a schema nor a value can hold up or crash the process, however it was made.
+"""No schema and no value can block or crash the process.
 
-Most of what is here would run for minutes or for ever without its bound.
+Most of these cases would run for minutes or forever without a limit.
 """
 
 from collections.abc import Callable
@@ -104,12 +104,12 @@ def test_a_schema_that_refers_to_itself_is_fine() -> None:
 
     assert Schema(tree).problems({"a": {"b": {}}}) == []
     assert Schema(tree).problems({"a": {"b": 1}})
-    # A circle that never looks at the value is no reason to hang.
+    # A cycle of references that never checks the value must not hang.
     circle = {"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#"}}}
     assert isinstance(Schema(circle).problems(1), list)
 
 
-# Values that are too much.
+# Values that are too large.
 
 TREE = {
     "anyOf": [
@@ -180,9 +180,9 @@ def test_an_enormous_pattern_is_refused(pattern: str) -> None:
 
 
 def test_more_text_than_a_pattern_can_be_given_is_a_problem() -> None:
-    said = describe(Schema({"pattern": "(a|b)*a(a|b){900}c"}).problems("ab" * 500_000))
+    text_of_problems = describe(Schema({"pattern": "(a|b)*a(a|b){900}c"}).problems("ab" * 500_000))
 
-    assert said.startswith("too long to match against patterns: over ")
+    assert text_of_problems.startswith("too long to match against patterns: over ")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Limits that pydantic and annotated-types write into annotations."""
+"""Limits of pydantic and annotated-types in annotations."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""From whatever can be called to a tool: methods, partials, decorated functions, objects."""
+"""Tools from methods, partials, decorated functions and callable objects."""
 
 from collections.abc import Callable
 from functools import partial, wraps

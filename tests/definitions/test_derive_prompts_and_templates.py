@@ -1,4 +1,4 @@
-"""From functions to prompts and resource templates, whose arguments travel as text."""
+"""Prompts and resource templates from functions, whose arguments are sent as text."""
 
 from collections.abc import Callable
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What the return type of a function promises of its result."""
+"""The output schema of a function's return type."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass

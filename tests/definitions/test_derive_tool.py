@@ -1,4 +1,4 @@
-"""From a function to a tool: its schema, and its arguments."""
+"""Tools from functions: schemas and arguments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from portico.definitions.definition_error import DefinitionError
 from portico.definitions.derive import derive_tool
 from portico.definitions.schema import Schema
 
-# Type names in annotations are evaluated where they stand; quoted ones are in test_derive_quoted.
+# Annotations are evaluated in place here; quoted ones are in test_derive_quoted.
 
 
 @dataclass
@@ -64,7 +64,7 @@ def schema_of(kind: Any, default: Any = ...) -> Any:
 
 
 def bound(kind: Any, value: Any) -> Any:
-    """What a function gets for a JSON value if its parameter is of this type."""
+    """Return the value that a parameter of this type gets for a JSON value."""
 
     def function(value: Any) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What is read out of a docstring."""
+"""The descriptions that are read from docstrings."""
 
 from inspect import cleandoc
 

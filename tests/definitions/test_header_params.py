@@ -1,4 +1,4 @@
-"""`x-mcp-header` annotations: which are valid, and what they say."""
+"""`x-mcp-header` annotations: which are valid, and their headers."""
 
 from typing import Any
 

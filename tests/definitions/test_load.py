@@ -39,7 +39,7 @@ def write(path: Path, content: Any) -> Path:
     return path
 
 
-# Where definitions come from.
+# Sources of definitions.
 
 
 def test_a_bare_array_and_an_object_with_the_key_are_the_same(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_valid_json_of_the_corpus_is_no_crash() -> None:
                 assert error.source == str(file)  # noqa: PT017  (either outcome is fine)
 
 
-# Never an empty server for a broken file.
+# A broken file never gives an empty server.
 
 
 def test_a_document_without_the_key_is_refused() -> None:

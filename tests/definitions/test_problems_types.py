@@ -1,4 +1,4 @@
-"""Whether a value is of a type, told without the validator, and as the validator tells it."""
+"""The types of values, which must agree with the validator."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a schema says of a value, in words."""
+"""The violations of a schema, in words."""
 
 import subprocess
 import sys
@@ -32,12 +32,12 @@ WEATHER = {
 }
 
 
-def said(schema: Any, instance: Any) -> str:
+def described(schema: Any, instance: Any) -> str:
     return describe(Schema(schema).problems(instance))
 
 
 def weather(**arguments: Any) -> str:
-    return said(WEATHER, {"city": "Oslo", **arguments})
+    return described(WEATHER, {"city": "Oslo", **arguments})
 
 
 def test_a_valid_value_has_no_problems() -> None:
@@ -45,7 +45,7 @@ def test_a_valid_value_has_no_problems() -> None:
 
 
 def test_a_missing_field_is_named() -> None:
-    assert said(WEATHER, {}) == "city: missing (required)"
+    assert described(WEATHER, {}) == "city: missing (required)"
 
 
 def test_a_value_that_is_no_option_is_shown_with_the_options() -> None:
@@ -60,7 +60,7 @@ def test_a_value_of_the_wrong_type_is_shown_with_both_types() -> None:
 
 
 def test_an_unknown_field_is_shown_with_the_nearest_known_one() -> None:
-    assert said(WEATHER, {"ctiy": "Oslo"}) == (
+    assert described(WEATHER, {"ctiy": "Oslo"}) == (
         'city: missing (required); unknown field "ctiy" (did you mean "city"?)'
     )
     assert weather(zzzzzz=1) == 'unknown field "zzzzzz"'
@@ -83,11 +83,11 @@ def test_limits_are_told_with_what_was_given() -> None:
     assert weather(city="O") == "city: has 1 character, must have at least 2"
     assert weather(items=[{"name": "a"}] * 4) == "items: has 4 items, must have at most 3"
     assert weather(code="no1") == 'code: "no1" does not match the pattern ^[A-Z]{2}$'
-    assert said({"multipleOf": 5}, 7) == "7 is not a multiple of 5"
-    assert said({"uniqueItems": True}, [1, 1.0]) == "has the same item more than once"
-    assert said({"const": {"a": 1}}, {"a": 2}) == 'must be {"a": 1}, not {"a": 2}'
-    assert said({"exclusiveMinimum": 1}, 1) == "must be more than 1, not 1"
-    assert said({"enum": ["only"]}, 1) == 'must be "only", not 1'
+    assert described({"multipleOf": 5}, 7) == "7 is not a multiple of 5"
+    assert described({"uniqueItems": True}, [1, 1.0]) == "has the same item more than once"
+    assert described({"const": {"a": 1}}, {"a": 2}) == 'must be {"a": 1}, not {"a": 2}'
+    assert described({"exclusiveMinimum": 1}, 1) == "must be more than 1, not 1"
+    assert described({"enum": ["only"]}, 1) == 'must be "only", not 1'
 
 
 def test_a_problem_tells_a_program_what_was_expected() -> None:
@@ -100,14 +100,14 @@ def test_a_problem_tells_a_program_what_was_expected() -> None:
 def test_a_field_required_by_another_says_so() -> None:
     schema = {"dependentRequired": {"card": ["expiry"]}}
 
-    assert said(schema, {"card": 1}) == 'expiry: missing (required when "card" is given)'
+    assert described(schema, {"card": 1}) == 'expiry: missing (required when "card" is given)'
 
 
 def test_names_that_are_no_plain_words_are_quoted() -> None:
     schema = {"additionalProperties": {"type": "integer"}}
 
-    assert said(schema, {"a.b": "x"}) == '["a.b"]: expected integer, got string "x"'
-    assert said(schema, {"a_b-c$": "x"}) == 'a_b-c$: expected integer, got string "x"'
+    assert described(schema, {"a.b": "x"}) == '["a.b"]: expected integer, got string "x"'
+    assert described(schema, {"a_b-c$": "x"}) == 'a_b-c$: expected integer, got string "x"'
 
 
 # Alternatives.
@@ -116,7 +116,7 @@ def test_names_that_are_no_plain_words_are_quoted() -> None:
 def test_alternatives_of_other_types_are_told_as_types() -> None:
     schema = {"anyOf": [{"type": "string"}, {"type": ["integer", "null"]}]}
 
-    assert said(schema, [1]) == "expected string or integer or null, got array"
+    assert described(schema, [1]) == "expected string or integer or null, got array"
 
 
 SHAPES = {
@@ -134,13 +134,13 @@ SHAPES = {
 
 
 def test_the_alternative_with_the_right_tag_is_the_one_explained() -> None:
-    assert said(SHAPES, {"kind": "square", "side": "x"}) == (
+    assert described(SHAPES, {"kind": "square", "side": "x"}) == (
         'side: expected number, got string "x"'
     )
 
 
 def test_a_tag_that_no_alternative_has_is_shown_with_all_tags() -> None:
-    assert said(SHAPES, {"kind": "cube", "side": 1}) == (
+    assert described(SHAPES, {"kind": "cube", "side": 1}) == (
         'kind: "cube" is not one of "circle", "square"'
     )
 
@@ -148,13 +148,13 @@ def test_a_tag_that_no_alternative_has_is_shown_with_all_tags() -> None:
 def test_a_nullable_value_is_explained_by_what_is_not_null() -> None:
     schema = {"anyOf": [{"type": "null"}, WEATHER["$defs"]["item"]]}  # type: ignore[index]
 
-    assert said(schema, {}) == "name: missing (required)"
+    assert described(schema, {}) == "name: missing (required)"
 
 
 def test_alternatives_that_are_equally_near_are_all_told() -> None:
     schema = {"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}
 
-    assert said(schema, {}) == (
+    assert described(schema, {}) == (
         "matches none of 2 alternatives: "
         "(1) phone: missing (required) or (2) email: missing (required)"
     )
@@ -164,7 +164,7 @@ def test_fitting_too_many_alternatives_is_told() -> None:
     schema = {"oneOf": [{"required": ["a"]}, {"required": ["b"]}, {"required": ["c"]}]}
 
     assert (
-        said(schema, {"a": 1, "c": 1})
+        described(schema, {"a": 1, "c": 1})
         == "matches alternatives 1 and 3 of 3, must match exactly one"
     )
 
@@ -172,7 +172,7 @@ def test_fitting_too_many_alternatives_is_told() -> None:
 def test_of_many_alternatives_the_last_counts_too() -> None:
     schema = {"anyOf": [{"const": n} for n in range(50)], "maximum": 40}
 
-    assert said(schema, 45) == "45 is more than the maximum 40"
+    assert described(schema, 45) == "45 is more than the maximum 40"
 
 
 def test_conditions_are_followed_to_what_they_ask() -> None:
@@ -182,18 +182,18 @@ def test_conditions_are_followed_to_what_they_ask() -> None:
         "else": {"required": ["address"]},
     }
 
-    assert said(schema, {"by": "phone"}) == "number: missing (required)"
-    assert said(schema, {"by": "mail"}) == "address: missing (required)"
+    assert described(schema, {"by": "phone"}) == "number: missing (required)"
+    assert described(schema, {"by": "mail"}) == "address: missing (required)"
 
 
 def test_what_must_not_match_is_shown() -> None:
-    assert said({"not": {"type": "string"}}, "x") == 'must not match {"type": "string"}'
+    assert described({"not": {"type": "string"}}, "x") == 'must not match {"type": "string"}'
 
 
 def test_unevaluated_fields_are_named() -> None:
     schema = {"allOf": [{"properties": {"name": {}}}], "unevaluatedProperties": False}
 
-    assert said(schema, {"nmae": 1}) == 'unknown field "nmae" (did you mean "name"?)'
+    assert described(schema, {"nmae": 1}) == 'unknown field "nmae" (did you mean "name"?)'
 
 
 # Values of every kind and size.
@@ -258,7 +258,7 @@ def test_what_is_not_json_is_a_problem_and_not_an_exception(instance: Any) -> No
 def test_what_is_not_json_may_stand_beside_other_problems() -> None:
     schema = {"minProperties": 2, "properties": {"a": {"type": "string"}}}
 
-    assert said(schema, {"a": object()}) == "has 1 field, must have at least 2"
+    assert described(schema, {"a": object()}) == "has 1 field, must have at least 2"
 
 
 def test_format_only_annotates_in_every_dialect() -> None:
@@ -313,7 +313,7 @@ def test_there_is_a_problem_exactly_when_the_validator_says_so(schema: Any, inst
     assert all(problem.message for problem in problems)
 
 
-# Schemas that are wrong.
+# Invalid schemas.
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_beside_a_reference_older_dialects_ignore_everything() -> None:
     }
 
     assert Schema(schema).problems({"a": "long"}) == []
-    assert said(schema, {"a": 1}) == "a: expected string, got integer 1"
+    assert described(schema, {"a": 1}) == "a: expected string, got integer 1"
 
 
 def test_local_references_of_all_kinds_work() -> None:
@@ -394,7 +394,7 @@ def test_local_references_of_all_kinds_work() -> None:
     }
 
     assert Schema(schema).problems({"a": "x", "b": 1, "c": 2, "d": {"a": "y"}}) == []
-    assert said(schema, {"a": 1, "b": "x", "c": "x", "d": {"a": 1}}) == (
+    assert described(schema, {"a": 1, "b": "x", "c": "x", "d": {"a": 1}}) == (
         "a: expected string, got integer 1; "
         'b: expected integer, got string "x"; '
         'c: expected integer, got string "x"; '

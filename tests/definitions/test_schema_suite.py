@@ -1,4 +1,4 @@
-"""The JSON Schema test suite for 2020-12, all of it, through `Schema`."""
+"""The whole JSON Schema test suite for 2020-12, through `Schema`."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
     @property
     def excluded(self) -> str:
-        """Why the suite cannot be right here; empty if it must be."""
+        """Return why a case is expected to differ from the suite, or ""."""
         if self.file.startswith(FORMATS) and not self.valid:
             return ANNOTATION
         for file, group, why in EXCLUDED:

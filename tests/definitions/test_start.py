@@ -1,4 +1,4 @@
-"""Starting fast is a feature: what a server of definition files must not import."""
+"""A server of definition files starts fast: modules that it must not import."""
 
 import subprocess
 import sys

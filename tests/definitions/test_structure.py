@@ -1,4 +1,4 @@
-"""Ordinary mistakes in a schema are found without compiling it."""
+"""Common mistakes in a schema are found without compiling it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""URI templates: matching, expanding, and what is refused."""
+"""URI templates: matching, expanding, and invalid templates."""
 
 import pytest
 from hypothesis import assume, given
@@ -124,7 +124,7 @@ def test_variables_are_known_in_order() -> None:
     assert template.optional == ("d", "e", "f")
 
 
-# Templates that are refused.
+# Invalid templates.
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_template_that_reads_in_no_way_or_several_is_refused(template: str, re
     assert reason in str(caught.value)
 
 
-# Expanding: the examples of RFC 6570 for what is supported.
+# Expanding: the supported examples of RFC 6570.
 
 VALUES = {
     "var": "value",
@@ -261,7 +261,7 @@ def test_any_text_is_a_template_or_refused_and_then_matches_or_not(template: str
 
 
 def naive(template: list[str], uri: str) -> bool:
-    """Try every way there is: texts, and "" for a variable of one segment."""
+    """Match by trying every split: texts, and "" for a variable of one segment."""
     if not template:
         return not uri
     head, rest = template[0], template[1:]

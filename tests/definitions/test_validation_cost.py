@@ -74,9 +74,9 @@ def test_a_check_that_would_take_long_is_left_to_the_server(case: str) -> None:
 
 
 def test_a_function_of_our_own_refuses_what_nobody_else_would_check() -> None:
-    said = describe(Schema(never_containing(16_000)).problems(list(range(2_000)), 10_000))
+    message = describe(Schema(never_containing(16_000)).problems(list(range(2_000)), 10_000))
 
-    assert said.startswith("too much to check against this schema: at most 390 values")
+    assert message.startswith("too much to check against this schema: at most 390 values")
 
 
 EXPLAINED = {
@@ -104,7 +104,7 @@ def test_explaining_ends_when_its_time_is_up_and_still_says_something(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, value = EXPLAINED[case]
-    looked = count()  # each look at the clock finds a millisecond gone
+    looked = count()  # each reading of the clock is a millisecond later
     for module in ("schema", "schema_queries"):
         path = f"portico.definitions.{module}.thread_time"
         monkeypatch.setattr(path, lambda: next(looked) / 1000)

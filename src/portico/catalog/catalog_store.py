@@ -9,14 +9,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from portico.catalog import catalog_file
 from portico.catalog.cache_folder import CacheFolder
-from portico.catalog.catalog_file import (
-    BAD_JSON,
-    CatalogFile,
-    encode_catalog,
-    offer_of,
-    parse_catalog,
-)
+from portico.catalog.catalog_file import BAD_JSON, CatalogFile
 from portico.model.offer import Offer
 from portico.state import files
 from portico.state.checksummed import MAX_SIZE, Damaged, Newer
@@ -62,7 +57,7 @@ class CatalogStore:
         self._mark_used(key)
         if self._disk_cache is not None:
             self._disk_cache.use(self._path(key))
-        return offer_of(document)
+        return catalog_file.offer_of(document)
 
     def latest(self, key: str) -> Offer | None:
         """Return the offer that the same owner saved last, with any arguments."""
@@ -83,7 +78,7 @@ class CatalogStore:
         if isinstance(self._read(key), Newer):
             return 0
         try:
-            data = encode_catalog(offer)
+            data = catalog_file.encode_catalog(offer)
             self._write(key, data)
         except (OSError, Damaged, *BAD_JSON) as error:
             self._warn(key, f"{self._path(key)} cannot be written: {_reason(error)}")
@@ -117,16 +112,12 @@ class CatalogStore:
             self._warn(key, f"{path} is not used: {_reason(error)}")
             return None
         try:
-            return parse_catalog(data)
+            return catalog_file.parse_catalog(data)
         except Damaged as error:
             self._set_aside(key, status, error)
             return None
         except Newer as error:
-            self._warn(
-                key,
-                f"{path} is not used: {error}; update Portico, or delete the file to create it "
-                "again",
-            )
+            self._warn(key, f"{path} is not used: {error}; update Portico, or delete the file")
             return error
 
     def _set_aside(self, key: str, status: os.stat_result, why: Damaged) -> None:

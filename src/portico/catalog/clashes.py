@@ -82,12 +82,8 @@ def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
     """Yield a sample URI of each template and all listed URIs: server, URI, words and template."""
     for server, pattern in routing.patterns:
         if pattern.has_scheme:
-            yield (
-                server,
-                pattern.sample,
-                f"URIs of template {_short(pattern.text)}",
-                pattern.template.text,
-            )
+            words = f"URIs of template {_short(pattern.text)}"
+            yield server, pattern.sample, words, pattern.template.text
     for server, resources in routing.servers.items():
         for uri in resources.uris[:_MAX_LISTED]:
             yield server, uri, "resources", ""

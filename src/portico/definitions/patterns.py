@@ -64,20 +64,13 @@ def _class_length(pattern: str, start: int) -> int:
     return index - start
 
 
-_LOOKAROUND = (
-    "(?=",
-    "(?!",
-    "(?<=",
-    "(?<!",
-    "(?>",
-    "\\k",
-    *(f"\\{digit}" for digit in range(1, 10)),
-)
+_BACK_REFERENCES = ("\\k", *(f"\\{digit}" for digit in range(1, 10)))
+_LOOK_AROUND = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 
 
 def _may_backtrack(pattern: str) -> bool:
     """True for look-around, atomic groups and back-references."""
-    return any(mark in pattern for mark in _LOOKAROUND)
+    return any(mark in pattern for mark in (*_LOOK_AROUND, *_BACK_REFERENCES))
 
 
 def patterns_in(root: Any) -> Iterator[tuple[str, str | None]]:
