@@ -130,13 +130,13 @@ def test_a_person_fills_in_a_form_looks_at_it_and_sends_it(demo: str, era: str) 
     with calling(demo, "order", "--era", era) as terminal:
         terminal.until("requests input: What may it be?")
         terminal.answer("Your name (string)\n  > ", "")  # required, so asked again
-        terminal.answer("it must have at least 2 characters", "A")
+        terminal.answer("enter at least 2 characters", "A")
         terminal.answer("> ", "Ada")
         terminal.answer("age (integer, optional)\n  > ", "none")
-        terminal.answer("give a whole number", "36")
+        terminal.answer("enter a whole number", "36")
         terminal.answer("2. large", "2")
         terminal.answer("vegan (boolean, optional)\n  > ", "perhaps")
-        terminal.answer("answer yes or no", "no")
+        terminal.answer("enter yes or no", "no")
         terminal.answer("Send this? [y]es, [e]dit, [n]o: ", "y")
         assert terminal.end() == 0
     expected = "accept [('age', 36), ('name', 'Ada'), ('size', 'large'), ('vegan', False)]\n"
@@ -152,7 +152,7 @@ def test_a_question_takes_the_place_of_progress_and_each_choice_can_be_made(
         assert "warming up\r\x1b[2K" in terminal.screen
         terminal.answer("> ", "1")
         terminal.answer("heat", "nan")
-        terminal.answer("give a number", "7")
+        terminal.answer("enter a number", "7")
         terminal.answer("Send this?", "y")
         assert terminal.end() == 0
     assert terminal.screen.endswith("[('heat', 7.0), ('level', '1')]\n")
@@ -183,8 +183,8 @@ def test_closing_the_input_cancels(demo: str) -> None:
 
 def test_a_page_to_visit_is_shown_in_full_and_agreed_to(demo: str) -> None:
     with calling(demo, "visit") as terminal:
-        terminal.until("visit https://login.test/x?a=b\n")
-        terminal.until("which is on login.test")
+        terminal.until("URL:  https://login.test/x?a=b\n")
+        terminal.until("host: login.test")
         terminal.answer("[y/N] ", "y")
         assert terminal.end() == 0
     assert terminal.screen.endswith("accept\n")

@@ -78,7 +78,7 @@ def test_a_server_and_a_number_of_lines_can_be_chosen(
     shown = [json.loads(line)["tool"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["tool98", "tool99"]
     assert main(["logs", "nobody"]) == 0
-    assert capsys.readouterr() == ("", f"portico: nothing of 'nobody' is in {log}\n")
+    assert capsys.readouterr() == ("", f"portico: no lines of 'nobody' in {log}\n")
 
 
 def test_what_happened_to_a_server_is_shown_with_its_calls(

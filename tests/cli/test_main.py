@@ -155,7 +155,7 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("closed", "code", "said"),
     [
-        (">&-", 1, "no gateway runs, and there is no config"),
+        (">&-", 1, "no gateway is running, and there is no config"),
         ("2>&-", 1, ""),
         ("<&- >&- 2>&-", 1, ""),
     ],

@@ -184,7 +184,7 @@ def test_a_search_waits_for_vectors_and_says_why_there_are_none(tmp_path: Path) 
     config = str(prepared(tmp_path, '[search]\nvectors = true\nmodel = "nowhere"\n'))
     ran = portico(tmp_path, "search", "plus", "--limit", "1", "--config", config)
     assert ran.returncode == 1
-    assert "portico: search continues without vectors: " in ran.stderr
+    assert "portico: searched without vectors: " in ran.stderr
 
 
 @pytest.mark.parametrize("words", [[""], [" ", "\t"]])
@@ -213,9 +213,9 @@ def test_a_number_that_is_too_large_is_wrong_usage(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["http://127.0.0.1:1/mcp"], "which TOOL of http://127.0.0.1:1/mcp?"),
-        (["python"], "which TOOL of python?"),
-        (["server.py", '{"a": 1}'], "which TOOL of server.py?"),
+        (["http://127.0.0.1:1/mcp"], "TOOL is missing after http://127.0.0.1:1/mcp:"),
+        (["python"], "TOOL is missing after python:"),
+        (["server.py", '{"a": 1}'], "TOOL is missing after server.py:"),
         (["", "{}"], "TOOL is empty"),
         (["a", "b", "c", "d"], "expected TARGET TOOL JSON"),
         (["maths__add", "--env", "A=b"], "are for a TARGET"),

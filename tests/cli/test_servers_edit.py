@@ -84,7 +84,7 @@ def test_a_plain_variable_is_written_and_a_secret_only_referred_to(
     said = capsys.readouterr()
     assert "s3cret" not in said.out + said.err
     assert said.err.count("looks like a secret") == 2
-    assert "the config refers to ${API_TOKEN}" in said.err
+    assert "the config contains ${API_TOKEN}, not its value" in said.err
     assert "Set API_TOKEN in the environment of the gateway" in said.err
     assert "portico: OTHER is not set in this shell; set it in the environment of the" in said.err
     assert "DB_PASSWORD is set in this shell; set it also for clients" in said.err
@@ -96,7 +96,7 @@ def test_a_secret_in_a_header_is_pointed_out(
     add = ["servers", "add", "--header"]
     assert main([*add, "Authorization: Bearer s3cret", "a", "https://x.test/mcp"]) == 0
     said = capsys.readouterr().err
-    assert said.startswith("portico: the config now holds the value of Authorization")
+    assert said.startswith("portico: the config now contains the value of Authorization")
     assert "s3cret" not in said
     monkeypatch.setenv("KEY", "s3cret")
     assert main([*add, "Authorization: Bearer ${KEY}", "b", "https://x.test/mcp"]) == 0
@@ -124,7 +124,7 @@ def test_a_file_that_is_only_found_from_here_is_pointed_out(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weather.py").write_text("")
     assert main(["servers", "add", "a", "--", "portico", "run", "weather.py"]) == 0
-    said = "portico: weather.py is looked for where a gateway happens to be started; "
+    said = "portico: weather.py is relative to the directory in which the gateway starts; "
     assert capsys.readouterr().err.startswith(said)
     assert main(["servers", "add", "b", "--cwd", ".", "--", "portico", "run", "weather.py"]) == 0
     assert main(["servers", "add", "c", "--", "x", str(tmp_path / "weather.py"), "nowhere"]) == 0
@@ -144,7 +144,7 @@ def test_a_url_is_added_switched_on_and_removed(
     assert (linear.url, linear.headers, linear.enabled) == (url, {"X-Key": "a b"}, False)
     assert [main(["servers", do, "linear"]) for do in ("enable", "enable", "disable")] == [0] * 3
     assert capsys.readouterr().out == (
-        "linear is enabled now\nlinear is enabled already\nlinear is disabled now\n"
+        "linear is now enabled\nlinear is already enabled\nlinear is now disabled\n"
     )
     assert main(["servers", "remove", "linear"]) == 0
     assert config.read_text() == ""
@@ -171,8 +171,8 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["add", "a", "--"], "add needs a NAME"),
         (["add", "npx", "-y", "x"], "unrecognized arguments: -y"),
         (["add", "--tagg", "b", "a", "npx"], "there is no option --tagg; did you mean --tag?"),
-        (["add", "a", "npx -y x"], "leave them out: COMMAND ARGS..."),
-        (["list", "a", "b"], "no more than one NAME"),
+        (["add", "a", "npx -y x"], "remove the quotes: COMMAND ARGS..."),
+        (["list", "a", "b"], "at most one NAME"),
         (["add", "a", "example.com/mcp"], "a URL begins with https://"),
         (["add", "a", "ftp://x"], "a URL begins with https://"),
         (["add", "a", "https://x", "--", "x"], "not both"),
@@ -181,9 +181,9 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["add", "a", "--header", "A: b", "--", "x"], "a command takes --env"),
         (["add", "a", "--env", "A", "--", "x"], "NAME=VALUE"),
         (["remove"], "remove needs the NAME"),
-        (["remove", "a", "b"], "no more than one NAME"),
-        (["list", "--", "x"], "no more than one NAME"),
-        (["list", "--env", "A=b"], "--env is for add"),
+        (["remove", "a", "b"], "at most one NAME"),
+        (["list", "--", "x"], "at most one NAME"),
+        (["list", "--env", "A=b"], "--env works only with add"),
         (["test", "--timeout", "0"], "not a number of seconds"),
     ],
 )
@@ -221,7 +221,7 @@ def test_what_cannot_be_done_is_one_and_says_why(
 def test_with_neither_a_config_nor_anything_that_runs_it_says_how_to_begin(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = f"no gateway runs, and there is no config at {config}; create it with `portico "
+    said = f"no gateway is running, and there is no config at {config}; create it with `portico "
     for deed in ("list", "refresh"):
         assert main(["servers", deed]) == 1
         assert said in capsys.readouterr().err
@@ -280,7 +280,7 @@ def test_an_empty_config_lists_nothing_and_a_broken_one_is_explained(
     config.write_text("")
     assert main(["servers", "list"]) == 0
     assert capsys.readouterr().out == (
-        f"no server is configured in {config}, and none runs; "
+        f"no server is configured in {config}, and none is running; "
         "add one with `portico servers add NAME COMMAND`\n"
     )
     assert main(["status"]) == 0

@@ -41,8 +41,8 @@ def test_with_nothing_at_all_it_says_how_to_begin(
 ) -> None:
     assert main(["status"]) == 1
     assert capsys.readouterr().err == (
-        f"portico: no gateway runs, and there is no config at {home}/home/config/portico.toml; "
-        "create it with `portico servers add NAME COMMAND`\n"
+        "portico: no gateway is running, and there is no config at "
+        f"{home}/home/config/portico.toml; create it with `portico servers add NAME COMMAND`\n"
     )
 
 
@@ -63,7 +63,7 @@ def test_a_gateway_that_does_not_run_shows_what_its_servers_offered_last(
     assert portico(home, "describe", "--config", config, "maths__add").returncode == 0
     assert main(["status", "--config", config]) == 0
     title, head, *rows = capsys.readouterr().out.splitlines()
-    assert title == f"not running: {config}, as far as is known"
+    assert title == f"not running: {config} (from cached lists)"
     assert head.split() == ["server", "state", "tools", "age", "starts", "last", "error"]
     cells = [row.split() for row in rows]
     assert [row[:4] for row in cells] == [

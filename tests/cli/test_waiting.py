@@ -77,7 +77,7 @@ def test_a_missing_command_is_named_before_any_client_comes(folder: Path) -> Non
         os.close(terminal)
         try:
             said = next(lines(process))
-            assert said == "portico: there is no command './nowhere'; clients will get an error\n"
+            assert said == "portico: command './nowhere' not found; clients will get an error\n"
         finally:
             process.kill()
             os.close(keeper)
@@ -96,7 +96,7 @@ def test_a_client_on_a_pipe_reads_nothing_of_it(folder: Path, way: str) -> None:
         (
             "none.toml",
             "{folder}/none.toml has no servers; add one with `portico servers add NAME --config "
-            "none.toml COMMAND ARGS...`, also while this runs",
+            "none.toml COMMAND ARGS...`; no restart is needed",
         ),
         (
             "off.toml",

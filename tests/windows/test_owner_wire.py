@@ -170,7 +170,7 @@ def test_of_several_accounts_only_the_variables_can_tell_which_is_meant(shells: 
         first, second = sorted((ana.process.pid, ben.process.pid))
     assert said == (
         f"{shells.unset}process {first} and process {second} serve this config with different "
-        "accounts: set the variables above as they are set for the one that you mean\n"
+        "accounts: set the variables above as for the gateway to use\n"
     )
 
 

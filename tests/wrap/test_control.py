@@ -93,7 +93,7 @@ def test_a_refresh_reaches_all_that_run_or_the_one_that_is_named(home: Path, wor
 def test_without_anything_to_ask_it_fails_and_says_so(home: Path, words: Path) -> None:
     none = servers(home, "refresh")
     assert (none.returncode, none.stdout) == (1, "")
-    assert none.stderr.startswith("portico: no gateway runs, and there is no config at ")
+    assert none.stderr.startswith("portico: no gateway is running, and there is no config at ")
     with Standing(home, "--name", "shelf", "--", *shelf(words)) as wrap:
         wrap.initialize()
         wrap.reachable()

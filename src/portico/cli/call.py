@@ -39,12 +39,12 @@ def main(argv: list[str]) -> int:
     if options.target is None:
         if options.header or options.token or options.token_file or options.env:
             parser.error(
-                "--header, --token, --token-file and --env are for a TARGET; servers have the "
-                "config's"
+                "--header, --token, --token-file and --env need a TARGET; for a configured "
+                "server, set them in the config"
             )
         address = gateway.address_of(options)
     elif options.config:
-        parser.error("--config is for tools of the configured servers, not for a TARGET")
+        parser.error("--config is for tools of configured servers; remove it or the TARGET")
     else:
         address = address_of(parser, options)
     arguments = _parse_json(parser, options.arguments)
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
             raise
         # There may be a program of the same name, such as `time` or `git`.
         meant = f"portico call {options.target}__{options.tool}"
-        raise _CallFailed(f"{error}\n  of the configured server, it is `{meant}`") from None
+        raise _CallFailed(f"{error}\n  for the configured server, run `{meant}`") from None
 
 
 async def _call(address: "Address", options: argparse.Namespace, arguments: dict[str, Any]) -> int:
@@ -107,13 +107,13 @@ def _assign_words(parser: Parser, options: argparse.Namespace) -> None:
     jsonlike = len(words) == 2 and words[1].lstrip()[:1] in ("{", "-")
     if len(words) == 1 or jsonlike:
         if "__" not in first and _is_target(first):
-            parser.error(f"which TOOL of {first}? portico call TARGET TOOL [JSON]")
+            parser.error(f"TOOL is missing after {first}: portico call TARGET TOOL [JSON]")
         words = [None, *words]
     elif len(words) == 2 and "__" in first and not _is_target(first):
         words = [None, *words]
     options.target, options.tool, options.arguments = (*words, None)[:3]
     if not options.tool.strip():
-        parser.error("TOOL is empty; `portico search` finds some")
+        parser.error("TOOL is empty; find one with `portico search`")
 
 
 def _check_text(parser: Parser, *words: str) -> None:
@@ -164,7 +164,7 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
 
 def _unknown(server: str, tool: str, names: list[str]) -> str:
     if not names:
-        return f"{server} has no tool {tool!r}; it has none at all"
+        return f"{server} has no tool {tool!r}; it has no tools"
     near = close_matches(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
     if near:
         return f"{server} has no tool {tool!r}; {did_you_mean(near[:3])}"
@@ -262,8 +262,8 @@ def _parser() -> Parser:
         prog="portico call",
         usage="portico call [options] [TARGET] TOOL [JSON]",
         description="Call a tool of any MCP server and show its result. TARGET is a URL, "
-        "server.py, tools.json or a quoted command; without one, TOOL is one of the configured "
-        "servers, such as github__create_issue. JSON has its arguments; - reads them from stdin.",
+        "server.py, tools.json or a quoted command; without one, TOOL is a tool of a configured "
+        "server, such as github__create_issue. JSON is its arguments; - reads them from stdin.",
         epilog="example: portico call 'npx -y @modelcontextprotocol/server-everything' "
         'echo \'{"message": "hello"}\'',
     )
@@ -271,9 +271,9 @@ def _parser() -> Parser:
     add("words", nargs="+", metavar="[TARGET] TOOL [JSON]", help="see above")
     what = "one argument, converted to the type in the tool's schema"
     repeatable(add, "--arg", pair, "NAME=VALUE", what)
-    what = "write images, audio and files of the result here"
+    what = "write images, audio and files of the result to this folder"
     add("--save", type=Path, metavar="DIR", help=what)
-    what = f"one of {', '.join(LOG_LEVELS)}"
+    what = f"lowest level of log messages to show: {', '.join(LOG_LEVELS)}"
     add("--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=what)
     parser.add_config()
     add_options(parser)

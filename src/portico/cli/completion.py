@@ -101,9 +101,9 @@ def main(argv: list[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico completion",
-        description="Print a script that has your shell complete commands, options, and the names "
-        "of servers and tools.",
-        epilog="""to have it in every new shell:
+        description="Print a shell script that completes commands, options, and the names of "
+        "servers and tools.",
+        epilog="""to enable it in every new shell:
   bash  echo 'source <(portico completion bash)' >> ~/.bashrc
   zsh   echo 'source <(portico completion zsh)' >> ~/.zshrc
   fish  echo 'portico completion fish | source' >> ~/.config/fish/config.fish""",

@@ -52,8 +52,8 @@ def _server_in(module: ModuleType, path: str, variable: str) -> Server:
     if "server" in found or len(set(map(id, found.values()))) == 1:
         return found.get("server") or next(iter(found.values()))
     if not found:
-        raise RegistrationError(f"{path}: no Server in it; make one: server = Server(...)")
-    raise RegistrationError(f"{path}: several servers; say which: {path}:NAME{_among(found)}")
+        raise RegistrationError(f"{path}: contains no Server; create one: server = Server(...)")
+    raise RegistrationError(f"{path}: several servers; choose one: {path}:NAME{_among(found)}")
 
 
 def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
@@ -94,4 +94,4 @@ def _stem(path: str) -> str:
 
 
 def _among(found: dict[str, Server]) -> str:
-    return f" (there are: {', '.join(found)})" if found else ""
+    return f" (found: {', '.join(found)})" if found else ""

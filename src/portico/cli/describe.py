@@ -45,7 +45,7 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
         missing = set(options.name) - {tool["name"] for tool in tools}
         for name in sorted(missing):
             Screen(sys.stderr).print(
-                f"portico: there is no tool {name!r}; `portico search` finds some"
+                f"portico: there is no tool {name!r}; find tools with `portico search`"
             )
         sys.stdout.flush()  # the gateway may take a while to exit
     return 1 if missing else 0
@@ -68,10 +68,10 @@ def _show(screen: Screen, tool: dict[str, Any]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico describe",
-        description="Show the full definitions of tools of the configured servers.",
+        description="Show the full definitions of configured servers' tools.",
         epilog="example: portico describe github__create_issue",
     )
     add = parser.add_argument
-    add("name", nargs="+", metavar="NAME", help="a tool, as `portico search` calls it")
+    add("name", nargs="+", metavar="NAME", help="a tool's name, as shown by `portico search`")
     add_options(parser)
     return parser

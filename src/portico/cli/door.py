@@ -39,15 +39,15 @@ def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     add(
         "--auth",
         choices=("token", "none"),
-        help="require the bearer token (default), or none (loopback only)",
+        help="require the bearer token (default) or no token (loopback only)",
     )
     what = "file with the token to require (default: PORTICO_TOKEN, or Portico's own token)"
     valued(add, "--token-file", str, "FILE", what)
-    what = "a further Host to answer to, for example behind a proxy"
+    what = "an additional Host to accept, for example behind a proxy"
     repeatable(add, "--allow-host", _host, "HOST[:PORT]", what)
-    what = "how long running calls may take after SIGTERM (default 30)"
+    what = "how long to wait for running calls after SIGTERM (default 30)"
     valued(add, "--drain", _seconds_or_zero, "S", what)
-    what = "how long to serve on as not ready before that, if something probes /readyz (default 8)"
+    what = "how long to keep serving as not ready before that, if /readyz is probed (default 8)"
     valued(add, "--drain-notice", _seconds_or_zero, "S", what)
 
 

@@ -38,12 +38,10 @@ class Form:
 
     async def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         message = params.get("message")
-        question = (
-            f"{self._server} requests input: {message if isinstance(message, str) else '(nothing)'}"
-        )
-        self._screen.print(question, "bold")
+        text = message if isinstance(message, str) else "(no message)"
+        self._screen.print(f"{self._server} requests input: {text}", "bold")
         if not (sys.stdin.isatty() and self._screen.is_terminal):
-            self._screen.print("declined, because there is no terminal to answer from", "dim")
+            self._screen.print("declined: there is no terminal to answer from", "dim")
             return _DECLINED
         try:
             if params.get("mode") == "url":
@@ -55,9 +53,9 @@ class Form:
 
     async def _visit(self, url: str) -> dict[str, Any]:
         # Shown in full, with its host; never opened for the user (safe URL handling).
-        self._screen.print(f"  to do so, visit {url}")
-        self._screen.print(f"  which is on {_host(url) or 'no host at all'}", "bold")
-        reply = await self._read("Will you visit it yourself, in a browser? [y/N] ")
+        self._screen.print(f"  URL:  {url}")
+        self._screen.print(f"  host: {_host(url) or 'none'}", "bold")
+        reply = await self._read("Will you open this URL in a browser yourself? [y/N] ")
         return {"action": "accept"} if reply[:1].lower() == "y" else _DECLINED
 
     async def _fill_in(self, schema: Any) -> dict[str, Any]:
@@ -157,7 +155,7 @@ def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -
         return _choose(text, choices)
     if kind == "boolean":
         if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
-            raise ValueError("answer yes or no")
+            raise ValueError("enter yes or no")
         return text.lower() in ("y", "yes", "true")
     if kind in ("integer", "number"):
         return _number(text, kind, field)
@@ -167,9 +165,9 @@ def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -
 def _bounded(text: str, field: dict[str, Any]) -> str:
     shortest, longest = field.get("minLength", 0), field.get("maxLength", len(text))
     if len(text) < shortest:
-        raise ValueError(f"it must have at least {counted(shortest, 'character')}")
+        raise ValueError(f"enter at least {counted(shortest, 'character')}")
     if len(text) > longest:
-        raise ValueError(f"it must have at most {counted(longest, 'character')}")
+        raise ValueError(f"enter at most {counted(longest, 'character')}")
     return text
 
 
@@ -181,7 +179,7 @@ def _choose(text: str, choices: list[tuple[str, str]]) -> str:
     for number, (value, _) in enumerate(choices, 1):
         if text == str(number):
             return value
-    raise ValueError(f"choose one of 1 to {len(choices)}" if choices else "there is no choice")
+    raise ValueError(f"choose 1 to {len(choices)}" if choices else "there are no choices")
 
 
 def _number(text: str, kind: str, field: dict[str, Any]) -> float:
@@ -190,7 +188,7 @@ def _number(text: str, kind: str, field: dict[str, Any]) -> float:
     except ValueError:
         value = math.nan
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"give {'a whole number' if kind == 'integer' else 'a number'}")
+        raise ValueError(f"enter {'a whole number' if kind == 'integer' else 'a number'}")
     if value < field.get("minimum", value) or value > field.get("maximum", value):
-        raise ValueError("it is outside the allowed range")
+        raise ValueError("enter a number within the allowed range")
     return value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     """Add the options of the commands that only query the gateway."""
     parser.add_config()
-    what = "how long the gateway may take to start and to answer (30 and 120)"
+    what = "timeout for the gateway to start (default 30) and to respond (default 120)"
     valued(parser.add_argument, "--timeout", seconds, "SECONDS", what)
     parser.add_json()
     parser.set_defaults(era="auto", token="", token_file=None)
@@ -63,9 +63,9 @@ def _running(path: str, error: ConfigError) -> "Address":
     processes = " and ".join(f"process {name.partition('.')[0]}" for name in found)
     try:
         read(path, only=())
-        remedy = "set the variables above as they are set for the one that you mean"
+        remedy = "set the variables above as for the gateway to use"
     except ConfigError:
-        remedy = "fix the file, so that your variables select one of them"
+        remedy = "fix the file, so that your variables select one of the gateways"
         if len(found) == 1:
             warn_broken(error, f"using the running gateway ({processes}) and its previous config")
     if len(found) > 1:

@@ -87,7 +87,7 @@ def _show(
             weight = f": {tokens}" if kind == "tools" else ""
             screen.table(f"{heading} ({len(rows)}{weight})", rows)
     if not any(listing.items for listing in lists.values()):
-        screen.print("\nIt lists no tools, resources or prompts.")
+        screen.print("\nThe server lists no tools, resources or prompts.")
 
 
 def _arguments(prompt: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
             _follow(lines, view, path)
         elif options.lines and not shown:
             about = f" of {options.server!r}" if options.server else ""
-            Screen(sys.stderr).print(f"portico: nothing{about} is in {path}")
+            Screen(sys.stderr).print(f"portico: no lines{about} in {path}")
     return 0
 
 
@@ -142,12 +142,12 @@ def _log_path(given: str | None) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico logs",
-        description="Show the log of `portico serve`: calls without their values, what "
-        "servers wrote to stderr, and what happened to the gateway.",
+        description="Show the log of `portico serve`: calls without the values of their "
+        "arguments, the stderr of servers, and events of the gateway.",
     )
     add = parser.add_argument
     add("server", nargs="?", metavar="SERVER", help="only lines of this server")
-    add("-f", "--follow", action="store_true", help="keep showing new lines, until Ctrl-C")
+    add("-f", "--follow", action="store_true", help="show new lines until Ctrl-C")
     count = integer("a number of lines", 0, 999_999_999)
     add(
         "-n",
@@ -158,5 +158,5 @@ def _parser() -> Parser:
         help="show at most N lines (default 50)",
     )
     parser.add_config()
-    parser.add_json("print the lines as they are, for programs")
+    parser.add_json("print the log's JSON lines")
     return parser

@@ -9,18 +9,21 @@ from typing import Any
 from portico.model.errors import PorticoError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "wrap": ("portico.cli.wrap", "put a caching, supervising doorway in front of one server"),
-    "serve": ("portico.cli.serve", "serve all configured servers as one, with tools to search"),
+    "wrap": ("portico.cli.wrap", "serve one server, with its lists cached and failures restarted"),
+    "serve": ("portico.cli.serve", "serve all configured servers as one, with search tools"),
     "run": ("portico.cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
-    "search": ("portico.cli.search", "find tools among those of all configured servers"),
-    "describe": ("portico.cli.describe", "show the full definitions of some of these tools"),
+    "search": ("portico.cli.search", "find tools of all configured servers"),
+    "describe": ("portico.cli.describe", "show the full definitions of configured servers' tools"),
     "inspect": ("portico.cli.inspect", "show the tools, resources and prompts of any MCP server"),
-    "servers": ("portico.cli.servers", "add, list, test or refresh the servers behind Portico"),
+    "servers": (
+        "portico.cli.servers",
+        "list, add, remove, test or refresh servers",
+    ),
     "status": ("portico.cli.status", "show the state of gateways and of each server behind them"),
     "stop": ("portico.cli.stop", "stop the gateway of a config, once its calls are done"),
     "logs": ("portico.cli.logs", "show the gateway's log: calls, stderr, events"),
-    "completion": ("portico.cli.completion", "print a script that completes words in your shell"),
+    "completion": ("portico.cli.completion", "print a completion script for your shell"),
     "version": ("portico.cli.version", "show the version of Portico"),
 }
 """Each command's module, which has a `main(argv) -> int`, and its purpose."""

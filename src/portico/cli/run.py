@@ -31,7 +31,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     except PorticoError:
         raise
     except Exception as error:  # noqa: BLE001  (importing the user's file may raise anything)
-        print(f"portico: {' '.join(options.component)} cannot be loaded:", file=sys.stderr)
+        print(f"portico: cannot load {' '.join(options.component)}:", file=sys.stderr)
         _print_trace(error)
         return 1
     log_to_stderr()
@@ -78,7 +78,7 @@ def _options(argv: list[str]) -> _Options:
     parser = _parser()
     parser.parse_args(argv, namespace=options)
     if options.handlers and not any(word.endswith(".json") for word in options.component):
-        parser.error("--handlers is for a definitions file (.json), and there is none")
+        parser.error("--handlers needs a definitions file (.json); add one or remove the option")
     return options
 
 
@@ -87,8 +87,8 @@ def _parser() -> "Parser":
 
     parser = Parser(
         prog="portico run",
-        description="Serve an MCP server: a Python file with a Server, or a file of definitions. "
-        "Several components are one server.",
+        description="Serve a Python file with a Server, or a definitions file, as an MCP server. "
+        "Several components become one server.",
     )
     add = parser.add_argument
     what = "server.py, server.py:NAME or tools.json"

@@ -44,7 +44,7 @@ class RunningPortico(Struct):
     def title(self) -> str:
         """One line that identifies it."""
         if not self.is_running:
-            return f"not running: {self.status.get('config')}, as far as is known"
+            return f"not running: {self.status.get('config')} (from cached lists)"
         process = f"process {self.status.get('pid')}"
         url = [str(self.status["url"])] if self.status.get("url") else []
         gateway = self.status.get("gateway")
@@ -59,7 +59,7 @@ class RunningPortico(Struct):
             *url,
             counted(gateway.get("tools"), "tool"),
             *([counted(self.status["windows"], "window")] if self.status.get("windows") else []),
-            f"exposes {'search' if gateway.get('expose') == 'search' else 'all of them'}",
+            f"exposes {'search' if gateway.get('expose') == 'search' else 'all tools'}",
             f"up {duration(gateway.get('uptime_s'))}",
         ]
         return ", ".join(parts)
@@ -130,7 +130,7 @@ def owners(config: str) -> tuple[str, list[str]]:
 def nothing_runs(path: str) -> str:
     """The message for a user without a config or a running gateway."""
     how = "create it with `portico servers add NAME COMMAND`"
-    return f"no gateway runs, and there is no config at {path}; {how}"
+    return f"no gateway is running, and there is no config at {path}; {how}"
 
 
 def _cached_status(path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`portico search`: find tools among those of all configured servers."""
+"""`portico search`: find tools of all configured servers."""
 
 import argparse
 import asyncio
@@ -52,8 +52,8 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
         else:
             Screen(sys.stderr).print(f"portico: {result['content'][0]['text']}")
         if coming := found.get("indexing"):
-            there = f"{coming['indexed']} of {coming['tools']} tools"
-            Screen(sys.stderr).print(f"portico: {there} are indexed so far; search again", "yellow")
+            done = f"{coming['indexed']} of {coming['tools']} tools"
+            Screen(sys.stderr).print(f"portico: only {done} are indexed; search again", "yellow")
         sys.stdout.flush()  # the gateway may take a while to exit
     return 0 if tools else 1
 
@@ -70,10 +70,10 @@ async def _wait_for_vectors(client: "Client") -> bool:
         await asyncio.sleep(_POLL_S)
         vectors = await _vectors(client)
     if vectors.get("failed"):
-        err.print(f"portico: search continues without vectors: {vectors['failed']}", "yellow")
+        err.print(f"portico: searched without vectors: {vectors['failed']}", "yellow")
     elif not vectors["ready"]:
-        made = f"{vectors['made']} of {vectors['of']}"
-        err.print(f"portico: only words were compared, {made} vectors are made yet", "yellow")
+        made = f"{vectors['made']} of {vectors['of']} vectors are ready"
+        err.print(f"portico: searched by words only: {made}; search again later", "yellow")
     return bool(vectors["ready"])
 
 
@@ -95,7 +95,7 @@ def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico search",
-        description="Find tools among those of all configured servers, by what they do.",
+        description="Find tools of all configured servers by what they do.",
         epilog="example: portico search create an issue",
     )
     add = parser.add_argument
@@ -105,7 +105,7 @@ def _parser() -> Parser:
         "--limit",
         type=limit,
         metavar="N",
-        help="show at most N tools (default: the config's, or 5)",
+        help="show at most N tools (default: search.default_limit of the config, or 5)",
     )
     add("--server", metavar="NAME", help="only tools of this server")
     add_options(parser)

@@ -82,7 +82,7 @@ def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:
         how = f"enable one with `portico servers enable NAME{which}`"
         return f"all servers of {group}{config.path} are disabled; {how}"
     how = f"`portico servers add NAME{which} COMMAND ARGS...`"
-    return f"{config.path} has no servers; add one with {how}, also while this runs"
+    return f"{config.path} has no servers; add one with {how}; no restart is needed"
 
 
 def _serve_options(options: argparse.Namespace) -> "ServeOptions":
@@ -115,17 +115,17 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
 def _parser() -> Parser:
     parser = Parser(
         prog="portico serve",
-        description="Serve all configured MCP servers as one: a few tools to search, describe and "
-        "execute theirs, or all of theirs. Lists come from a catalog at once; servers are "
-        "started when needed and restarted when they fail.",
+        description="Serve all configured MCP servers as one, with a few tools that search, "
+        "describe and execute the servers' tools, or with all of those. Lists come from a cached "
+        "catalog; servers are started when needed and restarted when they fail.",
     )
     add = parser.add_argument
     parser.add_config()
-    add("--group", metavar="NAME", help="only the servers of this group of the config")
+    add("--group", metavar="NAME", help="serve only this group of the config")
     add(
         "--expose",
         choices=("auto", "search", "all"),
-        help="show tools to search with, or all tools; auto searches from 30 tools on",
+        help="list the search tools or all tools; auto lists all tools if there are fewer than 30",
     )
     over = parser.add_mutually_exclusive_group().add_argument
     over("--stdio", action="store_true", help="serve stdio, even if the config sets HTTP")
@@ -133,12 +133,12 @@ def _parser() -> Parser:
     add(
         "--alone",
         action="store_true",
-        help="start servers of its own, even if another window has them running",
+        help="start separate servers, even if another window already runs them",
     )
     add(
         "--no-refresh",
         dest="refresh",
         action="store_false",
-        help="do not connect to the servers at the start, only when they are used",
+        help="connect to servers only when they are used, not at startup",
     )
     return parser

@@ -12,12 +12,12 @@ portico servers list [NAME] [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
        portico servers refresh [NAME] [--config FILE] [--timeout S]"""
 _ACTIONS = {
-    "list": "show the configured servers, and those that run",
+    "list": "show the configured and the running servers",
     "add": "add a server to the config",
     "remove": "remove a server from the config",
     "enable": "enable a server",
     "disable": "disable a server, and keep its entry",
-    "test": "start one server, or all that are enabled, and show what they offer",
+    "test": "start one server, or all enabled ones, and show what they offer",
     "refresh": "fetch the lists of running servers again",
 }
 _WITH_NAME = ("remove", "enable", "disable")
@@ -52,14 +52,14 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, actions in _OPTION_ACTIONS.items():
         if options.action not in actions and getattr(options, option):
-            parser.error(f"--{option} is for {', '.join(actions)}")
+            parser.error(f"--{option} works only with {' and '.join(actions)}")
     words = options.words
     options.name = words[0] if words else None
     options.target = words[1:] if command is None else command
     if options.action == "add":
         _check_add(parser, options, has_command=command is not None)
     elif command is not None or len(words) > 1:
-        parser.error(f"{options.action} takes no more than one NAME")
+        parser.error(f"{options.action} takes at most one NAME")
     elif options.action in _WITH_NAME and not words:
         parser.error(f"{options.action} needs the NAME of a server")
     return options
@@ -88,7 +88,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="portico servers",
         usage=_USAGE,
-        description="The servers of the config, and those that run behind Portico now.",
+        description="List, change and test the configured servers, and refresh running ones.",
         epilog="\n".join(
             ("actions:", *(f"  {action.ljust(width)}  {what}" for action, what in _ACTIONS.items()))
         ),
@@ -99,13 +99,13 @@ def _parser() -> Parser:
     add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
     parser.add_config()
     parser.add_json()
-    what = "how long each may take to refresh (default 90), or to start and to list"
-    valued(add, "--timeout", seconds, "S", f"{what} (default: as configured)")
+    what = "timeout of refresh (default 90), or for each server in test (default: as configured)"
+    valued(add, "--timeout", seconds, "S", what)
     new = parser.add_argument_group("for add").add_argument
-    what = "a variable for a command; a secret is written as ${K}"
+    what = "a variable for a command; a secret is stored as ${K}"
     repeatable(new, "--env", pair, "K=V", what)
     repeatable(new, "--header", header, "'K: V'", "a header for a URL")
-    new("--cwd", metavar="FOLDER", help="where to start a command")
-    repeatable(new, "--tag", str, "TAG", "a word to find it by")
-    new("--disabled", action="store_true", help="add it disabled")
+    new("--cwd", metavar="FOLDER", help="working directory of a command")
+    repeatable(new, "--tag", str, "TAG", "a tag to find the server by")
+    new("--disabled", action="store_true", help="add the server disabled")
     return parser

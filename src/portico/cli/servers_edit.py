@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
         message = f"removed {name} from {path}"
     else:
         changed = set_enabled(path, name, options.action == "enable")
-        message = f"{name} is {options.action}d {'now' if changed else 'already'}"
+        message = f"{name} is {'now' if changed else 'already'} {options.action}d"
     if options.json:
         told = {"ok": True, "server": name, "config": os.path.abspath(path), "changed": changed}
         Screen(sys.stdout).json(msgspec.json.encode(told))
@@ -88,8 +88,8 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
     for key, value in options.env:
         if _is_referenced(key, value):
             yield (
-                f"{key} looks like a secret: the config refers to ${{{key}}} and does not hold its "
-                f"value.\n  {_remedy(key, value)}, or give --env {key}=file:PATH or "
+                f"{key} looks like a secret: the config contains ${{{key}}}, not its value.\n"
+                f"  {_remedy(key, value)}, or use --env {key}=file:PATH or "
                 f"{key}=keyring:NAME."
             )
     given = (*options.target, *(value for _, value in (*options.env, *options.header)))
@@ -99,13 +99,13 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
     for name, value in options.header:
         if _SECRET_HEADER.search(name) and not is_reference(value):
             yield (
-                f"the config now holds the value of {name}; to keep it out, write a reference in "
+                f"the config now contains the value of {name}; to keep it out, use a reference in "
                 f"single quotes: --header '{name}: ${{NAME}}'"
             )
     if here := _relative_word(options):
         yield (
-            f"{here} is looked for where a gateway happens to be started; "
-            "give its whole path, or `--cwd .`"
+            f"{here} is relative to the directory in which the gateway starts; "
+            "use an absolute path, or add `--cwd .`"
         )
 
 

@@ -56,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
     rows = _select(_merge(config, running), options.name)
     if config is not None and not rows and not options.json:
         Screen(sys.stdout).print(
-            f"no server is configured in {config.path}, and none runs; "
+            f"no server is configured in {config.path}, and none is running; "
             "add one with `portico servers add NAME COMMAND`"
         )
     code = _report(rows, options.json)
@@ -172,7 +172,7 @@ def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> 
         first = group[0]
         which = {"server": first.label} if first.of_gateway and by_name else {}
         status = ask_socket(control_folder(), first.socket, "refresh", within_s, **which)
-        status = status or {"ok": False, "error": "it has ended"}
+        status = status or {"ok": False, "error": "the process has exited"}
         parts = {part.label: part.status for part in _split_servers(first.socket, status)}
         found += [_updated(one, parts.get(one.label, status)) for one in group]
     return found
@@ -252,4 +252,4 @@ def _lists(status: dict[str, Any]) -> str:
     if lists is None and isinstance(status.get("tools"), int):
         lists = {"tools": status["tools"]}
     counts = [counted(many, kind.removesuffix("s")) for kind, many in (lists or {}).items()]
-    return ", ".join(counts) or "lists not known yet"
+    return ", ".join(counts) or "not listed yet"

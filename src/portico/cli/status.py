@@ -148,10 +148,10 @@ def duration(seconds: Any) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="portico status",
-        description="Show the gateways that you run, with the state of each server behind them. "
-        "If the one of your config does not run, show what is known of its servers.",
+        description="Show your running gateways and the state of each of their servers. If the "
+        "gateway of your config is not running, show the cached lists of its servers.",
     )
     parser.add_config()
-    parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
-    parser.add_json("print JSON, for programs; with --watch, each change")
+    parser.add_argument("--watch", action="store_true", help="keep updating until Ctrl-C")
+    parser.add_json("print JSON; with --watch, after each change")
     return parser

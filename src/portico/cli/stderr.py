@@ -42,7 +42,7 @@ def report_waiting(what: str, over_http: str, program: str = "") -> None:
         import shutil  # slow to import, and clients wait
 
         if program and shutil.which(program) is None:
-            report(f"there is no command {program!r}; clients will get an error")
+            report(f"command {program!r} not found; clients will get an error")
         report(
             f"serving {what} over stdio; waiting for an MCP client on standard input.\n"
             f"  Press Ctrl-C to stop. For an HTTP endpoint: {over_http}"

@@ -19,14 +19,14 @@ def main(argv: list[str]) -> int:
     path = os.path.abspath(options.config or config_file())
     folder, found = owners(path)
     if not found:
-        print(f"no gateway runs for {path}")
+        print(f"no gateway is running for {path}")
         return 0
     until = time.monotonic() + options.within
     for name in found:
         process = name.partition(".")[0]
         answer = send_command(folder, name, "stop", _ASK_S)
         if answer is not None and not answer["ok"]:
-            raise PorticoError(f"process {process} does not stop: {answer['error']}")
+            raise PorticoError(f"cannot stop process {process}: {answer['error']}")
         while send_command(folder, name, "status", _ASK_S) is not None or _is_alive(int(process)):
             if time.monotonic() > until:
                 raise PorticoError(
@@ -60,6 +60,6 @@ def _parser() -> Parser:
         metavar="SECONDS",
         type=float,
         default=60.0,
-        help="how long to wait for its calls (default: 60)",
+        help="how long to wait for running calls (default 60)",
     )
     return parser

@@ -33,17 +33,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--token", default="", help="a bearer token to send to a URL")
     what = "file with the token (default: PORTICO_TOKEN, if the server requires a token)"
     valued(add, "--token-file", str, "FILE", what)
-    what = "a variable for a command, beside our own environment"
+    what = "a variable for a command, added to your environment"
     repeatable(add, "--env", pair, "K=V", what)
-    what = "how long the server may take to start, to list and to answer (30, 30 and 120)"
+    what = "timeout for the server to start, list and respond (default 30, 30 and 120)"
     valued(add, "--timeout", seconds, "SECONDS", what)
     add(
         "--era",
         choices=("auto", "modern", "legacy"),
         default="auto",
-        help="speak only the modern (2026-07-28) or the legacy protocol; auto finds out",
+        help="protocol to use: modern (2026-07-28) or legacy; auto detects it",
     )
-    add("--json", action="store_true", help="print JSON, for programs")
+    add("--json", action="store_true", help="print JSON")
 
 
 def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Address":

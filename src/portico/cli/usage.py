@@ -33,10 +33,10 @@ class Parser(argparse.ArgumentParser):
 
     def add_config(self) -> None:
         """Add --config."""
-        help = "portico.toml, or any client's JSON (default: yours)"
+        help = "portico.toml or a client's JSON file (default: your portico.toml)"
         self.add_argument("--config", metavar="FILE", help=help)
 
-    def add_json(self, help: str = "print JSON, for programs") -> None:
+    def add_json(self, help: str = "print JSON") -> None:
         """Add --json."""
         self.add_argument("--json", action="store_true", help=help)
 
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         if _ASSIGNMENT.match(word):
             self.error("give a variable as --env NAME=VALUE, before the command")
         if len(word.split()) > 1:
-            self.error("the command is in quotes as one word; leave them out: COMMAND ARGS...")
+            self.error("the command is quoted as one word; remove the quotes: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
         from portico.model.wording import close_matches, did_you_mean

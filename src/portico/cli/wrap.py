@@ -195,7 +195,7 @@ def _parsed(argv: list[str]) -> _Options:
     if not command and not options.target:
         parser.error("nothing to wrap: give COMMAND ARGS... or a URL")
     if command and not command[0].strip():
-        parser.error("the command is empty: is a variable not set?")
+        parser.error("the command is empty; check that its variables are set")
     if len(options.target) > 1:
         parser.error("give one URL")
     if options.target and (options.env or options.clean_env):
@@ -216,9 +216,9 @@ def _parser() -> "Parser":
     parser = Parser(
         prog="portico wrap",
         usage="portico wrap [options] COMMAND [ARGS...]\n       portico wrap [options] URL",
-        description="Put a doorway in front of one MCP server: its lists come from a catalog at "
-        "once, it is started when needed and restarted when it fails, and all else passes "
-        "through. Options come before COMMAND; every word after it belongs to the command.",
+        description="Serve one MCP server: its lists come from a cached catalog, the server is "
+        "started when needed and restarted when it fails, and all other messages pass through. "
+        "Options come before COMMAND; every word after it belongs to the command.",
     )
     add = parser.add_argument
     add("target", nargs="*", metavar="URL", help="a server at a URL, instead of a COMMAND")
@@ -233,24 +233,25 @@ def _add_limits(add: "Add") -> None:
     """Add the timeouts and limits."""
     from portico.cli.argument_types import seconds, valued
 
-    valued(add, "--init-timeout", seconds, "S", "to get ready (default 30)")
-    valued(add, "--list-timeout", seconds, "S", "for a list (default 30)")
-    what = "for a call, restarted by each progress notification (default 120)"
+    valued(add, "--init-timeout", seconds, "S", "timeout for the server to start (default 30)")
+    valued(add, "--list-timeout", seconds, "S", "timeout for a list (default 30)")
+    what = "timeout for a call, restarted by each progress notification (default 120)"
     valued(add, "--call-timeout", seconds, "S", what)
-    what = "stop a server that has nothing to do (default 300 with --http, else never)"
+    what = "stop the server after this idle time (default 300 with --http, else never)"
     valued(add, "--idle-timeout", seconds, "S", what)
-    what = "number of processes for a server that answers one call at a time (default 1)"
+    what = "processes to run, for a server that handles one call at a time (default 1)"
     valued(add, "--instances", int, "N", what)
-    valued(add, "--max-in-flight", int, "N", "calls in progress at once (default 256)")
-    valued(add, "--max-connections", int, "N", "connections to a URL with calls (default 128)")
-    valued(add, "--queue", int, "N", "calls that may wait for their turn (default 1024)")
+    valued(add, "--max-in-flight", int, "N", "limit of concurrent calls (default 256)")
+    valued(add, "--max-connections", int, "N", "limit of busy connections to a URL (default 128)")
+    valued(add, "--queue", int, "N", "limit of queued calls (default 1024)")
     add(
         "--sharing",
         choices=("auto", "shared", "per-client"),
-        help="whether clients share one process; auto gives clients that accept requests (roots, "
-        "sampling, elicitation) one of their own",
+        help="whether clients share one process; auto gives a separate one to each client that "
+        "accepts requests (roots, sampling, elicitation)",
     )
-    add("--era", choices=("auto", "modern", "legacy"), help="how to speak to the server")
+    what = "protocol to use: modern (2026-07-28) or legacy; auto detects it"
+    add("--era", choices=("auto", "modern", "legacy"), help=what)
 
 
 def _add_server(add: "Add") -> None:
@@ -262,18 +263,22 @@ def _add_server(add: "Add") -> None:
         "--no-cache",
         dest="cache",
         action="store_false",
-        help="neither read nor keep its lists on disk",
+        help="do not read or store the server's lists on disk",
     )
-    add("--refresh", action="store_true", help="fetch the server's lists at the start")
+    add("--refresh", action="store_true", help="fetch the server's lists at startup")
     add(
         "--clean-env",
         action="store_true",
-        help="give the server a small environment instead of all of yours",
+        help="give the server a minimal environment instead of yours",
     )
-    repeatable(add, "--env", pair, "K=V", "add to a command's environment")
+    repeatable(add, "--env", pair, "K=V", "a variable for a command")
     what = "a header to send to a URL with every request"
     repeatable(add, "--header", header, "'K: V'", what)
-    add("--log", metavar="FILE", help="write one line a call; no values of arguments")
-    what = "report what kept all clients waiting for so long; 0 never does (default 250)"
+    add(
+        "--log",
+        metavar="FILE",
+        help="log each call on one line, without argument values",
+    )
+    what = "report messages that block all clients for longer; 0 disables this (default 250)"
     milliseconds = integer("a whole number of milliseconds", 0, 9_999_999)
     valued(add, "--watchdog-ms", milliseconds, "MS", what)

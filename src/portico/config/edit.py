@@ -135,7 +135,7 @@ def _check(document: Document, text: str, expected: dict[str, Any]) -> None:
 
 def _by_hand(document: Document) -> ConfigError:
     return ConfigError(
-        f"{document.path}: the servers cannot be changed safely as they are written; "
+        f"{document.path}: the servers are written in a form that cannot be edited safely; "
         "edit the file by hand"
     )
 

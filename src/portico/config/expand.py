@@ -129,7 +129,7 @@ def _from_keyring(name: str, shown: str) -> str:
     except ImportError:
         raise Unresolved(
             f"keyring:{shown} needs the keyring package",
-            "`pip install keyring` beside Portico, or use a variable",
+            "`pip install keyring` in Portico's environment, or use a variable",
         ) from None
     try:
         value = keyring.get_password(SERVICE, name)
