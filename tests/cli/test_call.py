@@ -167,7 +167,7 @@ def test_without_a_terminal_a_question_is_shown_and_declined(
     said = call(demo, "ask", "--era", era)
     assert said.out == "decline\n"
     assert f"{demo} requests input: Sure?" in said.err
-    assert "declined, because there is no terminal" in said.err
+    assert "declined: there is no terminal" in said.err
 
 
 def test_an_unknown_tool_names_near_ones(call: Any, demo: str) -> None:
