@@ -152,10 +152,10 @@ def test_a_configured_server_taken_for_a_command_is_pointed_out(
     config = prepared(tmp_path / "config")
     assert config == tmp_path / "config" / "portico.toml"
     assert main(["call", "maths", "add", '{"a": 1}']) == 1
-    assert "it is `portico call maths__add`" in capsys.readouterr().err
+    assert "run `portico call maths__add`" in capsys.readouterr().err
     config.write_text('[servers.true]\ncommand = "x"\n')  # there is a program of that name
     assert main(["call", "true", "add", '{"a": 1}']) == 1
-    assert "it is `portico call true__add`" in capsys.readouterr().err
+    assert "run `portico call true__add`" in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_be_asked_is_not_asked_by_each_search(tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_a_number_that_is_too_large_is_wrong_usage(
         (["server.py", '{"a": 1}'], "TOOL is missing after server.py:"),
         (["", "{}"], "TOOL is empty"),
         (["a", "b", "c", "d"], "expected TARGET TOOL JSON"),
-        (["maths__add", "--env", "A=b"], "are for a TARGET"),
-        (["http://127.0.0.1:1/mcp", "add", "--config", "x"], "not for a TARGET"),
+        (["maths__add", "--env", "A=b"], "--env need a TARGET"),
+        (["http://127.0.0.1:1/mcp", "add", "--config", "x"], "remove it or the TARGET"),
     ],
 )
 def test_words_that_do_not_fit_are_wrong_usage(
