@@ -206,6 +206,25 @@ async def test_a_url_that_understands_no_post_is_tried_by_the_old_transport(
     assert not client.modern
 
 
+async def test_a_slow_url_that_understands_no_post_is_tried_by_the_old_transport() -> None:
+    probes: list[int] = []
+
+    def script(m: Message) -> list[Message]:
+        if m["method"] == "server/discover":
+            probes.append(m["id"])  # answered only once the handshake runs beside it
+            return []
+        for id in (*probes, m["id"]):
+            wire.fail(id, http(404))
+        probes.clear()
+        return []
+
+    wire, old = FakeWire(script, has_headers=True), FakeWire(legacy)
+    client = await connect(Fake([wire], old), limits=QUICK)
+    assert wire.methods()[:2] == ["server/discover", "initialize"]
+    assert old.methods() == ["initialize", "notifications/initialized"]
+    assert not client.modern
+
+
 async def test_probe_headers_repeat_the_body() -> None:
     wire = FakeWire(modern, has_headers=True)
     await connected(wire)

@@ -155,8 +155,7 @@ class _HandshakeAttempt:
             return exchange, await self._handshake(exchange)
         except (HttpError, TargetError) as error:
             older = self._address.older()
-            status = error.status if isinstance(error, HttpError) else error.details.get("status")
-            if older is None or status not in _UNSUPPORTED_STATUSES:
+            if older is None or not _is_unsupported(error):
                 raise
             try:
                 exchange = await self._connect(older)
@@ -185,7 +184,7 @@ class _HandshakeAttempt:
         self,
         probe: "asyncio.Task[Introduction | None]",
         handshake: "asyncio.Task[Introduction]",
-    ) -> Introduction:
+    ) -> Introduction | None:
         try:
             running: set[asyncio.Task[Any]] = {probe, handshake}
             while running:
@@ -194,7 +193,7 @@ class _HandshakeAttempt:
                     if task.exception() is None and task.result() is not None:
                         server: Introduction = task.result()
                         return server
-            return handshake.result()
+            return None if _is_unsupported(handshake.exception()) else handshake.result()
         finally:
             await _stop(handshake)
 
@@ -305,6 +304,13 @@ def _is_inconclusive(error: McpError | TargetError) -> bool:
 
 def _listed(versions: list[str]) -> str:
     return ", ".join(version[:20] for version in versions[:8]) or "no version"
+
+
+def _is_unsupported(error: BaseException | None) -> bool:
+    """True for the rejection of a POST by a server that may have the older transport."""
+    details = error.details if isinstance(error, TargetError) else {}
+    status = error.status if isinstance(error, HttpError) else details.get("status")
+    return status in _UNSUPPORTED_STATUSES
 
 
 async def _stop(task: "asyncio.Task[Any]") -> None:
