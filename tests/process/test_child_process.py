@@ -27,7 +27,7 @@ for line in sys.stdin.buffer:
 
 
 class Inbox:
-    """Keeps what comes in."""
+    """Records received messages."""
 
     answered = 0
 
@@ -338,6 +338,6 @@ if sys.argv[2] == "leaves": sys.stdin.read()
 
 
 async def heard(pipe: int) -> bytes | None:
-    """What comes next; None if nothing does."""
+    """Return the next item; None if there is none."""
     ready, _, _ = await asyncio.to_thread(select.select, [pipe], [], [], WAIT_S)
     return os.read(pipe, 1) if ready else None

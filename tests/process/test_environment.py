@@ -1,4 +1,4 @@
-"""Which variables a child gets, and which tell one account from another."""
+"""The variables that a child gets, and those that distinguish accounts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever happens to us, no process that we started stays behind."""
+"""However Portico ends, none of its child processes remains."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from portico.wires.child_wire import Command
 from tests.wrap.standing import until
 
 GONE_S = 8.0
-"""Four times as long as it may take, for a busy machine."""
+"""Four times the documented limit, for a busy machine."""
 
 MEMBER = """
 import os, signal, subprocess, sys, time
@@ -77,7 +77,7 @@ def fifo(tmp_path: Path) -> str:
 
 @pytest.fixture
 def alive(fifo: str) -> Iterator[int]:
-    """Read by us, held by every member of the family: its end is the end of them all."""
+    """A pipe that every descendant keeps open: it ends with the last of them."""
     fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     yield fd
     os.close(fd)
@@ -88,7 +88,7 @@ def member(fifo: str, *ways: str) -> list[str]:
 
 
 def shell(*members: list[str]) -> list[str]:
-    """A shell that waits for what it started, as that of npx does."""
+    """A shell that waits for its child, as that of npx does."""
     words = [word for argv in members for word in argv]
     each, size = [], 0
     for argv in members:
@@ -124,7 +124,7 @@ def until_it_is_gone(pid: int) -> None:
 
 
 def until_it_waits(pipe: int) -> None:
-    """Until the guardian has read all that we wrote; there is no event for that."""
+    """Wait until the guardian has read all notes; there is no event for that."""
     until(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))), "it does not read")
 
 

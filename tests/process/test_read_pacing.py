@@ -1,4 +1,4 @@
-"""A server's share of the loop: small where it takes long, whole where somebody waits."""
+"""A server's share of the loop: small if handling is slow, unlimited for awaited data."""
 
 import asyncio
 from unittest.mock import patch
@@ -7,7 +7,7 @@ from portico.process.read_pacing import MAX_BUSY_SLICES, MAX_READ, MIN_READ, SLI
 
 
 class Clock:
-    """A clock that only moves as told."""
+    """A clock that only moves when set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -17,7 +17,7 @@ class Clock:
 
 
 def taken(pace: ReadPacing, clock: Clock, s_per_byte: float, *, wanted: bool = False) -> float:
-    """Take as much as may be, at so many seconds for each byte; the rest that follows."""
+    """Handle a full read at this cost per byte; return the pause that follows."""
 
     def handle(data: bytes) -> bool:
         clock.now += len(data) * s_per_byte

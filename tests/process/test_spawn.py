@@ -1,4 +1,4 @@
-"""Starting a server holds up nobody else, whatever there is too little of."""
+"""Starting a server does not block others, whichever resource is exhausted."""
 
 import asyncio
 import fcntl
@@ -64,7 +64,7 @@ async def answers(wire: ChildWire, inbox: object) -> bool:
 
 @contextmanager
 def leased(path: Path) -> Iterator[None]:
-    """Whoever opens the file, also to run it, waits until the end of the block."""
+    """Block all processes that open the file, also to run it, until the block ends."""
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel says that somebody waits
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -145,7 +145,7 @@ async def test_without_descriptors_a_start_fails_and_leaks_none() -> None:
 
 @contextmanager
 def few_descriptors(room: int) -> Iterator[None]:
-    """So many can be opened."""
+    """Allow this many more open files within the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)

@@ -1,4 +1,4 @@
-"""A child's stderr passes on as it comes, without its secrets, and never holds anybody up."""
+"""A child's stderr is forwarded as it arrives, without its secrets, and never blocks."""
 
 from portico.process.stderr_lines import MAX_BYTES_PER_SECOND, StderrLines
 from portico.process.stderr_tail import StderrTail

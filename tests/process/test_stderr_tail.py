@@ -1,4 +1,4 @@
-"""What is quoted of a process that ended: the lines that say why, also if much came after them."""
+"""The quoted stderr of an exited process: the reason, even if much output follows it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Many servers are ended together: the process table is read for all of them at once."""
+"""Servers that end together share one reading of the process table."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc show
 
 MANY = 100
 FEW = 20
-"""Readings of the table: two for each batch of servers, of which there are few."""
+"""The limit of readings: two for each batch of servers, and few batches."""
 DAEMON = """
 import os, subprocess, sys
 daemon = (
@@ -33,7 +33,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def readings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How often the process table has been read."""
+    """Count the readings of the process table."""
     count = 0
     processes = process_tree.processes
 

@@ -1,4 +1,4 @@
-"""Memory that was needed for a moment is not kept."""
+"""Freed memory is returned to the system."""
 
 import ctypes
 import subprocess

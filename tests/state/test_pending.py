@@ -1,4 +1,4 @@
-"""Answers on their way: awaited, changed, observed, cancelled."""
+"""Pending answers: awaited, changed, observed, cancelled."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ OTHER = Response(id=b"1", result=b'{"other":true}')
 
 
 class Waiting(Pending):
-    """An answer that the test has arrive."""
+    """An answer that arrives when the test decides."""
 
     cancelled = False
 

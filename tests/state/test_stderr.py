@@ -1,4 +1,4 @@
-"""Whoever tells an operator something never waits for the operator to read it."""
+"""Writing a report never waits for its reader."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A loop that is kept busy: the line says by whom."""
+"""A blocked loop: the report names the cause."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ async def no(method: str, params: bytes, about: bytes) -> bytes:
 
 
 def block(*_: object) -> None:
-    """Keep the loop, as long work in one message does."""
+    """Block the loop, as a slow message does."""
     time.sleep(BUSY_S)
 
 

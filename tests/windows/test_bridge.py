@@ -1,4 +1,4 @@
-"""Several windows of one client, and one gateway behind them all."""
+"""Several windows that share one gateway."""
 
 import contextlib
 import json
@@ -30,14 +30,14 @@ def street(tmp_path: Path) -> Iterator[Street]:
 
 def test_five_clients_have_one_owner_and_leave_nothing(street: Street) -> None:
     windows = street.opened(5)
-    (owner,) = street.said("owns")
+    (owner,) = street.pids_of("owns")
     assert [window.owner() for window in windows] == [owner] * 5
     assert owner not in [window.pid for window in windows]
     assert [window.leave() for window in reversed(windows)] == [0] * 5
     assert comes(lambda: not alive({owner}), GONE_S)
     assert street.left() == []
-    assert street.said("leaves") == [owner]
-    assert sorted(street.said("ends")) == sorted(window.pid for window in windows)
+    assert street.pids_of("leaves") == [owner]
+    assert sorted(street.pids_of("ends")) == sorted(window.pid for window in windows)
     assert [window.stderr() for window in windows] == [""] * 5
 
 
@@ -57,7 +57,7 @@ def test_an_owner_is_nobodys_descendant_and_holds_nothing_of_the_window(street: 
 def test_an_owner_waits_a_moment_for_its_last_window_to_come_back(street: Street) -> None:
     assert street.window(LINGER_S="60").leave() == 0
     back = street.window()
-    assert street.said("owns") == [back.owner()]
+    assert street.pids_of("owns") == [back.owner()]
     street.stop()
 
 
@@ -66,7 +66,7 @@ def test_ids_of_different_clients_do_not_meet(street: Street) -> None:
     ids = [window.hold(f"of {window.pid}") for window in windows]
     assert len(set(ids)) == 1
     for window in reversed(windows):
-        assert windows[0].says("release", name=f"of {window.pid}") == "released"
+        assert windows[0].result_text("release", name=f"of {window.pid}") == "released"
         answer = window.answer_to(ids[0])
         assert answer["result"]["content"][0]["text"] == f"held of {window.pid}"
 
@@ -74,10 +74,10 @@ def test_ids_of_different_clients_do_not_meet(street: Street) -> None:
 def test_an_id_in_flight_is_refused_and_the_first_still_answered(street: Street) -> None:
     _, bridge = street.opened(2)
     first = bridge.hold("one")
-    bridge.watched = False  # no oracle could tell the two apart
+    bridge.watched = False  # the oracle cannot distinguish the two
     bridge.send({"jsonrpc": "2.0", "id": first, "method": "ping"})
     assert "already in flight" in bridge.answer_to(first)["error"]["message"]
-    bridge.says("release", name="one")
+    bridge.result_text("release", name="one")
     assert "result" in bridge.answer_to(first)
 
 
@@ -90,9 +90,9 @@ def test_of_windows_that_start_at_once_one_starts_the_owner(
         with Street(tmp_path / str(number)) as street:
             windows = [street.opening() for _ in range(many)]
             for window in windows:
-                window.greet()
-            assert {window.owner() for window in windows} == set(street.said("owns"))
-            assert len(street.said("owns")) == 1
+                window.handshake()
+            assert {window.owner() for window in windows} == set(street.pids_of("owns"))
+            assert len(street.pids_of("owns")) == 1
             assert [window.stderr() for window in windows] == [""] * many
 
 
@@ -106,7 +106,7 @@ def test_a_client_that_leaves_has_its_calls_finished_as_on_stdio(
         bridge.process.send_signal(signal.SIGTERM)
     else:
         bridge.close_input()
-    other.says("release", name="one")
+    other.result_text("release", name="one")
     assert "result" in bridge.answer_to(id)
     assert bridge.ended() == 0
 
@@ -115,7 +115,7 @@ def test_a_client_that_leaves_for_too_long_has_its_calls_cancelled(street: Stree
     _, bridge = street.window(DRAIN_S="0.2"), street.window(DRAIN_S="0.2")
     id = bridge.hold("one")
     bridge.close_input()
-    street.told("drops one")
+    street.wait_for("drops one")
     assert bridge.answer_to(id)["error"]["data"] == {"kind": "closed"}
     assert bridge.ended() == 0
 
@@ -124,16 +124,16 @@ def test_the_calls_of_a_bridge_that_is_killed_are_cancelled_at_once(street: Stre
     other, bridge = street.opened(2)
     bridge.hold("one")
     bridge.kill()
-    street.told("drops one")
-    assert other.says("echo", text="still here") == "still here"
+    street.wait_for("drops one")
+    assert other.result_text("echo", text="still here") == "still here"
 
 
 def test_a_call_taken_back_at_a_bridge_is_taken_back_at_the_owner(street: Street) -> None:
     _, bridge = street.opened(2)
     params = {"requestId": bridge.hold("one")}
     bridge.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-    street.told("drops one")
-    assert bridge.says("echo", text="on") == "on"
+    street.wait_for("drops one")
+    assert bridge.result_text("echo", text="on") == "on"
 
 
 def test_a_question_finds_its_client_through_the_bridge(street: Street) -> None:
@@ -160,19 +160,19 @@ def test_bad_lines_are_answered_as_on_stdio(street: Street) -> None:
 
 def test_whoever_comes_while_the_owner_still_opens_its_house_waits_for_it(street: Street) -> None:
     first = street.opening(SLOW_S="1")
-    street.told("owns")
+    street.wait_for("owns")
     other = street.window()
-    first.greet()
-    assert street.said("owns") == [other.owner()]
+    first.handshake()
+    assert street.pids_of("owns") == [other.owner()]
 
 
-# When there is no sharing.
+# Windows that cannot share the gateway.
 
 
 def says_once(window: Window, why: str) -> None:
-    """See that the person was told once that the window serves by itself, and why."""
+    """Check that stderr reports once why the window serves by itself."""
     words = f"portico: cannot join the running gateway: {why}"
-    window.words(words)
+    window.wait_for_stderr(words)
     assert window.stderr().count("starting separate servers for this client") == 1
 
 
@@ -213,10 +213,10 @@ def test_a_window_that_wants_to_be_alone_has_the_gateway_in_its_process(street: 
     assert first.owner() != alone.pid
     assert alone.stderr() == ""
     assert alone.leave() == 0
-    assert street.said("leaves") == [alone.pid]
+    assert street.pids_of("leaves") == [alone.pid]
 
 
-# Gateways of their own.
+# Separate gateways.
 
 
 def test_a_window_of_another_version_starts_its_own_owner_and_the_old_one_stays(
@@ -248,8 +248,8 @@ def test_another_account_has_a_gateway_of_its_own_that_its_like_share(street: St
     ben, again = street.window(ACCOUNT="ben"), street.window(ACCOUNT="ben")
     anas, bens = ana.owner(), ben.owner()
     assert anas != bens == again.owner()
-    assert street.said("owns") == [anas, bens]
-    # Its place is free now, and those who have one already do not part because of it.
+    assert street.pids_of("owns") == [anas, bens]
+    # Its lock is free now, and the windows of the second gateway stay there.
     ana.leave()
     assert comes(lambda: not alive({anas}), GONE_S)
     late = street.window(ACCOUNT="ben")
@@ -293,7 +293,7 @@ def test_an_owner_that_always_hangs_up_is_left_alone(street: Street) -> None:
 
 
 def hang_up(ill: socket.socket) -> None:
-    """Let everybody in, and no further."""
+    """Accept every connection, then close it."""
     with contextlib.suppress(OSError):
         while True:
             talk, _ = ill.accept()
@@ -310,7 +310,7 @@ def test_what_a_lock_file_says_is_not_believed_without_its_lock(
     lock = street.folder / "serve-house-1.lock"
     lock.write_bytes(stale)
     one, other = street.opened(2)
-    assert street.said("owns") == [one.owner()] == [other.owner()]
+    assert street.pids_of("owns") == [one.owner()] == [other.owner()]
     assert owner_of(str(street.folder), "house-1") == f"{street.owner()}.sock"
 
 
@@ -327,20 +327,20 @@ def test_a_lock_is_free_again_whenever_it_is_released(tmp_path: Path) -> None:
     assert os.listdir(folder) == []
 
 
-# What the operator is told.
+# Reports for the operator.
 
 
 def test_what_the_gateway_says_is_heard_at_every_window(street: Street) -> None:
     one, two = street.opened(2)
-    one.says("tell", words="the milk is off")
+    one.result_text("tell", words="the milk is off")
     late = street.window()
     for window in (one, two, late):
-        window.words("portico: the milk is off\n")
-    two.says("echo", text="")
+        window.wait_for_stderr("portico: the milk is off\n")
+    two.result_text("echo", text="")
     assert two.stderr().count("milk") == 1
 
 
-# What a window is.
+# The window process.
 
 
 def test_a_window_loads_none_of_the_gateway() -> None:
@@ -353,7 +353,7 @@ def test_a_window_loads_none_of_the_gateway() -> None:
     assert [name for name in unwanted if name in loaded] == []
 
 
-# The socket by which bridges come in.
+# The control socket.
 
 
 def reached(street: Street) -> socket.socket:
@@ -382,7 +382,7 @@ def test_garbage_at_the_door_hurts_nobody(garbage: bytes, street: Street) -> Non
         talk.sendall(b'{"do":"attach","turn":"first"}\n')
         assert json.loads(talk.recv(1000))["ok"] is True
         talk.sendall(garbage)
-    assert [window.says("echo", text="on") for window in windows] == ["on"] * 2
+    assert [window.result_text("echo", text="on") for window in windows] == ["on"] * 2
     assert [window.stderr() for window in windows] == [""] * 2
     assert street.log() == ""
 

@@ -1,4 +1,4 @@
-"""Windows close or are killed, and owners stop in order: no call under way is hurt."""
+"""Windows close or are killed, and owners stop in order: no running call fails."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def street(tmp_path: Path) -> Iterator[Street]:
 
 
 def stopped(street: Street, by_signal: bool) -> int:
-    """Have the owner end in order; which it was."""
+    """Stop the owner in order; return its pid."""
     if not by_signal:
         return street.stop()
     street.signal(signal.SIGTERM)
@@ -46,13 +46,13 @@ def stopped(street: Street, by_signal: bool) -> int:
 
 
 def moved(window: Window, old: int) -> int:
-    """Wait until another owner than this one serves the window; which it is."""
+    """Wait until another owner serves the window; return its pid."""
     while (owner := window.owner()) == old:
         pass
     return owner
 
 
-# The window that started the gateway leaves.
+# The window that started the gateway closes.
 
 
 @LEAVES
@@ -69,7 +69,7 @@ def test_calls_of_others_complete_when_the_first_window_leaves(
     for window, name, id in zip((one, two), ("one", "two"), held, strict=True):
         assert text_of(window.answer_to(id)) == f"held {name}"
     assert [one.owner(), two.owner()] == [owner] * 2
-    assert street.said("owns") == [owner]
+    assert street.pids_of("owns") == [owner]
 
 
 @LEAVES
@@ -105,7 +105,7 @@ def test_no_request_of_many_is_lost_when_the_first_window_leaves(
 @pytest.mark.slow
 def test_windows_come_and_go_and_nothing_is_left(street: Street) -> None:
     windows = street.opened(3)
-    (owner,) = street.said("owns")
+    (owner,) = street.pids_of("owns")
     for _ in range(5):
         windows.append(street.window())
         assert windows.pop(0).leave() == 0
@@ -114,8 +114,8 @@ def test_windows_come_and_go_and_nothing_is_left(street: Street) -> None:
         assert window.leave() == 0
     assert comes(lambda: not alive({owner}), GONE_S)
     assert street.left() == []
-    assert len(street.said("ends")) == 8
-    assert street.said("owns") == street.said("leaves") == [owner]
+    assert len(street.pids_of("ends")) == 8
+    assert street.pids_of("owns") == street.pids_of("leaves") == [owner]
 
 
 # The owner stops in order.
@@ -137,9 +137,9 @@ def test_an_owner_that_stops_finishes_its_calls_and_the_next_does_later_ones(
     new = moved(one, old)
     assert moved(two, old) == new
     assert set(did) <= {old, new}
-    assert street.said("owns") == [old, new]
+    assert street.pids_of("owns") == [old, new]
     assert comes(lambda: not alive({old}), GONE_S)
-    assert street.said("leaves") == [old]
+    assert street.pids_of("leaves") == [old]
 
 
 def test_who_comes_while_an_owner_stops_has_the_next(street: Street) -> None:
@@ -172,16 +172,16 @@ def test_a_call_is_taken_back_at_an_owner_that_stops(street: Street) -> None:
     params = {"requestId": window.hold("one")}
     old = street.stop()
     window.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-    street.told("drops one")
+    street.wait_for("drops one")
     new = moved(window, old)
-    assert street.said("owns") == [old, new]
+    assert street.pids_of("owns") == [old, new]
 
 
 def test_a_client_that_leaves_while_the_owner_stops_has_its_last_call_done(street: Street) -> None:
     window = street.window()
     held = window.hold("one")
     old = street.stop()
-    new = street.window().owner()  # by now the first window has heard that the old one stops
+    new = street.window().owner()  # by now the first window knows that the old owner stops
     late = window.call("who")
     window.close_input()
     os.kill(old, signal.SIGUSR1)
@@ -214,9 +214,9 @@ def test_listeners_and_subscriptions_go_on_at_the_next(street: Street) -> None:
     modern.next("notifications/subscriptions/acknowledged")
     old = street.stop()
     assert comes(lambda: not alive({old}), GONE_S)
-    # What changes before a listener has come over is not made up for: it must be there first.
+    # Changes before a listener has moved are not replayed, so wait for the move first.
     assert modern.owner() == legacy.owner() != old
-    legacy.says("change")
+    legacy.result_text("change")
     assert legacy.next("notifications/resources/updated")["params"]["uri"] == NOTE
     heard = modern.next("notifications/resources/updated")
     assert heard["params"]["_meta"][PREFIX + "subscriptionId"] == id
@@ -227,7 +227,7 @@ def test_calls_that_outlast_the_drain_are_answered_by_the_window(street: Street)
     window = street.window(DRAIN_S="0.2")
     id = window.hold("one")
     old = street.stop()
-    street.told("drops one")
+    street.wait_for("drops one")
     assert window.answer_to(id)["error"]["data"] == {"kind": "closed"}
     moved(window, old)
     assert window.stderr() == ""

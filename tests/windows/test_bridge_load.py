@@ -1,4 +1,4 @@
-"""What is large, slow or many, through a bridge."""
+"""Large messages, slow clients and many windows, through a bridge."""
 
 import json
 import subprocess
@@ -24,9 +24,9 @@ def street(tmp_path: Path) -> Iterator[Street]:
 
 def holds(street: Street) -> tuple[int, int]:
     """The owner's tasks and descriptors."""
-    told = send_command(str(street.folder), f"{street.owner()}.sock", "status", WAIT_S)
-    assert told is not None
-    return told["tasks"], told["files"]
+    status = send_command(str(street.folder), f"{street.owner()}.sock", "status", WAIT_S)
+    assert status is not None
+    return status["tasks"], status["files"]
 
 
 def test_lines_of_many_megabytes_pass_whole_both_ways(street: Street) -> None:
@@ -45,8 +45,8 @@ def rss_kib(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-class Deaf(Window):
-    """A client that writes, and reads only when it is told to."""
+class NonReading(Window):
+    """A client that writes and does not read."""
 
     def _read(self) -> None:
         pass
@@ -55,17 +55,17 @@ class Deaf(Window):
 def test_a_client_that_stops_reading_stops_nobody_else(street: Street) -> None:
     other, bridge = street.opened(2)
     before = rss_kib(street.owner())
-    with Deaf(street) as deaf:
-        deaf.watched = False
+    with NonReading(street) as stuck:
+        stuck.watched = False
         for id in range(40):
             params = {"name": "pour", "arguments": {"size": MEGABYTE}}
-            deaf.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-            assert bridge.says("echo", text=str(id)) == str(id)
-        assert other.says("echo", text="on") == "on"
+            stuck.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+            assert bridge.result_text("echo", text=str(id)) == str(id)
+        assert other.result_text("echo", text="on") == "on"
         assert rss_kib(street.owner()) < before + 64 * 1024
-        assert rss_kib(deaf.pid) < 64 * 1024
-        assert deaf.process.stdout is not None
-        answers = [json.loads(deaf.process.stdout.readline()) for _ in range(40)]
+        assert rss_kib(stuck.pid) < 64 * 1024
+        assert stuck.process.stdout is not None
+        answers = [json.loads(stuck.process.stdout.readline()) for _ in range(40)]
         assert [answer["id"] for answer in answers] == list(range(40))
     assert (other.stderr(), street.log()) == ("", "")
 
@@ -77,9 +77,9 @@ def test_windows_that_come_and_go_leave_nothing_at_the_owner(street: Street) -> 
     for _ in range(3):
         others = [Window(street) for _ in range(6)]
         for number, window in enumerate(others):
-            window.greet()
+            window.handshake()
             window.call("hold", name=f"of {window.pid}")
-            street.told(f"holds of {window.pid}")
+            street.wait_for(f"holds of {window.pid}")
             if number % 2:
                 window.kill()
         for window in others:
@@ -95,7 +95,7 @@ def test_a_gateway_may_have_more_clients_than_askers(street: Street) -> None:
     windows = [Window(street) for _ in range(20)]
     try:
         for window in windows:
-            window.greet()
+            window.handshake()
         assert {window.owner() for window in windows} == {street.owner()}
         assert holds(street)[0] > 20
     finally:

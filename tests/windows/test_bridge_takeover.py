@@ -1,4 +1,4 @@
-"""The owner is killed: the windows start another, and every call has one answer."""
+"""The owner is killed: the windows start another, and every call gets one response."""
 
 import asyncio
 import os
@@ -50,10 +50,10 @@ def test_calls_under_way_fail_once_and_later_ones_do_not(era: str, street: Stree
     old = street.kill()
     assert all(is_closed(w.answer_to(id)) for w, id in zip(others, held, strict=True))
     (new,) = {window.owner() for window in others}
-    assert street.said("owns") == [old, new]
+    assert street.pids_of("owns") == [old, new]
     again = [window.hold(f"again of {window.pid}") for window in others]
     for window, id in zip(others, again, strict=True):
-        window.says("release", name=f"again of {window.pid}")
+        window.result_text("release", name=f"again of {window.pid}")
         assert "result" in window.answer_to(id)
 
 
@@ -75,7 +75,7 @@ def test_windows_abandon_an_owner_that_hangs_and_serve_by_themselves(street: Str
     finally:
         os.kill(owner, signal.SIGCONT)
     for window in windows:
-        street.told(f"drops of {window.pid}")
+        street.wait_for(f"drops of {window.pid}")
 
 
 async def test_an_owner_that_says_it_is_there_is_not_left(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_is_asked_while_nobody_owns_it_is_answered_by_the_next(street: Stre
     for window, asked in zip((one, two), ids, strict=True):
         for number, id in enumerate(asked):
             answer = window.answer_to(id)
-            # Those that the dead one may have seen, and only those, may have failed.
+            # Only requests that the killed owner may have received may fail.
             if "error" in answer:
                 assert is_closed(answer)
             else:
@@ -134,12 +134,12 @@ def test_a_legacy_session_goes_on_with_its_level_and_its_subscriptions(street: S
         for method in LISTS:
             if method != "notifications/prompts/list_changed":
                 window.next(method)
-        window.says("murmur")
+        window.result_text("murmur")
         assert window.next("notifications/message")["params"]["data"] == "psst"
-    two.says("change")
+    two.result_text("change")
     assert one.next("notifications/resources/updated")["params"]["uri"] == NOTE
     for window in (one, two):
-        window.says("echo", text="")
+        window.result_text("echo", text="")
         assert [m for m in window.received_before() if "updated" in m.get("method", "")] == []
 
 
@@ -152,7 +152,7 @@ def test_a_modern_listener_goes_on_and_hears_what_it_may_have_missed(street: Str
     for window, id in zip((one, two), ids, strict=True):
         missed = window.next("notifications/tools/list_changed")
         assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
-    two.says("change")
+    two.result_text("change")
     for window, id in zip((one, two), ids, strict=True):
         heard = window.next("notifications/resources/updated")
         assert heard["params"]["_meta"][PREFIX + "subscriptionId"] == id
@@ -198,8 +198,8 @@ def test_owners_are_killed_again_and_again(
         for window, id in listening:
             missed = window.next("notifications/tools/list_changed")
             assert missed["params"]["_meta"][PREFIX + "subscriptionId"] == id
-        assert [window.says("echo", text="on") for window in windows] == ["on"] * 4
-    assert len(street.said("owns")) == rounds + 1
+        assert [window.result_text("echo", text="on") for window in windows] == ["on"] * 4
+    assert len(street.pids_of("owns")) == rounds + 1
     assert [window.leave() for window in windows] == [0] * 4
     assert comes(lambda: not alive(street.owners()), GONE_S)
     assert street.left() == []
@@ -214,7 +214,7 @@ def test_owners_that_answer_are_not_given_up_however_soon_they_die(street: Stree
         (now,) = {window.owner() for window in windows}
         assert street.kill() == now
     assert len({window.owner() for window in windows}) == 1
-    assert len(street.said("owns")) == 11
+    assert len(street.pids_of("owns")) == 11
     assert [window.stderr() for window in windows] == ["", ""]
 
 
@@ -227,12 +227,12 @@ def test_a_client_wants_from_each_owner_what_the_first_one_gave_it(street: Stree
     third = one.owner()
     assert two.owner() == third
     for owner in (second, third):
-        assert owner in street.said(f"lets in {first}")
+        assert owner in street.pids_of(f"lets in {first}")
 
 
 def test_what_may_be_asked_twice_is_asked_again(street: Street) -> None:
     bridge = street.opening()
-    assert "result" in bridge.ask("ping")  # it is there, and nobody has shaken hands
+    assert "result" in bridge.ask("ping")  # it runs, before any handshake
     street.signal(signal.SIGSTOP)
     shaken = bridge.start("initialize", initialize_params(ERAS[0]))
     listed = bridge.begin("tools/list")
@@ -245,7 +245,7 @@ def test_what_may_be_asked_twice_is_asked_again(street: Street) -> None:
 def test_what_the_dead_owner_never_read_goes_to_the_next(street: Street) -> None:
     bridge = street.window()
     street.signal(signal.SIGSTOP)
-    # More than the socket between them holds: the last ones have not left the bridge.
+    # More than the socket's buffer: the last ones have not left the bridge.
     ids = [bridge.call("echo", text="x" * 100_000) for _ in range(8)]
     street.kill()
     answers = [bridge.answer_to(id) for id in ids]

@@ -86,7 +86,7 @@ class Shells:
 
     @property
     def unset(self) -> str:
-        """What is said where nobody has the variable."""
+        """The error where the variable is not set."""
         what = "servers.maths.env.KEY: SHELL_KEY is not set"
         return f"portico: {self.config}:4: {what}; set it, or write ${{SHELL_KEY:-default}}\n"
 
@@ -166,9 +166,9 @@ def test_of_several_accounts_only_the_variables_can_tell_which_is_meant(shells: 
             shells.set(key)
             assert shells.run("call", "maths__key").stdout == f"{key}\n"
         shells.set(None)
-        said = shells.refused("call", "maths__key")
+        error = shells.refused("call", "maths__key")
         first, second = sorted((ana.process.pid, ben.process.pid))
-    assert said == (
+    assert error == (
         f"{shells.unset}process {first} and process {second} serve this config with different "
         "accounts: set the variables above as for the gateway to use\n"
     )
@@ -186,9 +186,9 @@ def test_what_else_is_wrong_with_the_config_is_told_all_the_same(shells: Shells)
             file.write("[servers.other]\ncomand = 'x'\n")
         ran = shells.run("call", "maths__key")
     assert ran.stdout == "ana\n"
-    said = ran.stderr
-    assert "SHELL_KEY is not set" in said
-    assert "did you mean command?" in said
+    stderr = ran.stderr
+    assert "SHELL_KEY is not set" in stderr
+    assert "did you mean command?" in stderr
 
 
 async def asked_on(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Real windows of one client, each with a process of its own at the same gateway."""
+"""Real windows, each in its own process, connected to the same gateway."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ from tests.wrap.standing import until
 SCRIPT = ROOT / "tests" / "windows" / "servers" / "window.py"
 NOTE = "note://one"
 GONE_S = 8.0
-"""How long an owner may stay after its last window: the promise is 2 s."""
+"""The timeout for an owner's exit after its last window: the documented limit is 2 s."""
 
 
 class Street:
-    """Where the windows of one gateway are: its folder, and the book of what its house did."""
+    """The windows of one gateway, its control folder, and its log of events."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path / "control"
@@ -38,12 +38,12 @@ class Street:
         self._stack.__exit__(*about)
         left_over = self._left_over()
         for window in self._windows:
-            window.heard_out()
+            window.check_remaining()
         assert not left_over, f"owners outlived their windows: {left_over}"
         assert [name for name in self.left() if name.endswith(".new")] == []
 
     def _left_over(self) -> set[int]:
-        """The owners that are still there when they should not be; they are ended."""
+        """Kill and return the owners that still run when they should have ended."""
         comes(lambda: not alive(self.owners()), GONE_S)
         left = alive(self.owners())
         for pid in left:
@@ -54,74 +54,74 @@ class Street:
     def window(
         self, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
     ) -> "Window":
-        """One more window, its client introduced and served."""
+        """Start a window, and complete its client's handshake."""
         window = self.opening(era, by=by, **env)
-        window.greet()
+        window.handshake()
         return window
 
     def opening(
         self, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
     ) -> "Window":
-        """One more window, which is being started; `by` is a command that runs it."""
+        """Start a window without waiting; `by` is a command that runs it."""
         window = self._stack.enter_context(Window(self, era, by=by, **env))
         self._windows.append(window)
         return window
 
     def opened(self, many: int) -> "list[Window]":
-        """Several windows, one after another: the first starts the owner."""
+        """Start several windows, one after another: the first starts the owner."""
         return [self.window() for _ in range(many)]
 
     def stop(self) -> int:
-        """Have the owner end in order; which it was."""
+        """Stop the owner in order; return its pid."""
         owner = self.owner()
         assert send_command(str(self.folder), f"{owner}.sock", "stop", WAIT_S) == {"ok": True}
         return owner
 
     def owners(self) -> set[int]:
-        """All that ever had the gateway."""
-        return set(self.said("owns"))
+        """Return the pids of all owners so far."""
+        return set(self.pids_of("owns"))
 
     def owner(self) -> int:
-        """The last that had the gateway."""
-        return self.said("owns")[-1]
+        """Return the pid of the latest owner."""
+        return self.pids_of("owns")[-1]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the owner."""
         os.kill(self.owner(), number)
 
     def kill(self) -> int:
-        """End the owner as nothing can prepare for; which it was."""
+        """Kill the owner; return its pid."""
         owner = self.owner()
         ended(owner)
         return owner
 
     def release(self) -> None:
-        """Let all calls go that the owner holds, without a call."""
+        """Release all calls that the owner holds, without a call."""
         self.signal(signal.SIGUSR1)
 
-    def said(self, words: str) -> list[int]:
-        """The processes in whose name the book has this, in its order."""
+    def pids_of(self, words: str) -> list[int]:
+        """Return the processes that logged this event, in order."""
         if not self.book.exists():
             return []
         lines = [line.partition(" ") for line in self.book.read_text().splitlines()]
         return [int(pid) for pid, _, rest in lines if rest == words]
 
-    def told(self, words: str) -> None:
-        """Wait until the book has this."""
-        until(lambda: self.said(words), f"nobody {words}")
+    def wait_for(self, words: str) -> None:
+        """Wait until a process has logged this event."""
+        until(lambda: self.pids_of(words), f"nobody {words}")
 
     def log(self) -> str:
-        """What owners have written to their stderr."""
+        """Return the owners' stderr."""
         log = Path(f"{self.book}.log")
         return log.read_text() if log.exists() else ""
 
     def left(self) -> list[str]:
-        """The files that are still there."""
+        """Return the names of the remaining files."""
         return sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
 
 
 class Window(Piped):
-    """One client, at whatever serves it now."""
+    """One window with its client."""
 
     def __init__(
         self, street: Street, era: str = "2025-11-25", *, by: list[str] | None = None, **env: str
@@ -137,15 +137,15 @@ class Window(Piped):
 
     @property
     def pid(self) -> int:
-        """The process's number; `env` becomes what it starts."""
+        """The pid of the window: `env` replaces itself by the command."""
         return self.process.pid
 
     @property
     def is_modern(self) -> bool:
         return self.era.startswith("2026")
 
-    def greet(self) -> None:
-        """Introduce the client, or see that it is served."""
+    def handshake(self) -> None:
+        """Complete the client's handshake, or check that it is served."""
         if self.is_modern:
             assert "result" in self.answer_to(self.begin("server/discover"))
             return
@@ -156,35 +156,35 @@ class Window(Piped):
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """Send a request as this client's era has it; its id."""
+        """Send a request in the client's era; return its id."""
         if self.is_modern:
             return self.start(method, {**(params or {}), "_meta": modern_meta()})
         return self.start(method, params)
 
     def call(self, tool: str, **arguments: Any) -> int:
-        """Begin a call; its id."""
+        """Start a call; return its id."""
         return self.begin("tools/call", {"name": tool, "arguments": arguments})
 
-    def says(self, tool: str, **arguments: Any) -> str:
-        """The text that a tool answers."""
+    def result_text(self, tool: str, **arguments: Any) -> str:
+        """Call a tool and return the text of its result."""
         return text_of(self.answer_to(self.call(tool, **arguments)))
 
     def owner(self) -> int:
-        """The process that serves it now."""
-        return int(self.says("who"))
+        """Return the pid of the process that serves it now."""
+        return int(self.result_text("who"))
 
-    def words(self, which: str) -> None:
-        """Wait until the person at it has been told this."""
+    def wait_for_stderr(self, which: str) -> None:
+        """Wait until its stderr contains this."""
         until(lambda: which in self.stderr(), f"{which!r} is not in {self.stderr()!r}")
 
     def hold(self, name: str) -> int:
-        """Begin a call that runs until it is released; its id."""
+        """Start a call that runs until it is released; return its id."""
         id = self.call("hold", name=name)
-        self.street.told(f"holds {name}")
+        self.street.wait_for(f"holds {name}")
         return id
 
     def next(self, method: str) -> dict[str, Any]:
-        """Wait for this notification or question; what comes before it is kept."""
+        """Wait for this notification or question; keep earlier messages."""
         for message in self._aside:
             if message.get("method") == method:
                 self._aside.remove(message)
@@ -196,20 +196,20 @@ class Window(Piped):
             self._aside.append(message)
 
     def leave(self) -> int:
-        """Close its input, as a client does that ends; its exit code."""
+        """Close its stdin, as a client does at its end; return the exit code."""
         self._in.close()
         return self.ended()
 
     def receive(self) -> dict[str, Any]:
-        """The next message it wrote; no request is answered twice."""
+        """Return its next message; check that no request gets two responses."""
         message = super().receive()
         if self.watched and "method" not in message:
             assert message["id"] not in self._answered, message
             self._answered.append(message["id"])
         return message
 
-    def heard_out(self) -> None:
-        """See that all it said to its end is as it should be."""
+    def check_remaining(self) -> None:
+        """Check the rest of its output."""
         if self.watched:
             with contextlib.suppress(EOFError):
                 while True:
@@ -217,13 +217,13 @@ class Window(Piped):
             assert self.oracle.problems == []
 
     def kill(self) -> None:
-        """End it as nothing can prepare for."""
+        """Kill it."""
         self.process.kill()
         self.process.wait()
 
 
 def ended(pid: int) -> None:
-    """Kill a process that is not our child, and wait for its end."""
+    """Kill a process that is not our child, and wait for its exit."""
     os.kill(pid, signal.SIGKILL)
     until(lambda: not alive({pid}), "it lives on")
 

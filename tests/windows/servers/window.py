@@ -1,6 +1,6 @@
-"""A gateway of a few tools, shared by all who start it in the same folder.
+"""A gateway of a few tools, shared by all windows that start in the same folder.
 
-What happens in the house is written to a book there, a line each.
+It writes each event as a line to a log there.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ NOTE = "note://one"
 
 
 def enter(words: str) -> None:
-    """Write a line to the book, whole."""
+    """Write a whole line to the log of events."""
     book = os.open(BOOK, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(book, f"{os.getpid()} {words}\n".encode())
     os.close(book)
 
 
-class House:
-    """What the owner has."""
+class ToyGateway:
+    """The gateway that the owner runs."""
 
     def __init__(self) -> None:
         from portico import Context, Server
@@ -75,8 +75,8 @@ class House:
 
         @server.tool
         async def tell(words: str) -> str:
-            for say in self._hearers:
-                say(words)
+            for report in self._reporters:
+                report(words)
             return "told"
 
         @server.tool
@@ -97,30 +97,30 @@ class House:
                 event.set()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, release_all)
-        self._hearers: list[Callable[[str], None]] = []
+        self._reporters: list[Callable[[str], None]] = []
         self._endpoint = server.endpoint()
         self.commands: dict[str, Command] = {"status": self.status}
 
     def client_endpoint(self, preferences: Preferences) -> tuple[Endpoint, Preferences]:
-        """The same for all, and each is to want from the next what it wanted of the first."""
+        """Return the same endpoint for all, and the preferences that the client began with."""
         enter(f"lets in {preferences.get('first', 'nobody')}")
         return self._endpoint, {"first": os.getpid(), **preferences}
 
     def start_refresh(self) -> None:
-        """There is nobody to ask."""
+        """Do nothing: there are no servers."""
 
-    def on_report(self, say: Callable[[str], None]) -> None:
-        """Have what `tell` is called with passed to this."""
-        self._hearers.append(say)
+    def on_report(self, report: Callable[[str], None]) -> None:
+        """Pass the arguments of the tool `tell` to this function."""
+        self._reporters.append(report)
 
-    async def status(self, order: ControlRequest) -> dict[str, Any]:
-        """What it holds of things that can leak."""
+    async def status(self, request: ControlRequest) -> dict[str, Any]:
+        """Return the counts of resources that can leak."""
         files = len(os.listdir("/proc/self/fd"))
-        return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(order)}
+        return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(request)}
 
 
 def forbid_forks(whose: str) -> None:
-    """Have all forks of the window fail, or all of the processes that it starts."""
+    """Make all forks of the window fail, or all forks of its child processes."""
     fork, window = os.fork, os.getpid()
 
     def fork_or_not() -> int:
@@ -132,20 +132,20 @@ def forbid_forks(whose: str) -> None:
 
 
 @asynccontextmanager
-async def own() -> AsyncGenerator[House, None]:
-    """Have the house."""
+async def own() -> AsyncGenerator[ToyGateway, None]:
+    """Run the gateway."""
     if "FAILS" in os.environ:
         raise PorticoError("the config is gone")
     enter("owns")
     await asyncio.sleep(float(os.environ.get("SLOW_S", "0")))
     try:
-        yield House()
+        yield ToyGateway()
     finally:
         enter("leaves")
 
 
 async def main() -> None:
-    """Serve until the client leaves, and see what is left over."""
+    """Serve until the client disconnects, and log the remaining tasks."""
     if whose := os.environ.get("NO_FORKS_OF"):
         forbid_forks(whose)
     owner.LINGER_S = float(os.environ.get("LINGER_S", owner.LINGER_S))
