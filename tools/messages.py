@@ -108,7 +108,7 @@ class Text(NamedTuple):
 
 @cache
 def sources() -> dict[str, str]:
-    """Every file of the package, with what it holds: first those beside the rooms."""
+    """Every file of the package, with what it holds: modules outside packages first."""
     files = sorted(SOURCE.rglob("*.py"), key=lambda path: (path.parent != SOURCE, path))
     return {path.relative_to(SOURCE).as_posix(): path.read_text() for path in files}
 
