@@ -320,8 +320,9 @@ async def test_what_became_a_daemon_goes_with_the_child_that_started_it(
     code = """
 import os, subprocess, sys, time
 daemon = (
-    "import os, sys, time; os.setsid(); os.fork() and os._exit(0);"
-    "os.write(os.open(sys.argv[1], 1), b'x'); time.sleep(600)"
+    "import os, sys, time; os.setsid(); ready, written = os.pipe();"
+    "os.fork() and os.read(ready, 1) and os._exit(0);"  # not before it has written
+    "os.write(os.open(sys.argv[1], 1), b'x'); os.write(written, b'x'); time.sleep(600)"
 )
 quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
 subprocess.run([sys.executable, "-c", daemon, sys.argv[1]], **quiet)

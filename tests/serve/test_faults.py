@@ -150,7 +150,7 @@ def test_those_that_cannot_say_what_they_offer_are_named_with_the_reason(gateway
         ("gone", "cannot be reached"),
         ("crashes", "no API key"),
         ("hangs", "3 s"),
-        ("chatters", "no messages"),
+        ("chatters", "that are not messages"),
         ("endless", "could not list its tools"),
     ):
         assert words in status[name]["error"], (name, status[name]["error"])
