@@ -101,7 +101,7 @@ def measured(kept: Kept) -> list[Measure]:
     called = _beside(kept, _LOAD, "call CPU us", _OVER_HTTP)
     weighed = _beside(kept, _LOAD, "RSS MB", _OVER_HTTP)
     measures = [
-        Measure(f"Read before the first question: {_fleet(kept)}", "tokens", _tokens(kept)),
+        Measure(f"Definitions: {_fleet(kept)}", "tokens", _tokens(kept)),
         Measure("The same servers: start to an answer", "ms", _thousandfold(_start(kept))),
         Measure("One server: start to the first list", "ms", started),
         Measure("A call through a proxy, CPU time", "µs", called),

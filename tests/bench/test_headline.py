@@ -79,6 +79,13 @@ def test_nothing_in_the_chart_leaves_its_panel() -> None:
     assert max(edge for edge in edges if edge <= middle) <= middle - chart.VALUE
 
 
+def test_every_title_of_the_chart_fits_its_panel() -> None:
+    """A bold letter of a title is about 9 pixels wide."""
+    titles = [measure.what for measure in headline.measured(Kept(report.PAGE.read_text()))]
+    assert len(titles) == 5
+    assert [title for title in titles if len(title) * 9 > chart.WIDTH] == []
+
+
 def test_the_front_page_shows_what_a_user_gains(tmp_path: Path) -> None:
     headline.redraw(_page(tmp_path), front := _front(tmp_path))
     rows = [line for line in front.read_text().splitlines() if line.startswith("| CPU")]
