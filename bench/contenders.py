@@ -47,8 +47,8 @@ class Contender:
 
     def missing(self) -> str | None:
         """Why it cannot take part, if it cannot."""
-        absent = [str(path) for path in self.needs if not path.exists()]
-        return f"{self.name} left out: {', '.join(absent)} is not there" if absent else None
+        installed = all(path.exists() for path in self.needs)
+        return None if installed else f"{self.name} left out: it is not installed"
 
     def without(self, path: str) -> Self:
         """The same command of Portico with one fast path disabled."""

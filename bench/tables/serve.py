@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 
 from bench.gateway import SERVERS, TOOLS, Fleet, spread, with_echo
-from bench.peers import FASTMCP
+from bench.peers import FASTMCP, install
 from bench.process import Workspace
 from bench.report import Section
 from bench.scale import Scale
@@ -25,8 +25,8 @@ _ABOUT = (
 def measure(scale: Scale) -> Section:
     """Start and memory, search, calls, many clients, and the time of a refresh."""
     if not CATALOG.is_file():
-        return Section(notes=[f"left out: {CATALOG} is not there"])
-    section = Section(notes=list(_ABOUT))
+        return Section(notes=[f"left out: {CATALOG.name} is not there"])
+    section = Section(notes=[*_ABOUT, *install()])
     with ExitStack() as stack:
         fleet = Fleet(stack.enter_context(Workspace()), with_echo(spread(TOOLS, SERVERS)))
         fleet.fill()
