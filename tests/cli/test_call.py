@@ -225,7 +225,7 @@ def test_a_command_that_is_not_there_is_named(call: Any) -> None:
     said = call("no-such-command --flag", "act")
     assert said.code == 1
     assert said.err.endswith(
-        "cannot start: there is no command 'no-such-command'; check its name and your PATH\n"
+        "portico: there is no command 'no-such-command'; check its name and your PATH\n"
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from portico.auth.token import saved_token
 from portico.cli.target import add_options, address_of, limits_of
+from portico.components.classify import ComponentError
 from portico.config.paths import state_dir
-from portico.model.errors import TargetError
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Address
@@ -32,7 +32,7 @@ def command(*argv: str) -> Command:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("server.py", "tools.json", "my server.py"):
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("{}" if name.endswith(".json") else "")
     return tmp_path
 
 
@@ -138,7 +138,7 @@ def test_a_command_is_named_without_its_paths() -> None:
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(TargetError, match=r"there is no file missing\.py"):
+    with pytest.raises(ComponentError, match=r"missing\.py: no such file"):
         address("missing.py")
 
 

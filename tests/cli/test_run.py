@@ -160,7 +160,7 @@ def test_a_clash_of_components_names_both(tmp_path: Path, adder: Path) -> None:
         ("x.json", "{", "x.json"),
         ("x.json", '[{"name": "a"}]', 'tool 1 ("a"): inputSchema'),
         ("x.json", '{"tools": [{"name": "a", "inputSchema": {"type": "objct"}}]}', "inputSchema"),
-        ("x.py", "x = 1", "contains no Server"),
+        ("x.py", "x = 1", "contains neither a Server nor a link"),
         ("x.py", "from portico import Server\na, b = Server('a'), Server('b')", "choose one"),
         ("x.py", "import nonsense_that_is_not_there", "nonsense_that_is_not_there"),
         ("x.py", "raise SystemError('by design')", "by design"),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
 from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.components.load import LoadError
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -27,13 +28,11 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     options = _options(argv)
     out = keep_stdout(options.http)  # before the user's code is imported
     try:
-        server = _load(options.component, options.handlers, options.name)
-    except PorticoError:
-        raise
-    except Exception as error:  # noqa: BLE001  (importing the user's file may raise anything)
-        print(f"portico: cannot load {' '.join(options.component)}:", file=sys.stderr)
-        _print_trace(error)
+        server, own_links = _load(options.component, options.handlers, options.name)
+    except LoadError as error:
+        report_failure(error)
         return 1
+    links = (*links, *own_links)
     log_to_stderr()
     if options.http is None:
         from portico.app import serve_stdio
@@ -46,29 +45,35 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     return 0
 
 
-def _load(components: list[str], handlers: str | None, name: str | None) -> "Server":
-    from portico.cli.components import import_file, load_component
+def _load(
+    components: list[str], handlers: str | None, name: str | None
+) -> "tuple[Server, list[Link]]":
+    from portico.components.classify import classify
+    from portico.components.load import import_file, load_file
     from portico.server import Server
 
     functions = None if handlers is None else import_file(handlers)
-    servers = [load_component(component, functions) for component in components]
+    loaded = [load_file(classify(component), functions) for component in components]
+    servers = [one.server for one in loaded if one.server is not None]
+    links = [link for one in loaded for link in one.links]
     if len(servers) > 1:
-        return Server.compose(name or "portico", *servers)
+        return Server.compose(name or "portico", *servers), links
     if name:
         servers[0].rename(name)
-    return servers[0]
+    return servers[0], links
 
 
-def _print_trace(error: Exception) -> None:
-    """Print the traceback from the user's code on, without Portico's own frames."""
-    import os
+def report_failure(error: "LoadError") -> None:
+    """Print why a file could not be loaded: the user's own line first, then the traceback."""
     import traceback
 
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((ours, "<frozen ")):
-        trace = trace.tb_next
-    traceback.print_exception(error.with_traceback(trace))
+    from portico.state.own_line import own_traceback
+    from portico.state.report import report
+
+    report(str(error))
+    if not isinstance(error.reason, PorticoError | SystemExit):
+        lines = traceback.format_exception(own_traceback(error.reason))
+        sys.stderr.write("".join(lines))
 
 
 def _options(argv: list[str]) -> _Options:

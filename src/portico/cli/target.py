@@ -3,10 +3,9 @@
 import argparse
 import asyncio
 import re
-import shlex
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from portico.cli.argument_types import header, pair, repeatable, seconds, valued
 from portico.cli.usage import URLS
+from portico.components.classify import InvalidArgument, classify
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 _PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
-_COMPONENTS = (".py", ".json")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -60,15 +59,14 @@ def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     from portico.wires.child_wire import Command
 
     try:
-        argv = _component(target)
-        if argv is not None:
-            return Command(tuple(argv), title=target, env=dict(options.env))
-        argv = shlex.split(target)
-    except ValueError as error:
-        parser.error(f"TARGET cannot be split into a command and its arguments: {error}")
-    if not argv:
-        parser.error("TARGET is empty; give a URL, a file or a quoted command")
-    return Command(tuple(argv), title=_title(argv), env=dict(options.env))
+        component = classify(target)
+    except InvalidArgument as error:
+        parser.error(f"TARGET: {error}")
+    # -P: modules in the working directory must not be imported.
+    command = (sys.executable, "-P", "-m", "portico", "run", target)
+    argv = command if component.is_file else component.argv
+    title = target if component.is_file else _title(argv)
+    return Command(argv, title=title, env=dict(options.env))
 
 
 def limits_of(options: argparse.Namespace) -> "HandshakeLimits":
@@ -174,23 +172,7 @@ def _fallback_token(url: str) -> str:
     return (read_token(state_dir()) or "") if is_loopback(url) else ""
 
 
-def _component(target: str) -> list[str] | None:
-    """The command that serves a component; None if the target is not one."""
-    file = target
-    if ".py:" in target:  # server.py:NAME names one of several servers
-        file = target[: target.rindex(".py:") + 3]
-    path = Path(file)
-    if path.suffix not in _COMPONENTS:
-        return None
-    if not path.is_file():
-        if len(shlex.split(target, posix=False)) > 1:  # `python server.py` is a command
-            return None
-        raise TargetError(f"there is no file {file}", kind="start")
-    # -P: modules in the working directory must not be imported.
-    return [sys.executable, "-P", "-m", "portico", "run", target]
-
-
-def _title(argv: list[str]) -> str:
+def _title(argv: Sequence[str]) -> str:
     """The command without the folders of its paths."""
     title = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
     return title if len(title) <= 60 else f"{title[:57]}..."

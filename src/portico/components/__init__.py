@@ -1,0 +1,1 @@
+"""Components: the units that a user composes into a server."""

@@ -1,0 +1,202 @@
+"""Loads the files of components: the server and the links in a Python file, or definitions."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+from msgspec import Struct
+
+from portico.components.classify import Component, ComponentError
+from portico.model.errors import PorticoError, RegistrationError
+from portico.model.types import Link
+from portico.server import Server
+from portico.state.own_line import own_line
+
+
+class LoadError(ComponentError):
+    """A file that could not be imported; `reason` is the exception that it raised."""
+
+    def __init__(self, message: str, reason: BaseException) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LoadedFile(Struct, frozen=True):
+    """The contents of a component's file; one of them may be absent."""
+
+    server: Server | None = None
+    links: tuple[Link, ...] = ()
+
+
+def load_file(component: Component, handlers: ModuleType | None = None) -> LoadedFile:
+    """Return the server and the links of a file; raises PorticoError.
+
+    `handlers` has the functions for a definitions file.
+    """
+    path, variable = component.path, component.variable
+    if component.kind == "definitions":
+        return LoadedFile(_from_definitions(path, handlers))
+    module = import_file(path)
+    if variable:
+        return _named(vars(module), path, variable)
+    links = _links_in(vars(module), path)
+    server = _server_in(vars(module), path, is_optional=bool(links))
+    return LoadedFile(server, links)
+
+
+def load_links(component: Component) -> tuple[Link, ...]:
+    """Return the links of a middleware file; raises PorticoError if it has none."""
+    if component.kind != "python":
+        raise ComponentError(f"{component.argument}: not middleware; give a Python file")
+    links = load_file(component).links
+    if not links:
+        what = "contains no middleware; define `def link(next):` or give FILE.py:NAME"
+        raise ComponentError(f"{component.argument}: {what}")
+    return links
+
+
+def import_file(path: str) -> ModuleType:
+    """Run a Python file as a module; by hand, because `importlib.util` is slow to import.
+
+    Raises LoadError with the file's own line if it fails.
+    """
+    _check_file(path)
+    file = os.path.abspath(path)
+    name, taken = _stem(path), False
+    while name in sys.modules or name in sys.stdlib_module_names:
+        name, taken = f"{name}_", True
+    loader = SourceFileLoader(name, file)
+    module = ModuleType(name)
+    module.__file__, module.__loader__ = file, loader
+    module.__spec__ = ModuleSpec(name, loader, origin=file)
+    # As with `python FILE`, modules beside the file can be imported; but a file named email.py
+    # must not replace the standard `email`.
+    sys.path.insert(len(sys.path) if taken else 0, os.path.dirname(file))
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        raise LoadError(_failure(path, error), error) from error
+    return module
+
+
+def _failure(path: str, error: BaseException) -> str:
+    where = own_line(error, os.path.abspath(path)) or path
+    if isinstance(error, PorticoError):
+        return f"{where}: {error}"
+    if isinstance(error, SystemExit):
+        how = f": {error.code}" if isinstance(error.code, str) else f" with code {error.code or 0}"
+        return f"{where}: the import exited{how}"
+    if isinstance(error, ModuleNotFoundError):
+        how = f"install it for {sys.executable}"
+        return f"{where}: cannot import {error.name}: no such module; {how}"
+    return f"{where}: {type(error).__name__}: {error}"
+
+
+def _named(found: Mapping[str, Any], path: str, variable: str) -> LoadedFile:
+    """Return what a variable of a file is: a server, a link, or a list of links."""
+    value = found.get(variable)
+    if isinstance(value, Server):
+        return LoadedFile(value)
+    if isinstance(value, list | tuple):
+        return LoadedFile(None, _checked(value, f"{path}:{variable}"))
+    if variable in found and callable(value):
+        return LoadedFile(None, _checked([value], f"{path}:{variable}"))
+    servers = [name for name, one in found.items() if isinstance(one, Server)]
+    what = "there is no" if variable not in found else "is not a Server or a link"
+    shown = f"{what} {variable!r}" if variable not in found else f"{variable!r} {what}"
+    among = f" (servers found: {', '.join(servers)})" if servers else ""
+    raise ComponentError(f"{path}: {shown}{among}")
+
+
+def _links_in(found: Mapping[str, Any], path: str) -> tuple[Link, ...]:
+    if "link" in found:
+        return _checked([found["link"]], f"{path}:link")
+    if "links" not in found:
+        return ()
+    links = found["links"]
+    if not isinstance(links, list | tuple):
+        raise ComponentError(f"{path}: `links` must be a list of links, not {_kind(links)}")
+    return _checked(links, f"{path}:links")
+
+
+def _checked(links: Sequence[Any], where: str) -> tuple[Link, ...]:
+    """Return these links; raises ComponentError for anything else."""
+    from inspect import iscoroutinefunction
+
+    for link in links:
+        if isinstance(link, type):
+            why = f"{link.__name__} is a class; give an instance of it"
+        elif iscoroutinefunction(link):
+            why = "the link is `async def`; only the handler that it returns may be"
+        elif not callable(link):
+            why = f"{_kind(link)} is not a link; give a function that takes the next handler"
+        else:
+            continue
+        raise ComponentError(f"{where}: {why}")
+    return tuple(links)
+
+
+def _server_in(found: Mapping[str, Any], path: str, *, is_optional: bool) -> Server | None:
+    servers = {name: value for name, value in found.items() if isinstance(value, Server)}
+    if "server" in servers or len(set(map(id, servers.values()))) == 1:
+        return servers.get("server") or next(iter(servers.values()))
+    if not servers:
+        if is_optional:
+            return None
+        how = "create one: server = Server(...), or define `def link(next):`"
+        raise ComponentError(f"{path}: contains neither a Server nor a link; {how}")
+    names = f" (found: {', '.join(servers)})"
+    raise ComponentError(f"{path}: several servers; choose one: {path}:NAME{names}")
+
+
+def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
+    """A server from a definitions file; each handler is the function with the tool's name."""
+    _check_file(path)
+    server = Server(_stem(path))
+    try:
+        server.load(path)
+    except RegistrationError as error:
+        if _is_config(path):
+            how = f"serve it with `portico serve --config {path}`"
+            raise ComponentError(f"{path}: a config of servers, not a component; {how}") from None
+        raise error from None
+    missing = []
+    for kind, key, name in server.unanswered():
+        function = getattr(handlers, name.replace("-", "_").replace(".", "_"), None)
+        if function is None:
+            missing.append(key)
+        else:
+            server.handler(key, function, kind=kind)
+    if missing:
+        hint = "" if handlers else "; give their functions with --handlers FILE.py"
+        print(f"portico: no handler for {', '.join(missing)}{hint}", file=sys.stderr)  # noqa: T201
+    return server
+
+
+def _is_config(path: str) -> bool:
+    from portico.config.document import open_document
+
+    try:
+        data = open_document(path).data
+    except PorticoError:
+        return False
+    return "mcpServers" in data or isinstance(data.get("servers"), dict)
+
+
+def _check_file(path: str) -> None:
+    if not os.path.isfile(path):
+        what = "a folder, not a file" if os.path.isdir(path) else "no such file"
+        raise ComponentError(f"{path}: {what}")
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

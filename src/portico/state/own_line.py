@@ -1,0 +1,53 @@
+"""Finds the line of the user's own code in a traceback."""
+
+import os
+from functools import cache
+
+_PORTICO = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+def own_line(error: BaseException, file: str = "") -> str:
+    """Return `FILE:LINE` of the innermost line that is the user's own; empty if there is none.
+
+    `file` counts as the user's own wherever it is.
+    """
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{_shown(error.filename)}:{error.lineno}"
+    found = ""
+    foreign = _foreign()
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name == file or not name.startswith(foreign):
+            found = f"{_shown(name)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+@cache
+def _foreign() -> tuple[str, ...]:
+    """Return how the names of files begin that are not the user's own."""
+    import sysconfig  # slow to import, and only failures need it
+
+    folders = (os.path.abspath(sysconfig.get_path(name)) for name in _LIBRARIES)
+    return ("<", _PORTICO, *(os.path.join(folder, "") for folder in folders))
+
+
+def _shown(path: str) -> str:
+    """Return a path as a user would type it."""
+    try:
+        here = os.path.relpath(path)
+    except (OSError, ValueError):
+        return path
+    return path if here.startswith(os.pardir) else here
+
+
+def own_traceback(error: BaseException) -> BaseException:
+    """Return the exception without the leading frames of Portico and of Python's import."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
+        (_PORTICO, "<frozen ")
+    ):
+        trace = trace.tb_next
+    return error.with_traceback(trace)
