@@ -89,7 +89,8 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico import __version__
     from portico.config.paths import config_file
     from portico.config.read import read
-    from portico.gateway.serve_options import ServeOptions, restricted_to, stamp
+    from portico.gateway.serve_options import ServeOptions, restricted_to
+    from portico.state.file_watcher import stamp
 
     def load(path: str) -> "Config":
         if options.group is None:

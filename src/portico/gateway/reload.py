@@ -1,19 +1,23 @@
 """Reload of the config file: a valid change is applied, an invalid one is reported."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from portico.config.schema import Config
-from portico.gateway.serve_options import Stamp, stamp
 from portico.model.errors import PorticoError
 from portico.state.background import Background
+from portico.state.file_watcher import CHECK_INTERVAL_S, FileWatcher, Stamp, stamp
 
-CHECK_INTERVAL_S = 1.0
+FilesChanged = Callable[[frozenset[str]], Coroutine[Any, Any, None]]
+
+
+def _no_files() -> Iterable[str]:
+    return ()
 
 
 class ConfigWatcher:
-    """Watches a config file and applies its changes."""
+    """Watches a config file and applies its changes; also watches the files that it names."""
 
     def __init__(
         self,
@@ -23,41 +27,42 @@ class ConfigWatcher:
         report: Callable[[str], None],
         interval_s: float = CHECK_INTERVAL_S,
         known: Stamp | None = None,
+        files: Callable[[], Iterable[str]] = _no_files,
+        files_changed: FilesChanged | None = None,
     ) -> None:
-        """`known` is the stamp of the file when the config in use was read."""
+        """`known` is the stamp of the file when the config in use was read; `files_changed` is
+        called with those of `files` that changed."""
         self.rejected = ""
         """The problems of the current file; empty if it is in use."""
         self._path = path
         self._read = read
         self._apply = apply
         self._report = report
-        self._interval_s = interval_s
-        self._known = known or stamp(path)
+        self._files_changed = files_changed
+        stamps = {} if known is None else {path: known}
+        self._watcher = FileWatcher(lambda: (path, *files()), self._changed, interval_s, stamps)
         self._background = Background()
 
     def start(self) -> None:
         """Start watching."""
-        self._background.start(self._watch())
+        self._watcher.start()
 
     async def close(self) -> None:
         """Stop watching."""
+        await self._watcher.close()
         await self._background.close()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s)
-            now = stamp(self._path)
-            if now == self._known:
-                continue
-            if now is None:
-                # Editors delete and recreate a file; only a file that stays deleted is reported.
-                await asyncio.sleep(self._interval_s)
-                now = stamp(self._path)
-            self._known = now
-            await self._reload(now is not None)
+    async def _changed(self, paths: frozenset[str]) -> None:
+        if self._path in paths:
+            await self.reload()
+        others = paths - {self._path}
+        if others and self._files_changed is not None:
+            # The watch continues while components start.
+            self._background.start(self._files_changed(others))
 
-    async def _reload(self, is_there: bool) -> None:
-        if not is_there:
+    async def reload(self) -> None:
+        """Read the config file and apply it."""
+        if stamp(self._path) is None:
             self.rejected = f"{self._path}: the file was deleted"
             self._report(f"{self._path} was deleted; keeping the previous config")
             return

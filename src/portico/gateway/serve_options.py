@@ -13,12 +13,11 @@ from portico.config.schema import Config
 from portico.model.digest import blake2b
 from portico.model.errors import PorticoError
 from portico.model.types import Link
+from portico.state.file_watcher import Stamp, stamp
 from portico.state.report import report
 
 if TYPE_CHECKING:
     from portico.gateway.local_server import LocalEntry
-
-Stamp = tuple[int, ...]
 
 
 class ServeOptions(Struct, frozen=True):
@@ -83,13 +82,3 @@ def _digest(*parts: str) -> str:
     # Paths and variables may have bytes that are not text: Python decodes them to lone surrogates.
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return blake2b(text, key=secret, digest_size=8).hexdigest()
-
-
-def stamp(path: str) -> Stamp | None:
-    """Return a value that changes with a file's content, owner or mode; None without a file."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    mode, owner = status.st_mode, status.st_uid
-    return (status.st_mtime_ns, status.st_size, status.st_ino, mode, owner)

@@ -1,0 +1,70 @@
+"""Watches files by their stamps, and reports those that changed."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from portico.state.background import Background
+
+CHECK_INTERVAL_S = 1.0
+
+Stamp = tuple[int, ...]
+
+
+def stamp(path: str) -> Stamp | None:
+    """Return a value that changes with a file's content, owner or mode; None without a file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    mode, owner = status.st_mode, status.st_uid
+    return (status.st_mtime_ns, status.st_size, status.st_ino, mode, owner)
+
+
+class FileWatcher:
+    """Watches files, and calls a function with the paths of those that changed."""
+
+    def __init__(
+        self,
+        paths: Callable[[], Iterable[str]],
+        changed: Callable[[frozenset[str]], Coroutine[Any, Any, None]],
+        interval_s: float = CHECK_INTERVAL_S,
+        known: Mapping[str, Stamp | None] | None = None,
+    ) -> None:
+        """`paths` returns the files to watch now; `known` has the stamps of those that were read
+        before. No change is checked for while `changed` runs."""
+        self._paths = paths
+        self._changed = changed
+        self._interval_s = interval_s
+        self._stamps = {**self._now(), **(known or {})}
+        self._background = Background()
+
+    def start(self) -> None:
+        """Start watching."""
+        self._background.start(self._watch())
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await self._background.close()
+
+    def _now(self) -> dict[str, Stamp | None]:
+        return {path: stamp(path) for path in self._paths()}
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            now = self._now()
+            if any(now[path] is None for path in self._differing(now)):
+                # Editors delete and recreate a file; only a file that stays deleted is reported.
+                await asyncio.sleep(self._interval_s)
+                now = self._now()
+            changed = self._differing(now)
+            self._stamps = now
+            if changed:
+                await self._changed(changed)
+
+    def _differing(self, now: Mapping[str, Stamp | None]) -> frozenset[str]:
+        """Return the changed files; a file that was not watched before has not changed."""
+        known = self._stamps
+        return frozenset(path for path in now if path in known and known[path] != now[path])
