@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.cli.main import main
-from portico.transport import client_connection, stdio
+from portico.transport import calls_in_flight, client_connection, pipes
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
@@ -31,16 +31,16 @@ def _express() -> None:
 def _pending() -> None:
     from portico.transport import modern_call
 
-    for module in (client_connection, modern_call, stdio):
+    for module in (calls_in_flight, client_connection, modern_call):
         _put(module, "Pending", _Nothing)
 
 
 def _eager_tasks() -> None:
-    _put(client_connection, "start_now", asyncio.create_task)
+    _put(calls_in_flight, "start_now", asyncio.create_task)
 
 
 def _joined_answers() -> None:
-    _put(stdio.StdioServer, "_write", lambda server, parts: server._out(parts))
+    _put(pipes.StdioServer, "_write", lambda server, parts: server._write_out(parts))
 
 
 def _known_headers() -> None:

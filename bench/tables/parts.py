@@ -19,7 +19,7 @@ from portico.protocol.inbound import read, read_message
 from portico.protocol.line_reader import LineReader
 from portico.transport.asgi import Message, Scope
 from portico.transport.http_app import HttpApp
-from portico.transport.stdio import StdioServer
+from portico.transport.pipes import StdioServer
 
 HEADING = "Parts, in process"
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from portico.model.message import Response as Response
     from portico.model.offer import Offer as Offer
     from portico.model.types import Answer as Answer
+    from portico.model.types import Endpoint as Endpoint
     from portico.model.types import Handler as Handler
     from portico.model.types import Link as Link
     from portico.model.version import Version as Version
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from portico.providers.media import Image as Image
     from portico.server import Server as Server
     from portico.state.pending import after as after
+    from portico.transport.client_connection import Connection as Connection
 
 __version__ = "0.1.0"
 
@@ -77,12 +79,13 @@ _HOMES = {
     ),
     "portico.model.message": ("Request", "Response"),
     "portico.model.offer": ("Offer",),
-    "portico.model.types": ("Answer", "Handler", "Link"),
+    "portico.model.types": ("Answer", "Endpoint", "Handler", "Link"),
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.providers.media": ("Audio", "Image"),
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
+    "portico.transport.client_connection": ("Connection",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

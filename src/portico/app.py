@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
+    from portico.model.types import Endpoint
     from portico.server import Server
-    from portico.transport.client_connection import Endpoint
     from portico.transport.http_app import Page
     from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
@@ -58,7 +58,7 @@ def serve_stdio(
     drain_s: float = DRAIN_S,
 ) -> int:
     """Serve one client over stdin and stdout until it disconnects; return the exit code."""
-    from portico.transport.pipes import serve_stdio as over_pipes
+    from portico.transport.stdio import serve_stdio as over_pipes
 
     served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
     return 0 if _run_pipes(served) else 1
@@ -75,7 +75,7 @@ def wrap_stdio(
     wrap_options: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S
 ) -> int:
     """Serve one upstream over stdin and stdout; return the exit code."""
-    from portico.transport.pipes import serve_stdio as over_pipes
+    from portico.transport.stdio import serve_stdio as over_pipes
     from portico.wrap_app import WrapApp
 
     async def serve() -> int:

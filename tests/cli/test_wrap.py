@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
         return 0
 
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
-    monkeypatch.setattr("portico.transport.pipes.take_stdout", lambda: 1)
+    monkeypatch.setattr("portico.transport.stdio.take_stdout", lambda: 1)
     monkeypatch.setattr("portico.app.wrap_http", over_http)
     monkeypatch.setattr("portico.app.wrap_stdio", over_stdio)
     return found

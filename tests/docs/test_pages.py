@@ -13,10 +13,11 @@ from portico.model import errors
 from portico.model.methods import KNOWN
 from portico.observe.metrics import Metrics
 from portico.observe.prometheus import STATES, GatewayCollector
+from portico.transport.client_connection import MAX_RUNNING
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
-from portico.transport.stdio import MAX_LINE, MAX_RUNNING
+from portico.transport.pipes import MAX_LINE
 from portico.upstream.policy import UpstreamPolicy
 from portico.windows.connected_windows import MAX_WINDOWS
 from portico.wires.http_client import Site

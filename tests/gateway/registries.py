@@ -25,7 +25,7 @@ from portico.protocol.line_reader import one_line
 from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher
-from portico.transport.stdio import StdioServer
+from portico.transport.pipes import StdioServer
 from portico.wires.wire import Address, Outgoing, Receiver, to_bytes
 from tests.support.memory import InMemory, Write
 

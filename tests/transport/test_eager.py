@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 from portico import Server
-from portico.transport.client_connection import start_now
-from portico.transport.stdio import StdioServer
+from portico.transport.calls_in_flight import start_now
+from portico.transport.pipes import StdioServer
 from tests.support.messages import initialize
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [

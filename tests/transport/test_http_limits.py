@@ -331,14 +331,14 @@ async def test_a_question_that_nobody_has_read_is_forgotten_with_its_call() -> N
             await blocked.wait()
 
     asking = asyncio.create_task(
-        ask_on(Stuck(), session.connection, "roots/list", b"{}")  # type: ignore[arg-type]
+        ask_on(Stuck(), session.calls, "roots/list", b"{}")  # type: ignore[arg-type]
     )
     await asyncio.sleep(0)
     asking.cancel()
     await asyncio.sleep(0)
     blocked.set()
     await asyncio.wait({asking})
-    assert not session.connection.questions
+    assert not session.calls.questions
 
 
 async def test_what_a_slow_get_stream_has_not_read_is_bounded() -> None:

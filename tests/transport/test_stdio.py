@@ -14,7 +14,7 @@ import pytest
 from portico import Context, Server
 from portico.model.message import Request, Response
 from portico.model.types import Handler, Link
-from portico.transport.stdio import StdioServer
+from portico.transport.pipes import StdioServer
 from tests.support.messages import initialize, modern, request
 
 
@@ -300,8 +300,8 @@ async def test_a_drain_ends_in_time_whatever_the_calls_do(server: Server) -> Non
     refused = await wire.next()
     assert (refused["id"], refused["error"]["message"]) == (1, "the server is shutting down")
     await server.stopped.wait()  # type: ignore[attr-defined]
-    await wire.server.connection.wait_idle()
-    assert wire.server.connection.running == {}
+    await wire.server.calls.wait_idle()
+    assert wire.server.calls.running == {}
 
 
 async def test_a_client_that_leaves_cancels_its_calls_and_hears_nothing_more(
@@ -313,7 +313,7 @@ async def test_a_client_that_leaves_cancels_its_calls_and_hears_nothing_more(
     await server.started.wait()  # type: ignore[attr-defined]
     wire.server.disconnected()
     await server.stopped.wait()  # type: ignore[attr-defined]
-    await wire.server.connection.wait_idle()
+    await wire.server.calls.wait_idle()
     assert wire.lines.empty()
 
 

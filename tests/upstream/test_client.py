@@ -7,7 +7,7 @@ import pytest
 
 from portico import Context, Server
 from portico.model.errors import McpError, TargetError
-from portico.transport.stdio import StdioServer
+from portico.transport.pipes import StdioServer
 from portico.upstream import listing
 from portico.upstream.client import MAX_ROUNDS, Client
 from portico.upstream.client_answers import ClientAnswers

@@ -30,7 +30,7 @@ def keep_stdout(http: str | None) -> int | None:
     """Reserve standard output for a client over stdio, so that imports cannot print to it."""
     if http is not None:
         return None
-    from portico.transport.pipes import take_stdout
+    from portico.transport.stdio import take_stdout
 
     return take_stdout()
 

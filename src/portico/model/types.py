@@ -20,6 +20,14 @@ Report = Callable[[Request, BaseException], None]
 """Reports a failure in a request to the operator."""
 
 
+class Endpoint(Protocol):
+    """The handler of requests that a transport serves."""
+
+    def handle(self, request: Request, context: Context) -> Answer:
+        """Return the answer; this and awaiting it raise nothing but CancelledError."""
+        ...
+
+
 class Change:
     """A change of a list (`tools`, `resources`, `prompts`), or of the resource with a URI."""
 

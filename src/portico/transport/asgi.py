@@ -9,7 +9,7 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
 from portico.model.message import Response
 from portico.protocol.codec import error_response
-from portico.transport.client_connection import shutdown_error
+from portico.transport.calls_in_flight import shutdown_error
 from portico.transport.http_limits import HttpLimits
 
 Scope = MutableMapping[str, Any]

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.types import Endpoint
 from portico.protocol.inbound import ClientAnswer, RefusedMessage
-from portico.transport.client_connection import ClientConnection, Endpoint
+from portico.transport.calls_in_flight import CallsInFlight
 
 BatchMembers = list[Request | ClientAnswer | RefusedMessage]
 
@@ -24,34 +25,34 @@ class Batch:
         self,
         members: BatchMembers,
         endpoint: Endpoint,
-        connection: ClientConnection,
+        calls: CallsInFlight,
         context: Context,
     ) -> None:
         """Start every member; they finish in any order."""
         for member in members:
             if isinstance(member, ClientAnswer):
-                connection.settle(member)
+                calls.settle(member)
             elif isinstance(member, RefusedMessage):
                 if not member.is_notification:
                     self._answers.append(member.response.encode())
             elif member.method == "notifications/cancelled" and not member.id:
-                connection.cancel(member)
+                calls.cancel(member)
             else:
-                self._start(member, endpoint, connection, context)
+                self._start(member, endpoint, calls, context)
         self._done(None)
 
     def _start(
-        self, request: Request, endpoint: Endpoint, connection: ClientConnection, context: Context
+        self, request: Request, endpoint: Endpoint, calls: CallsInFlight, context: Context
     ) -> None:
         response: Response | None = None
 
         async def work() -> None:
             nonlocal response
-            response = await connection.await_answer(endpoint.handle(request, context))
+            response = await calls.await_answer(endpoint.handle(request, context))
 
         self._open += 1
         # A cancelled member has no response, but is done.
-        refused = connection.start(request, work, over=lambda: self._done(response), now=self._now)
+        refused = calls.start(request, work, over=lambda: self._done(response), now=self._now)
         if refused is not None:
             self._done(refused)
 

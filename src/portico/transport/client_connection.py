@@ -1,280 +1,228 @@
-"""The calls and questions pending on one stdio connection or in one legacy session."""
+"""One client, message by message: the part that all connected transports share."""
 
 import asyncio
-import contextvars
-import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
-
-from portico.model.context import Context
+from portico.model.context import LOCAL, Context
 from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
-from portico.model.message import Request, Response
+from portico.model.message import NOTHING, Request, Response
 from portico.model.session import Session
-from portico.model.types import Answer
-from portico.protocol.codec import (
-    cancelled_id,
-    encode,
-    error_response,
-    is_id,
-    notification,
-    read_error,
-    request_message,
-)
-from portico.protocol.inbound import ClientAnswer
-from portico.state.pending import CancellableWork, Pending, Reply
+from portico.model.types import Endpoint
+from portico.model.version import LATEST_LEGACY, Version
+from portico.protocol.codec import error_response
+from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
+from portico.protocol.line_reader import one_line
+from portico.state.memory import LARGE, map_large_blocks_apart
+from portico.state.pending import Pending
+from portico.transport.batch import Batch
+from portico.transport.calls_in_flight import CallsInFlight, shutdown_error
 
-_BACKSLASH = ord("\\")
-T = TypeVar("T")
+MAX_MESSAGE = 4 * 1024 * 1024
+MAX_RUNNING = 1000
+_TOO_MANY = f"{MAX_RUNNING} calls are already running: try again when some have finished"
 
 
-class Endpoint(Protocol):
-    """The handler of requests that a transport serves."""
+class Connection:
+    """The connection of one client: takes the client's messages and sends it ours.
 
-    def handle(self, request: Request, context: Context) -> Answer:
-        """Return the answer; this and awaiting it raise nothing but CancelledError."""
-        ...
+    A transport creates one for each client. All methods belong to the thread of the event loop.
+    """
 
-
-class Question(Struct, frozen=True):
-    """A request from us to the client, and its pending answer."""
-
-    message: bytes
-    cancellation: bytes
-    """The notification that cancels the question."""
-    answer: "asyncio.Future[bytes]"
-
-
-class ClientConnection:
-    """One legacy session or stdio connection: calls in flight, and unanswered questions."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.question_prefix = "portico"
-        """The prefix of our questions' ids. The next owner to serve this client uses another one,
-        because answers to earlier questions may still arrive."""
-        self.running: dict[bytes, CancellableWork] = {}
-        """The calls in flight, by id."""
-        self._idle: asyncio.Future[None] | None = None
-        self._cancelled: set[asyncio.Task[None]] = set()
-        self.questions: dict[bytes, asyncio.Future[bytes]] = {}
-        self._question_count = 0
-        self._notification_count = 0
-
-    def start(
+    def __init__(
         self,
-        request: Request,
-        work: Callable[[], Coroutine[Any, Any, None]],
-        over: Callable[[], None] | None = None,
+        endpoint: Endpoint,
+        send: Callable[[bytes], object],
         *,
-        now: bool = False,
-    ) -> Response | None:
-        """Run the work for a request as a task that can be cancelled by its id.
+        principal: str = LOCAL,
+        data: Any = None,
+        max_message: int = MAX_MESSAGE,
+    ) -> None:
+        """`send` gets each message for the client, as JSON without a line break, and does not
+        wait. `principal` and `data` are for the context of each request."""
+        self._endpoint = endpoint
+        self._out = send
+        self._principal = principal
+        self._data = data
+        self._max_message = max_message
+        self._large = min(LARGE, max_message)
+        self._is_disconnected = False
+        self._is_input_closed = False
+        self._draining = False
+        self._deferred: list[bytes] | None = None
+        """During `initialize`, the messages that can only be read after its response."""
+        self._closed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.session = Session(self._send, principal=principal)
+        self.session.ask = self.ask
+        self.calls = CallsInFlight()
 
-        Returns a refusal instead if the id is already in flight. `over` is called when the task is
-        done, even if it was cancelled before its first step. `now` runs the task up to its first
-        wait before this returns.
-        """
-        key = request.id or self._notification_key()
-        if _BACKSLASH in key:
-            key = id_key(key)
-        if key in self.running:
-            return duplicate_id_error(request.id)
-        task = start_now(work()) if now else asyncio.create_task(work())
-        if task.done():
-            if task.cancelled() or task.exception() is not None:
-                self._report_failure(task)
-            if over is not None:
-                over()
-            return None
-        self.running[key] = task
-        task.add_done_callback(lambda done: self._on_done(key, done))
-        if over is not None:
-            task.add_done_callback(lambda _: over())
-        return None
-
-    def register(self, id: bytes, running: CancellableWork) -> None:
-        """Let a call be cancelled by its id, until `release_id`."""
-        self.running[id_key(id) if _BACKSLASH in id else id] = running
-
-    def reply_later(self, request: Request, pending: Pending, reply: Reply) -> None:
-        """Reply when a pending answer arrives; until then it can be cancelled by its id."""
-        key = request.id
-        if _BACKSLASH in key:
-            key = id_key(key)
-
-        def answered(response: Response) -> None:
-            self._remove(key)
-            reply(response)
-
-        self.running[key] = pending
-        pending.then(answered)
-
-    def check_duplicate(self, request: Request) -> Response | None:
-        """Return a refusal if the id is already in flight: its responses would be ambiguous."""
-        if not self.running or id_key(request.id) not in self.running:
-            return None
-        return duplicate_id_error(request.id)
-
-    def cancel(self, notice: Request) -> None:
-        """Cancel the call that a `notifications/cancelled` names, if it is still running."""
-        key = id_key(cancelled_id(notice.params))
-        running = self.running.get(key) if key else None
-        if running is not None:
-            self._remove(key)
-            if isinstance(running, asyncio.Task):
-                self._cancelled.add(running)
-            running.cancel()
-
-    async def await_answer(self, answer: Answer) -> Response:
-        """Return the response to a request that `start` runs, or raise CancelledError if it was
-        cancelled, even if its handler ignored that."""
-        response = await answer
-        if asyncio.current_task() in self._cancelled:
-            raise asyncio.CancelledError
-        return response
-
-    def release_id(self, id: bytes) -> None:
-        """Allow an id to be reused: its response is about to be written."""
-        if id:
-            self._remove(id_key(id) if _BACKSLASH in id else id)
-
-    def question(self, method: str, params: bytes) -> Question:
-        """Create a request to the client, with an id of ours."""
-        self._question_count += 1
-        id = f'"{self.question_prefix}-{self._question_count}"'.encode()
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.questions[id] = answer
-        answer.add_done_callback(lambda _: self.questions.pop(id, None))
-        cancellation = notification("notifications/cancelled", {"requestId": Raw(id)})
-        return Question(request_message(method, params, id), cancellation, answer)
-
-    def settle(self, answer: ClientAnswer) -> None:
-        """Pass a client's answer to the handler that awaits it; ignore one that matches nothing."""
-        future = self.questions.get(id_key(answer.id))
-        if future is None or future.done():
+    def receive(self, message: bytes | str) -> None:
+        """Handle one message of the client; after `disconnected`, ignore it."""
+        if self._is_disconnected:
             return
-        if answer.result:
-            future.set_result(answer.result)
+        data = message if type(message) is bytes else _to_bytes(message)
+        if len(data) > self._large and self._is_refused_for_size(data):
             return
-        unreadable = (INTERNAL_ERROR, "the client returned an unreadable error", None)
-        code, message, data = read_error(answer.error) or unreadable
-        future.set_exception(AskError(message or "the client returned an error", code, data))
+        inbound = read(data, self.session.version)
+        if type(inbound) is Request:
+            self._serve(inbound)
+        elif self._deferred is not None and self._can_defer(self._deferred, inbound):
+            self._deferred.append(data)
+        else:
+            self._receive(inbound)
 
-    async def wait_idle(self) -> None:
-        """Wait until no call is in flight."""
-        while self.running:
-            if self._idle is None:
-                self._idle = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._idle)
+    def input_closed(self) -> None:
+        """Fail all questions: the client sends nothing more, but still receives responses."""
+        self._is_input_closed = True
+        self.calls.fail_questions()
 
-    def abandon(self) -> list[bytes]:
-        """Cancel all calls and return their ids; none of them gets a response."""
-        ids = [key for key in self.running if is_id(key)]
-        self._cancelled.update(
-            running for running in self.running.values() if isinstance(running, asyncio.Task)
-        )
-        self.close()
-        return ids
+    def disconnected(self) -> None:
+        """Cancel all calls in flight: the client disconnected. Nothing is sent from now on."""
+        self._is_disconnected = True
+        self._closed.set()
+        self._writable.set()
+        self.calls.close()
+        self.session.end()
 
-    def close(self) -> None:
-        """Cancel all calls and fail all questions."""
-        for key, running in tuple(self.running.items()):
-            running.cancel()
-            if not isinstance(running, asyncio.Task):
-                self._remove(key)
-        self.fail_questions()
+    async def drain(self, within_s: float) -> None:
+        """Accept no new work, end streams, and let running calls finish within this time; answer
+        the others with an error."""
+        self._draining = True
+        self._closed.set()
+        try:
+            await asyncio.wait_for(self.calls.wait_idle(), within_s)
+        except TimeoutError:
+            for id in self.calls.abandon():
+                self._reply(shutdown_error(id))
 
-    def fail_questions(self) -> None:
-        """Fail all questions: the client can no longer answer."""
-        for future in tuple(self.questions.values()):
-            if not future.done():
-                future.set_exception(AskError("the client disconnected"))
-                future.exception()  # mark it retrieved: its handler may already be cancelled
+    def pause(self) -> None:
+        """Make handlers wait before they send: the reader is slow."""
+        self._writable.clear()
 
-    def _notification_key(self) -> bytes:
-        """Return a key for a running notification; it cannot equal an id."""
-        self._notification_count += 1
-        return b"notice %d" % self._notification_count
+    def resume(self) -> None:
+        """Let handlers send again: the reader has caught up."""
+        self._writable.set()
 
-    def _remove(self, key: bytes) -> None:
-        self.running.pop(key, None)
-        if not self.running and self._idle is not None:
-            self._idle.set_result(None)
-            self._idle = None
+    # The peer, as a handler's context sees it.
 
-    def _on_done(self, key: bytes, task: "asyncio.Task[None]") -> None:
-        self._cancelled.discard(task)
-        if self.running.get(key) is task:
-            self._remove(key)
-        self._report_failure(task)
+    async def notify(self, message: bytes) -> None:
+        """Send a notification, after a slow reader has caught up."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        self._send(message)
 
-    def _report_failure(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # `Endpoint.handle` does not raise, so the write failed: the client disconnected.
-            loop = asyncio.get_running_loop()
-            if not isinstance(error, ConnectionError):
-                loop.call_exception_handler({"message": "a call failed", "exception": error})
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Send a question and wait for its answer."""
+        if self._is_disconnected or self._is_input_closed:
+            raise AskError("the client disconnected")
+        question = self.calls.question(method, params)
+        self._send(question.message)
+        try:
+            return await question.answer
+        except asyncio.CancelledError:
+            self._send(question.cancellation)
+            raise
+
+    async def closed(self) -> None:
+        """Wait until the client disconnects or a drain begins."""
+        await self._closed.wait()
+
+    def _is_refused_for_size(self, data: bytes) -> bool:
+        """Send the refusal of a message over the limit; return False for one within it."""
+        map_large_blocks_apart()
+        if len(data) <= self._max_message:
+            return False
+        self._reply(message_too_long(data, self._max_message, self.session.version))
+        return True
+
+    def _receive(self, inbound: Inbound) -> None:
+        if isinstance(inbound, RefusedMessage):
+            if not inbound.is_notification:
+                self._reply(inbound.response)
+        elif isinstance(inbound, ClientAnswer):
+            self.calls.settle(inbound)
+        elif isinstance(inbound, list):
+            batch = Batch(lambda answers: self._send(answers) if answers else None, now=True)
+            who, data = self._principal, self._data
+            context = Context(principal=who, data=data, session=self.session, peer=self)
+            batch.serve(inbound, self._endpoint, self.calls, context)
+
+    def _serve(self, request: Request) -> None:
+        if not request.id and request.method == "notifications/cancelled":
+            self.calls.cancel(request)
+            return
+        if self._draining and request.id:
+            self._reply(shutdown_error(request.id))
+            return
+        calls = self.calls
+        if calls.running and (refusal := self._refusal(request)) is not None:
+            self._reply(refusal)
+            return
+        who, data = self._principal, self._data
+        context = Context(principal=who, data=data, session=self.session, peer=self)
+        answer = self._endpoint.handle(request, context)
+        if type(answer) is Response:
+            self._reply(answer)
+        elif isinstance(answer, Pending):
+            calls.reply_later(request, answer, self._reply)
+        elif request.method == "initialize":
+            self._deferred = self._deferred or []
+            over = self._serve_deferred
+            calls.start(request, lambda: self._answer(request, answer), over, now=True)
+        else:
+            calls.start(request, lambda: self._answer(request, answer), now=True)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return a refusal if a request cannot run beside those in flight."""
+        if len(self.calls.running) >= MAX_RUNNING and not _is_light(request):
+            return error_response(request.id, INTERNAL_ERROR, _TOO_MANY) if request.id else NOTHING
+        return self.calls.check_duplicate(request)
+
+    def _can_defer(self, deferred: list[bytes], inbound: Inbound) -> bool:
+        """True for a message sent before `initialize` was answered, as a shell's pipe does."""
+        is_refused = isinstance(inbound, RefusedMessage)
+        return is_refused and not self._draining and len(deferred) < MAX_RUNNING
+
+    def _serve_deferred(self) -> None:
+        deferred, self._deferred = self._deferred or [], None
+        # These arrived before a drain that may have begun since.
+        draining, self._draining = self._draining, False
+        for message in deferred:
+            self.receive(message)
+        self._draining = draining
+
+    async def _answer(self, request: Request, answer: Awaitable[Response]) -> None:
+        response = await self.calls.await_answer(answer)
+        # The client may reuse the id as soon as it reads the answer.
+        self.calls.release_id(request.id)
+        self._reply(response)
+
+    def _reply(self, response: Response) -> None:
+        if not response.is_nothing:
+            self._send(response.encode())
+
+    def _send(self, message: bytes) -> None:
+        if not self._is_disconnected:
+            self._out(one_line(message))  # bytes of an upstream may contain line breaks
 
 
-def reply_with(answer: Awaitable[Response], reply: Reply) -> CancellableWork:
-    """Send the answer when it arrives, and return the work that can be cancelled until then."""
-    if isinstance(answer, Pending):
-        answer.then(reply)
-        return answer
-    return start_now(_await_and_reply(answer, reply))
+def message_too_long(data: bytes, limit: int, version: Version | None) -> Response:
+    """Return the error for a message over the limit; its first and last bytes may have its id."""
+    from portico.protocol.salvage import id_at_edge  # rarely needed, slow to load
+
+    why = f"the message is longer than {limit} bytes"
+    return error_response(id_at_edge(data), INVALID_REQUEST, why, version=version or LATEST_LEGACY)
 
 
-async def _await_and_reply(answer: Awaitable[Response], reply: Reply) -> None:
-    reply(await answer)
+def _to_bytes(message: bytes | str) -> bytes:
+    if isinstance(message, str):
+        # A lone surrogate makes bytes that are not UTF-8, which the parser rejects.
+        return message.encode(errors="surrogatepass")
+    return bytes(memoryview(message))
 
 
-def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start a task and run it up to its first wait: it may be done when this returns."""
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=loop, eager_start=True)
-    # A task of Python 3.11 schedules its first step with `call_soon`: capture it there.
-    steps: list[tuple[Callable[[], object], contextvars.Context]] = []
-
-    def call_soon(step: Callable[[], object], *_: object, context: contextvars.Context) -> None:
-        steps.append((step, context))
-
-    loop.call_soon = call_soon  # type: ignore[assignment,method-assign]
-    try:
-        task = asyncio.Task(work, loop=loop)
-    finally:
-        del loop.call_soon
-    ((step, context),) = steps
-    outer = asyncio.current_task(loop)
-    if outer is not None:
-        asyncio.tasks._leave_task(loop, outer)
-    try:
-        context.run(step)
-    finally:
-        if outer is not None:
-            asyncio.tasks._enter_task(loop, outer)
-    return task
-
-
-def id_key(raw: bytes) -> bytes:
-    """Return an id in the one spelling that equal ids share."""
-    if _BACKSLASH not in raw:
-        return raw
-    try:
-        return encode(msgspec.json.decode(raw))
-    except msgspec.DecodeError:
-        return raw
-
-
-def shutdown_error(id: bytes) -> Response:
-    """Return the error for a call that arrives during a drain, or outlasts it."""
-    return error_response(id, INTERNAL_ERROR, "the server is shutting down", {"kind": "closed"})
-
-
-def duplicate_id_error(id: bytes) -> Response:
-    """Return the refusal of a request whose id is already in flight."""
-    shown = id.decode()[:80]
-    return error_response(id, INVALID_REQUEST, f"id {shown} is already in flight")
+def _is_light(request: Request) -> bool:
+    """True for a request that runs no handler."""
+    return request.is_static or request.method == "ping"

@@ -8,6 +8,7 @@ from typing import Any
 from portico.model.context import LOCAL, Context
 from portico.model.errors import RegistrationError
 from portico.model.message import Request
+from portico.model.types import Endpoint
 from portico.model.version import BY_TEXT
 from portico.protocol.ladder import VERSION_HEADER
 from portico.transport.asgi import (
@@ -22,7 +23,6 @@ from portico.transport.asgi import (
     send_response,
 )
 from portico.transport.bodies import BodyReader
-from portico.transport.client_connection import Endpoint
 from portico.transport.connection_cap import ConnectionCap
 from portico.transport.events import Keepalive
 from portico.transport.guard import (

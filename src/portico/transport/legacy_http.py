@@ -6,6 +6,7 @@ from collections.abc import Callable
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.methods import INITIALIZED
+from portico.model.types import Endpoint
 from portico.protocol.inbound import ClientAnswer, RefusedMessage
 from portico.transport.asgi import (
     ClientPresence,
@@ -20,7 +21,6 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch, BatchMembers
-from portico.transport.client_connection import Endpoint
 from portico.transport.events import EventResponse, Keepalive
 from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.response_writer import AsgiResponseWriter, ResponseWriter
@@ -80,9 +80,9 @@ class LegacyHttp:
             await self._batch(session, message, context, writer, send)
             return
         if isinstance(message, ClientAnswer):
-            session.connection.settle(message)
+            session.calls.settle(message)
         elif message.method == "notifications/cancelled":
-            session.connection.cancel(message)
+            session.calls.cancel(message)
         else:
             await self._endpoint.handle(message, context)
         await send_reply(send, _ACCEPTED)
@@ -144,7 +144,7 @@ class LegacyHttp:
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has timed out."""
         for session in self.sessions:
-            session.connection.close()
+            session.calls.close()
 
     async def _batch(
         self,
@@ -169,7 +169,7 @@ class LegacyHttp:
         if not waiting:
             call.on_disconnect()  # its response is written here
         batch = Batch(lambda answers: call.finish((answers,) if answers else ()))
-        batch.serve(members, self._endpoint, session.connection, context)
+        batch.serve(members, self._endpoint, session.calls, context)
         if waiting:
             await writer.send_all()
         else:

@@ -15,7 +15,7 @@ from portico.model.errors import (
 )
 from portico.model.message import Response
 from portico.state.pending import CancellableWork, Pending
-from portico.transport.client_connection import reply_with, shutdown_error
+from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import COMMENT, Keepalive, event
 from portico.transport.http_limits import HttpLoad
 from portico.transport.response_writer import ResponseWriter

@@ -1,87 +1,100 @@
-"""Standard input and output on the event loop, whether they are pipes, terminals or files."""
+"""Pipes on the event loop, and one client on a pair of them: one message per line."""
 
 import asyncio
 import contextlib
 import fcntl
 import os
-import signal
 import stat
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
+from portico.model.message import Response
+from portico.model.types import Endpoint
+from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.report import report
-from portico.transport.client_connection import Endpoint
-from portico.transport.stdio import MAX_LINE, StdioServer
+from portico.transport.client_connection import MAX_MESSAGE, Connection, message_too_long
 
-DRAIN_S = 30.0
+MAX_LINE = MAX_MESSAGE
 HIGH_WATER = 1024 * 1024
 MAX_UNREAD = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _FLUSH_S = 5.0
 _PIPE_SIZE = 1024 * 1024
+_OPEN, _RESULT, _CLOSE = b'{"jsonrpc":"2.0","id":', b',"result":', b"}\n"
+_COPY_LIMIT = 4096
+_MAX_PARTS = 64
+"""The parts of one write; the system allows 1,024, but many large ones would cost memory."""
 
 
-async def serve_stdio(
-    endpoint: Endpoint,
-    *,
-    out: int | None = None,
-    max_line: int = MAX_LINE,
-    drain_s: float = DRAIN_S,
-    stop: asyncio.Event | None = None,
-) -> bool:
-    """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives; return False
-    if reading requests or writing responses failed.
+class StdioServer(Connection):
+    """One client on a pair of streams: receives bytes, and writes parts of lines."""
 
-    `out` comes from `take_stdout`, if it was already called; `stop` acts like SIGTERM.
-    """
-    stop = stop or asyncio.Event()
-    restore_signals = stop_on_signals(stop)
-    writer = writer_to(take_stdout() if out is None else out)
-    server = StdioServer(endpoint, writer.write, max_line=max_line)
-    ended, over = server.disconnected, stop.set
-    writer.open(server, lambda: (ended(), over()))
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        write: Callable[[tuple[bytes, ...]], None],
+        *,
+        max_line: int = MAX_LINE,
+        data: Any = None,
+    ) -> None:
+        super().__init__(endpoint, self._write_line, data=data, max_message=max_line)
+        self._write_out = write
+        self._lines = LineReader(max_line)
+        self._unwritten: list[bytes] | None = None
+        """While received data is handled, the responses to it so far."""
 
-    def input_closed() -> None:
-        server.input_closed()
-        over()
+    def received(self, data: bytes) -> None:
+        """Handle received data, and send all immediate responses in one write."""
+        nested = self._unwritten is not None  # a handler may lead here again
+        self._unwritten = self._unwritten or []
+        reader = self._lines
+        is_whole = data[-1:] == b"\n" and not reader.pending and len(data) <= reader.limit
+        try:
+            # Lines usually arrive whole.
+            for line in data[:-1].split(b"\n") if is_whole else reader.feed(data):
+                if line is None:
+                    self._reply(message_too_long(reader.ends, reader.limit, self.session.version))
+                elif line and not line.isspace():
+                    self.receive(line)
+        finally:
+            if not nested:
+                parts, self._unwritten = self._unwritten, None
+                if parts:
+                    self._write_out(tuple(parts))
 
-    reader = PipeReader(0, server.received, input_closed)
-    reader.open()
-    await stop.wait()
-    restore_signals()
-    # The client may have closed only its input (`echo ... | portico run`): its calls still get
-    # responses, within the limit.
-    await server.drain(drain_s)
-    reader.close()
-    server.disconnected()
-    await writer.close()
-    return not (reader.failed or writer.failed)
+    def input_closed(self) -> None:
+        """Fail all questions: the client closed its input, but still receives responses."""
+        self.received(b"\n")  # the last line of a file or a pipe may lack its newline
+        super().input_closed()
 
+    def _reply(self, response: Response) -> None:
+        result = response.result
+        body = result or response.error
+        if not body or self._is_disconnected:
+            return
+        if LF in body or CR in body:  # bytes of an upstream may contain line breaks
+            self._write((one_line(response.encode()), b"\n"))
+        elif not result:
+            self._write((*response.parts, b"\n"))
+        elif len(result) < _COPY_LIMIT:  # a copy is cheaper than more parts
+            self._write((b"".join((_OPEN, response.id, _RESULT, result, _CLOSE)),))
+        else:
+            self._write((_OPEN + response.id + _RESULT, result, _CLOSE))
 
-def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
-    """Set `stop` on SIGTERM and SIGINT; return a function that restores the default handlers."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
+    def _write_line(self, message: bytes) -> None:
+        self._write((message, b"\n"))
 
-    def restore_signals() -> None:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-    return restore_signals
-
-
-def take_stdout() -> int:
-    """Reserve stdout for the protocol: prints of handlers go to stderr from now on."""
-    sys.stdout.flush()
-    out = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return out
+    def _write(self, parts: tuple[bytes, ...]) -> None:
+        unwritten = self._unwritten
+        if unwritten is None:
+            self._write_out(parts)
+            return
+        unwritten += parts
+        if len(unwritten) >= _MAX_PARTS:
+            self._unwritten = []
+            self._write_out(tuple(unwritten))
 
 
 def _is_pipe(fd: int) -> bool:

@@ -12,14 +12,13 @@ from portico.model.context import Context
 from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request, Response
 from portico.model.methods import LISTEN, MethodKind
-from portico.model.types import Answer
+from portico.model.types import Answer, Endpoint
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
 from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
 from portico.transport.batch import BatchMembers
-from portico.transport.client_connection import Endpoint
 from portico.transport.events import Keepalive
 from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
 from portico.transport.http_limits import HttpLoad
@@ -70,8 +69,8 @@ def admit(head: Head, body: bytes, session: HttpSession | None, draining: bool) 
         return Posted(message, None, message, preferred == EVENT_STREAM)
     if session is None:
         return Posted(message, None)
-    connection = session.connection
-    if connection.running and (duplicate := connection.check_duplicate(message)) is not None:
+    calls = session.calls
+    if calls.running and (duplicate := calls.check_duplicate(message)) is not None:
         return Reply(400, duplicate.encode(), (JSON_TYPE,))
     return Posted(message, session, message, preferred == EVENT_STREAM)
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from portico.model.types import Endpoint
 from portico.transport.asgi import Receive, Scope, Send
-from portico.transport.client_connection import Endpoint
 from portico.transport.http_app import HttpApp
 
 _RETIRE_S = 30.0

@@ -7,7 +7,7 @@ from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Response
 from portico.model.version import Version
 from portico.state.pending import CancellableWork
-from portico.transport.client_connection import reply_with, shutdown_error
+from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import Keepalive
 from portico.transport.http_limits import HttpLoad
 from portico.transport.response_writer import ResponseWriter
@@ -52,13 +52,13 @@ class SessionCall:
 
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
-        self._session.connection.register(self._id, self)
+        self._session.calls.register(self._id, self)
         running = reply_with(answer, self._on_answer)
         self._running = None if self._over else running
 
     def _on_answer(self, response: Response) -> None:
         if not self._is_cancelled:  # a handler may ignore its cancellation
-            self._session.connection.release_id(self._id)
+            self._session.calls.release_id(self._id)
             self.reply(response)
 
     def release(self) -> None:
@@ -77,7 +77,7 @@ class SessionCall:
         session = self._session
         if session.is_closed or self._is_finished:
             raise AskError("the client disconnected")
-        return await ask_on(self._ensure_stream(), session.connection, method, params)
+        return await ask_on(self._ensure_stream(), session.calls, method, params)
 
     async def closed(self) -> None:
         """Wait until the session ends or a drain begins; a lost connection is neither."""

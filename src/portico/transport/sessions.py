@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from portico.model.errors import AskError
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY, Version
-from portico.transport.client_connection import ClientConnection
+from portico.transport.calls_in_flight import CallsInFlight
 from portico.transport.http_limits import HttpLimits
 from portico.transport.resumable_stream import ResumableStream
 
@@ -83,7 +83,7 @@ class HttpSession:
         self.notices = NotificationQueue(limits.notices, self._send)
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self._ask
-        self.connection = ClientConnection(self.session)
+        self.calls = CallsInFlight()
         self.streams: dict[str, ResumableStream] = {}
         """The streams by key, oldest first."""
         self._listeners: list[ResumableStream] = []
@@ -177,7 +177,7 @@ class HttpSession:
     def close(self) -> None:
         """End all calls, questions and streams."""
         self.is_closed = True
-        self.connection.close()
+        self.calls.close()
         self.drain()
         for stream in tuple(self.streams.values()):
             stream.complete()
@@ -192,7 +192,7 @@ class HttpSession:
                 await asyncio.wait_for(self._has_listener.wait(), _STREAM_WAIT_S)
         if self.is_closed or not self._listeners:
             raise AskError("cannot send a request to the client: it has no open stream")
-        return await ask_on(self._listeners[-1], self.connection, method, params)
+        return await ask_on(self._listeners[-1], self.calls, method, params)
 
     async def _send(self, message: bytes) -> None:
         if self._listeners:
@@ -221,10 +221,10 @@ class HttpSession:
 
 
 async def ask_on(
-    stream: ResumableStream, connection: ClientConnection, method: str, params: bytes
+    stream: ResumableStream, calls: CallsInFlight, method: str, params: bytes
 ) -> bytes:
     """Send a question on a stream and wait for its answer, which arrives in another POST."""
-    question = connection.question(method, params)
+    question = calls.question(method, params)
     try:
         await stream.send(question.message)
         return await question.answer

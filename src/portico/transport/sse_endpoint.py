@@ -8,6 +8,7 @@ from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request, Response
 from portico.model.session import Session
+from portico.model.types import Endpoint
 from portico.protocol.inbound import ClientAnswer, RefusedMessage, read
 from portico.state.background import Background
 from portico.transport.asgi import (
@@ -22,7 +23,7 @@ from portico.transport.asgi import (
     shutting_down,
 )
 from portico.transport.batch import Batch, BatchMembers
-from portico.transport.client_connection import ClientConnection, Endpoint, shutdown_error
+from portico.transport.calls_in_flight import CallsInFlight, shutdown_error
 from portico.transport.events import EventResponse, Keepalive, event
 from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.sessions import NotificationQueue
@@ -43,7 +44,7 @@ class SsePeer:
         self.notices.has_reader = True
         self.session = Session(self.notices.add, id=id, principal=principal)
         self.session.ask = self.ask
-        self.connection = ClientConnection(self.session)
+        self.calls = CallsInFlight()
         self.over = asyncio.Event()
         self._sending = Background()
 
@@ -55,7 +56,7 @@ class SsePeer:
         """Send a question and wait for its answer."""
         if self.response.closed:
             raise AskError("the client disconnected")
-        question = self.connection.question(method, params)
+        question = self.calls.question(method, params)
         try:
             await self.notify(question.message)
             return await question.answer
@@ -75,14 +76,14 @@ class SsePeer:
     async def drain(self) -> None:
         """End the stream as soon as all calls are answered."""
         self.over.set()
-        await self.connection.wait_idle()
+        await self.calls.wait_idle()
         await self.response.end()
 
     def close(self) -> None:
         """End the session and cancel its calls: the stream is closed."""
         self.over.set()
         self.notices.has_reader = False
-        self.connection.close()
+        self.calls.close()
         self.response.close()
         self.session.send = lambda _: None
         self.session.end()
@@ -148,7 +149,7 @@ class OldSse:
         if isinstance(inbound, RefusedMessage):
             await peer.notify(inbound.response.encode())
         elif isinstance(inbound, ClientAnswer):
-            peer.connection.settle(inbound)
+            peer.calls.settle(inbound)
         elif isinstance(inbound, list):
             self._batch(peer, inbound, context)
         elif inbound.id:
@@ -156,14 +157,14 @@ class OldSse:
             if refused is not None:
                 await peer.notify(refused.encode())
         elif inbound.method == "notifications/cancelled":
-            peer.connection.cancel(inbound)
+            peer.calls.cancel(inbound)
         else:
             await self._endpoint.handle(inbound, context)
 
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has timed out."""
         for peer in tuple(self._peers.values()):
-            peer.connection.close()
+            peer.calls.close()
 
     def _batch(self, peer: SsePeer, members: BatchMembers, context: Context) -> None:
         """Answer an array with an array, as one call (2025-03-26)."""
@@ -177,7 +178,7 @@ class OldSse:
                 peer.send_soon(answers)
             self._load.end_call()
 
-        Batch(deliver).serve(members, self._endpoint, peer.connection, context)
+        Batch(deliver).serve(members, self._endpoint, peer.calls, context)
 
     def _request(self, peer: SsePeer, request: Request, context: Context) -> Response | None:
         """Start a call, or return its refusal."""
@@ -189,7 +190,7 @@ class OldSse:
 
         async def work() -> None:
             nonlocal answered
-            response = await peer.connection.await_answer(self._endpoint.handle(request, context))
+            response = await peer.calls.await_answer(self._endpoint.handle(request, context))
             answered = True
             await peer.notify(response.encode())
 
@@ -198,7 +199,7 @@ class OldSse:
                 peer.send_soon(shutdown_error(request.id).encode())
             self._load.end_call()
 
-        refused = peer.connection.start(request, work, over)
+        refused = peer.calls.start(request, work, over)
         if refused is not None:
             self._load.end_call()
         return refused

@@ -18,9 +18,9 @@ from portico.protocol.codec import Envelope, cancelled_id, error_response, notif
 from portico.protocol.line_reader import LineReader
 from portico.state.background import Background
 from portico.state.report import report
-from portico.transport.client_connection import duplicate_id_error, id_key
+from portico.transport.calls_in_flight import duplicate_id_error, id_key
+from portico.transport.client_connection import message_too_long
 from portico.transport.pipes import PipeReader, Writer
-from portico.transport.stdio import line_too_long
 from portico.windows.connected_windows import LEAVE, SAY
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.session_state import (
@@ -234,9 +234,10 @@ class Bridge:
     # From the client.
 
     def _received(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+        lines = self._lines
+        for line in lines.feed(data):
             if line is None:
-                self._reply(line_too_long(self._lines, self._state.version))
+                self._reply(message_too_long(lines.ends, lines.limit, self._state.version))
             elif line and not line.isspace():
                 self._from_client(line)
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from portico.model.errors import PorticoError
+from portico.model.types import Endpoint
 from portico.protocol.codec import encode
 from portico.state.background import first_of
-from portico.transport.client_connection import Endpoint
-from portico.transport.pipes import PipeReader, PipeWriter
-from portico.transport.stdio import StdioServer
+from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
 
 ATTACH = "attach"
@@ -168,7 +167,7 @@ class _ConnectedWindow:
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
         server.requests_ended, server.windows = self._requests_ended, self._windows
         if generation := _generation(self._request):
-            server.connection.question_prefix = f"portico.{generation}"
+            server.calls.question_prefix = f"portico.{generation}"
         self._reader = PipeReader(self._fd, server.received, self._disconnected.set)
         self._writer.open(self, self._disconnected.set)
         if self._sends_reply:
@@ -238,14 +237,14 @@ class _WindowServer(StdioServer):
     requests_ended: asyncio.Event
     windows: ConnectedWindows
 
-    def receive_line(self, line: bytes | None) -> None:
+    def receive(self, message: bytes | str) -> None:
         """Handle one line."""
-        if line == LAST:
+        if message == LAST:
             self.requests_ended.set()
-        elif line == AGAIN:
+        elif message == AGAIN:
             self.windows.start_refresh()
         else:
-            super().receive_line(line)
+            super().receive(message)
 
 
 def preferences_of(request: ControlRequest) -> Preferences:

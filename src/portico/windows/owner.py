@@ -18,13 +18,13 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
+from portico.model.types import Endpoint
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.state.report import report as to_operator
-from portico.transport.client_connection import Endpoint
 from portico.transport.pipe_loop import PipeLoop
-from portico.transport.pipes import DRAIN_S, stop_on_signals
-from portico.transport.stdio import MAX_LINE
+from portico.transport.pipes import MAX_LINE
+from portico.transport.stdio import DRAIN_S, stop_on_signals
 from portico.windows.connected_windows import ATTACH, ConnectedWindows, Preferences
 from portico.windows.control import Command, Control, ControlRequest
 from portico.windows.owner_lock import OwnerLock, lock_exists

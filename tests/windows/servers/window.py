@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.model.errors import PorticoError
-from portico.transport.client_connection import Endpoint
+from portico.model.types import Endpoint
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
 from portico.windows.connected_windows import Preferences
