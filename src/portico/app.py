@@ -4,9 +4,9 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
-from portico.model.errors import PorticoError
+from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
 from portico.state.report import report
 from portico.state.stderr import STDERR
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from socket import socket
 
+    from portico.gateway.composition_app import CompositionOptions
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
     from portico.model.types import Endpoint
@@ -71,37 +72,79 @@ def serve_http(
     _run(_HttpListener(address, **options).serve(server.endpoint(links)))
 
 
+class EndpointApp(Protocol):
+    """An endpoint and the servers behind it, from start to end."""
+
+    stop: asyncio.Event
+    """Set when it cannot serve its only client."""
+    failure: McpError | None
+
+    @property
+    def endpoint(self) -> "Endpoint":
+        """The endpoint to serve."""
+        ...
+
+    def running(self) -> "AbstractAsyncContextManager[None]":
+        """Start it; afterwards close it."""
+        ...
+
+
 def wrap_stdio(
     wrap_options: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S
 ) -> int:
     """Serve one upstream over stdin and stdout; return the exit code."""
-    from portico.transport.stdio import serve_stdio as over_pipes
     from portico.wrap_app import WrapApp
 
-    async def serve() -> int:
-        wrapped = WrapApp(wrap_options, alone=True)
-        async with wrapped.running():
-            is_complete = await over_pipes(
-                wrapped.endpoint, out=out, drain_s=drain_s, stop=wrapped.stop
-            )
-        if is_complete and wrapped.failure is not None:
-            report(wrapped.failure.message)
-        return 0 if is_complete and wrapped.failure is None else 1
-
-    return _run_pipes(serve())
+    return _app_stdio(lambda: WrapApp(wrap_options, alone=True), out, drain_s)
 
 
 def wrap_http(wrap_options: "WrapOptions", address: str, **options: Unpack[HttpOptions]) -> int:
     """Serve one upstream over HTTP at `[HOST:]PORT`; return the exit code."""
     from portico.wrap_app import WrapApp
 
+    return _app_http(lambda url: WrapApp(wrap_options, alone=False, url=url), address, options)
+
+
+def composition_stdio(
+    composition: "CompositionOptions", *, out: int | None = None, drain_s: float = DRAIN_S
+) -> int:
+    """Serve several components as one server over stdin and stdout; return the exit code."""
+    from portico.gateway.composition_app import CompositionApp
+
+    return _app_stdio(lambda: CompositionApp(composition), out, drain_s)
+
+
+def composition_http(
+    composition: "CompositionOptions", address: str, **options: Unpack[HttpOptions]
+) -> int:
+    """Serve several components as one server over HTTP; return the exit code."""
+    from portico.gateway.composition_app import CompositionApp
+
+    return _app_http(lambda _: CompositionApp(composition), address, options)
+
+
+def _app_stdio(make: "Callable[[], EndpointApp]", out: int | None, drain_s: float) -> int:
+    from portico.transport.stdio import serve_stdio as over_pipes
+
+    async def serve() -> int:
+        app = make()
+        async with app.running():
+            is_complete = await over_pipes(app.endpoint, out=out, drain_s=drain_s, stop=app.stop)
+        if is_complete and app.failure is not None:
+            report(app.failure.message)
+        return 0 if is_complete and app.failure is None else 1
+
+    return _run_pipes(serve())
+
+
+def _app_http(make: "Callable[[str], EndpointApp]", address: str, options: HttpOptions) -> int:
     listener = _HttpListener(address, **options)
 
     async def serve() -> int:
-        listener.bind()
-        wrapped = WrapApp(wrap_options, alone=False, url=listener.url)
-        async with wrapped.running():
-            await listener.serve(wrapped.endpoint)
+        listener.bind()  # before any server is started
+        app = make(listener.url)
+        async with app.running():
+            await listener.serve(app.endpoint)
         return 0
 
     return _run(serve())

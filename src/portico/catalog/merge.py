@@ -13,6 +13,8 @@ from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 ItemRoute = tuple[NamespacedOffer, str]
 """The offer that has an item, and the item's own key there."""
+Owners = Mapping[str, Mapping[str, str]]
+"""By kind, the server of each exposed name."""
 View = Callable[[Offer], Offer]
 """A function that returns the visible part of an offer."""
 
@@ -40,9 +42,15 @@ class Merged:
     """
 
     def __init__(
-        self, namespaced_offers: Iterable[NamespacedOffer], *, prefixed: bool = True
+        self,
+        namespaced_offers: Iterable[NamespacedOffer],
+        *,
+        prefixed: bool = True,
+        owners: Owners | None = None,
     ) -> None:
+        """`owners` keep their names, even if an earlier offer now has one of them too."""
         self._offers = tuple(namespaced_offers)  # with plain names, two may have the same server
+        self._owners = owners or {}
         self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._offers}
         self._prefixed = prefixed
         self._routes: dict[str, dict[str, ItemRoute]] = {}
@@ -52,9 +60,12 @@ class Merged:
     def only(self, servers: frozenset[str]) -> "Merged":
         """Return the part of these servers."""
         return Merged(
-            namespaced
-            for namespaced in self.namespaced_offers.values()
-            if namespaced.server in servers
+            (
+                namespaced
+                for namespaced in self.namespaced_offers.values()
+                if namespaced.server in servers
+            ),
+            prefixed=self._prefixed,
         )
 
     def through(self, views: Sequence[View]) -> "Merged":
@@ -78,7 +89,8 @@ class Merged:
                 if listed.keys or kind in self.namespaced_offers[server].offer.lists:
                     kept[server][kind] = listed
         merged = Merged(
-            namespaced.with_lists(kept[namespaced.server]) for namespaced in self._offers
+            (namespaced.with_lists(kept[namespaced.server]) for namespaced in self._offers),
+            prefixed=self._prefixed,
         )
         merged.routing = self.routing  # URIs stay as the views saw them
         return merged
@@ -143,15 +155,31 @@ class Merged:
         found = self._routes.get(kind)
         if found is None:
             found = {}
+            owners = self._owners.get(kind, {})
             for namespaced in self._offers:
                 for key, exposed in self._exposed(kind, namespaced):
                     owner, _ = found.setdefault(exposed, (namespaced, key))
                     if owner is not namespaced:
-                        self.duplicates.append(
-                            Clash(kind, exposed, owner.server, namespaced.server)
-                        )
+                        newcomer = namespaced
+                        if owners.get(exposed) == namespaced.server:
+                            found[exposed], newcomer = (namespaced, key), owner
+                            owner = namespaced
+                        self.duplicates.append(Clash(kind, exposed, owner.server, newcomer.server))
             self._routes[kind] = found
         return found
+
+    def all_duplicates(self) -> Sequence[Clash]:
+        """Return the names with a second owner, in all lists."""
+        for kind in KINDS:
+            self.routes(kind)
+        return self.duplicates
+
+    def owners(self) -> Owners:
+        """Return the server of each exposed name."""
+        return {
+            kind: {exposed: place[0].server for exposed, place in self.routes(kind).items()}
+            for kind in KINDS
+        }
 
     def _exposed(self, kind: str, namespaced: NamespacedOffer) -> Iterable[tuple[str, str]]:
         if kind in ("tools", "prompts"):

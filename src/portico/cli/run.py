@@ -1,4 +1,4 @@
-"""`portico run`: serve components over stdio or HTTP."""
+"""`portico run`: serve components as one server, over stdio or HTTP."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from portico.cli.usage import Parser
+    from portico.components.classify import Component
+    from portico.components.composition import Composition
     from portico.model.types import Link
     from portico.server import Server
 
@@ -21,6 +23,10 @@ class _Options(DoorOptions):
         super().__init__()
         self.component = component
         self.handlers: str | None = None
+        self.prefix = False
+        self.shadow: list[str] = []
+        self.override: list[str] = []
+        self.watch = False
 
 
 def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
@@ -28,12 +34,34 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     options = _options(argv)
     out = keep_stdout(options.http)  # before the user's code is imported
     try:
-        server, own_links = _load(options.component, options.handlers, options.name)
+        composition = _composition(options)
     except LoadError as error:
         report_failure(error)
         return 1
-    links = (*links, *own_links)
     log_to_stderr()
+    part = composition.parts[0]
+    if len(composition.parts) > 1 or options.prefix or options.watch:
+        return _serve_composition(options, composition, tuple(links), out)
+    links = (*links, *composition.links)
+    if part.server is None:
+        return _serve_wrapped(options, part.component, links, out)
+    return _serve_server(options, part.server, links, out)
+
+
+def _composition(options: _Options) -> "Composition":
+    from portico.components.composition import compose, named_components
+    from portico.components.load import import_file
+
+    components = named_components(options.component, options.override)
+    handlers = None if options.handlers is None else import_file(options.handlers)
+    return compose(components, handlers)
+
+
+def _serve_server(
+    options: _Options, server: "Server", links: "Sequence[Link]", out: int | None
+) -> int:
+    if options.name:
+        server.rename(options.name)
     if options.http is None:
         from portico.app import serve_stdio
 
@@ -45,25 +73,54 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     return 0
 
 
-def _load(
-    components: list[str], handlers: str | None, name: str | None
-) -> "tuple[Server, list[Link]]":
-    from portico.components.classify import classify
-    from portico.components.load import import_file, load_file
-    from portico.server import Server
+def _serve_wrapped(
+    options: _Options, component: "Component", links: "Sequence[Link]", out: int | None
+) -> int:
+    """Serve a single command or URL as `wrap` does."""
+    from portico.cli.wrap import options_of
 
-    functions = None if handlers is None else import_file(handlers)
-    loaded = [load_file(classify(component), functions) for component in components]
-    servers = [one.server for one in loaded if one.server is not None]
-    links = [link for one in loaded for link in one.links]
-    if len(servers) > 1:
-        return Server.compose(name or "portico", *servers), links
-    if name:
-        servers[0].rename(name)
-    return servers[0], links
+    wrap_options = options_of(component, options, tuple(links))
+    if options.http is None:
+        from portico.app import wrap_stdio
+
+        report_waiting(wrap_options.address.name, "portico run --http 8000 ...")
+        return wrap_stdio(wrap_options, out=out, drain_s=options.drain)
+    from portico.app import wrap_http
+
+    return wrap_http(wrap_options, options.http, **options.at)
 
 
-def report_failure(error: "LoadError") -> None:
+def _serve_composition(
+    options: _Options, composition: "Composition", links: "tuple[Link, ...]", out: int | None
+) -> int:
+    import shlex
+
+    from portico import __version__
+    from portico.gateway.composition_app import CompositionOptions
+    from portico.model.wording import counted
+
+    served = CompositionOptions(
+        composition=composition,
+        label=f"portico run {shlex.join(options.component)}",
+        version=__version__,
+        name=options.name or "",
+        prefixed=options.prefix,
+        shadows=tuple(options.shadow),
+        links=links,
+        idle_s=0.0 if options.http is None else 300.0,
+    )
+    if options.http is None:
+        from portico.app import composition_stdio
+
+        what = counted(len(composition.parts), "component")
+        report_waiting(what, "portico run --http 8000 ...")
+        return composition_stdio(served, out=out, drain_s=options.drain)
+    from portico.app import composition_http
+
+    return composition_http(served, options.http, **options.at)
+
+
+def report_failure(error: LoadError) -> None:
     """Print why a file could not be loaded: the user's own line first, then the traceback."""
     import traceback
 
@@ -81,25 +138,34 @@ def _options(argv: list[str]) -> _Options:
     if argv and not any(word.startswith("-") for word in argv):
         return options  # clients start it like this, and argparse is slow to import
     parser = _parser()
-    parser.parse_args(argv, namespace=options)
+    parser.parse_intermixed_args(argv, namespace=options)
     if options.handlers and not any(word.endswith(".json") for word in options.component):
         parser.error("--handlers needs a definitions file (.json); add one or remove the option")
     return options
 
 
 def _parser() -> "Parser":
+    from portico.cli.argument_types import repeatable
     from portico.cli.usage import Parser
 
     parser = Parser(
         prog="portico run",
-        description="Serve a Python file with a Server, or a definitions file, as an MCP server. "
-        "Several components become one server.",
+        description="Serve components as one MCP server: Python files with a Server, definitions "
+        "files, quoted commands and URLs of other servers. A Python file with a `link` is "
+        "middleware in front of the components after it.",
+        epilog="example: portico run log.py calc.py 'npx -y @modelcontextprotocol/server-memory'",
     )
     add = parser.add_argument
-    what = "server.py, server.py:NAME or tools.json"
+    what = "server.py, server.py:NAME, tools.json, a quoted command or a URL; NAME=... names it"
     add("component", nargs="+", metavar="COMPONENT", help=what)
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
+    what = "name each tool after its component, such as calc__add"
+    add("--prefix", action="store_true", help=what)
+    what = "a tool, prompt or resource of one component that hides that of a later one"
+    repeatable(add, "--shadow", str, "NAME", what)
+    what = "use another component in place of the one with this name"
+    repeatable(add, "--override", str, "NAME=COMPONENT", what)
     add_door(add)
     add("--name", help="name of the server (default: its own name)")
     return parser

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from portico.cli.argument_types import Add
     from portico.cli.usage import Parser
+    from portico.components.classify import Component
     from portico.model.types import Link
     from portico.wires.wire import Address
     from portico.wrap_app import WrapOptions
@@ -49,6 +50,7 @@ class _Options(DoorOptions):
         self.cache = True
         self.refresh = False
         self.clean_env = False
+        self.cwd: str | None = None
         self.env: list[tuple[str, str]] = []
         self.header: list[tuple[str, str]] = []
         self.log: str | None = None
@@ -138,9 +140,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
     matters = {**meaningful(environment), **given}
-    cwd = ""
+    cwd = options.cwd or ""
     with suppress(FileNotFoundError):  # it was deleted, and the command may not need it
-        cwd = os.getcwd()
+        cwd = cwd or os.getcwd()
 
     def key(view: str) -> str:
         return upstream_key(secret, argv=(*target, f"#{view}"), cwd=cwd, env=matters)
@@ -149,10 +151,31 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         tuple(target),
         title=options.name or title(target),
         env=given,
+        cwd=options.cwd,
         environment=environment,
         overheard=STDERR.write_line,
     )
     return command, key, upstream_key(secret, argv=(*target, "#history"), cwd=cwd)
+
+
+def options_of(
+    component: "Component", door: DoorOptions, links: "tuple[Link, ...]"
+) -> "WrapOptions":
+    """Return the options that wrap a component: a command, a URL or an alias of either."""
+    options = _Options()
+    options.target = [component.url] if component.url else list(component.argv)
+    options.http, options.name = door.http, door.name
+    entry = component.entry
+    if entry is not None:
+        options.clean_env = not entry.url
+        options.env, options.header = list(entry.env.items()), list(entry.headers.items())
+        options.cwd = entry.cwd
+        times = entry.timeouts
+        options.init_timeout, options.list_timeout = times.init, times.list
+        options.call_timeout, options.idle_timeout = times.call, times.idle
+        options.instances, options.sharing, options.era = entry.instances, entry.sharing, entry.era
+        options.max_in_flight, options.max_connections = entry.max_in_flight, entry.max_connections
+    return _wrap_options(options, links)
 
 
 def title(argv: list[str]) -> str:

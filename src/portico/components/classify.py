@@ -27,7 +27,9 @@ _VARIABLE = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
 _FILE_NAME = re.compile(r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+")
 """An argument that must be meant as a file, even if there is none."""
 _SDK = re.compile(rb"^\s*(?:from|import)\s+(?:mcp|fastmcp)\b", re.MULTILINE)
-_LAUNCHERS = frozenset({"bun", "bunx", "deno", "docker", "node", "npx", "pipx", "uv", "uvx"})
+_LAUNCHERS = frozenset(
+    {"bun", "bunx", "deno", "docker", "node", "npx", "pipx", "portico", "uv", "uvx"}
+)
 _LAUNCHER_WORDS = frozenset({"dlx", "exec", "run", "tool", "x"})
 _BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _WASM = b"\0asm"

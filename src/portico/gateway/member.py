@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.sanitize import sanitize_text
 from portico.catalog.sanitize_offer import SanitizedItem
 from portico.chain.core import CatalogSource
+from portico.chain.exact_params import exact_params
 from portico.chain.fold import fold
 from portico.chain.only import Only
 from portico.config.schema import ServerEntry
@@ -20,7 +21,7 @@ from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request
 from portico.model.offer import Offer
-from portico.model.types import Answer, LogLevelAware, Notified, Provider
+from portico.model.types import Answer, Link, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 
 GATEWAY_CAPABILITY = "portico/gateway"
@@ -72,7 +73,7 @@ class Member:
         self,
         entry: Entry,
         provider: Managed,
-        name_limit: int,
+        name_limit: int | None,
         *,
         gateway: str = "",
         leave: Callable[[], None] | None = None,
@@ -87,7 +88,7 @@ class Member:
         """Done when the current refresh ends; None if none is running."""
         self.stop_saving = leave or _nothing
         """Stops saving the catalog on disk: the next server of this name does."""
-        self.links = _links(entry)
+        self.links: list[Link] = _links(entry)
         """The links before it, at every endpoint."""
         self.handle = fold(self.links, provider.provide)
         """Answers a request under the server's own names."""
@@ -130,9 +131,16 @@ class Member:
                 self._namespaced = NamespacedOffer(self.name, offer, self._name_limit)
         return self._namespaced
 
+    def put_behind(self, links: Sequence[Link]) -> None:
+        """Put further links in front of it, which see it under its own names."""
+        self.links = [exact_params, *links, *self.links]
+        self.handle = fold(self.links, self.provider.provide)
+
     def _visible(self, offer: Offer) -> Offer:
-        for link in self.links:
-            offer = link.view(offer)
+        for link in reversed(self.links):
+            view = getattr(link, "view", None)
+            if view is not None:
+                offer = view(offer)
         return offer
 
     @property
@@ -268,7 +276,7 @@ def _unlisted(catalog: Catalog) -> list[str]:
     return [kind for kind in without if kind in declared]
 
 
-def _links(entry: Entry) -> list[Only]:
+def _links(entry: Entry) -> list[Link]:
     tools = entry.tools
     if not (tools.allow or tools.deny):
         return []

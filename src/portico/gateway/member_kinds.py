@@ -60,7 +60,8 @@ class MemberLimits(Struct, frozen=True):
     """The settings of the config that apply to all members."""
 
     path: str
-    name_limit: int
+    name_limit: int | None
+    """The limit of exposed names; None for plain names, without a prefix."""
     max_tools: int
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from portico.catalog.catalog import Identity
 from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Merged
+from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.config.schema import Config
@@ -50,6 +52,21 @@ SETTLE_DELAY_S = 3.0
 """The same while several servers are being refreshed, which finish one after the other."""
 
 
+class CompositionRules(Struct, frozen=True, kw_only=True):
+    """How the members form one server of their own, without the meta-tools of a gateway."""
+
+    identity: Callable[[], Identity]
+    """Returns the identity of the server, once the members are known."""
+    prefixed: bool = False
+    """True for names such as `calc__add`; else names are plain, and must be unique."""
+    order: tuple[str, ...] = ()
+    """The names of the members, the first in the chain first."""
+    shadows: frozenset[str] = frozenset()
+    """Names that a member may have although a later one has them too."""
+    links: Mapping[str, Sequence[Link]] = {}
+    """The links in front of single members, by their names."""
+
+
 class Registry:
     """The gateway without its transports."""
 
@@ -65,10 +82,12 @@ class Registry:
         expose: str | None = None,
         links: Sequence[Link] = (),
         local: Mapping[str, LocalEntry] | None = None,
+        rules: CompositionRules | None = None,
     ) -> None:
         """`searcher` is called when first needed; `expose` overrides the config; `report_failure`
         logs exceptions, `record_call` every call; `links` are before every endpoint; `local` are
-        members in this process, beside the servers of the config."""
+        members in this process, beside the servers of the config; `rules` are those of a
+        composition, None for a gateway."""
         self.config = config
         self._environment = environment
         self._tool_search = ToolSearch(searcher)
@@ -79,8 +98,9 @@ class Registry:
         self._record_call = record_call
         self._links = links
         self._local = local or {}
+        self._rules = rules
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
-        self.merged = self._merged()
+        self.merged = self._merged(None)
         # Decided once: a client must not find other tools than those it has listed.
         self._expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
@@ -132,29 +152,35 @@ class Registry:
             there = self.config.groups.get(group or "")
             return there.servers if there is not None else ()
 
+        exposure = Exposure(
+            self,
+            self._identity(),
+            searches=searches,
+            summarize=self._summary,
+            servers=servers if group else None,
+        )
+        # A composition has only the names of its members.
+        metatools = MetaTools(self, exposure) if self._rules is None else None
+        router = Router(self, exposure, metatools, self._record_call)
+        observe = observing(router.record)
+        providers: list[Provider] = [router] if metatools is None else [router, metatools]
+        first = [] if metatools is None else [metatools.unwrapping]
+        links = (router.with_plain_uris, *self._links) if self._links else ()
+        endpoint = ChainEndpoint(
+            exposure, providers, links, self.report_failure, observe, first=first
+        )
+        return exposure, endpoint
+
+    def _identity(self) -> Identity:
+        if self._rules is not None:
+            return self._rules.identity()
         id = self._environment.gateway
-        identity = Identity(
+        return Identity(
             name="portico",
             version=self._version,
             more={"title": "Portico"},
             experimental={GATEWAY_CAPABILITY: {"id": id}} if id else {},
         )
-        exposure = Exposure(
-            self,
-            identity,
-            searches=searches,
-            summarize=self._summary,
-            servers=servers if group else None,
-        )
-        metatools = MetaTools(self, exposure)
-        router = Router(self, exposure, metatools, self._record_call)
-        observe = observing(router.record)
-        providers: list[Provider] = [router, metatools]
-        links = (router.with_plain_uris, *self._links) if self._links else ()
-        endpoint = ChainEndpoint(
-            exposure, providers, links, self.report_failure, observe, first=[metatools.unwrapping]
-        )
-        return exposure, endpoint
 
     def _record_server_call(
         self,
@@ -176,18 +202,35 @@ class Registry:
         """True while no server's tools are known."""
         return all(member.is_pending for member in self.members.values())
 
-    def _merged(self) -> Merged:
-        namespaced_offers = (member.namespaced for member in self.members.values())
-        return Merged(namespaced for namespaced in namespaced_offers if namespaced is not None)
+    def _merged(self, before: Merged | None) -> Merged:
+        found = (member.namespaced for member in self.members.values())
+        known = (namespaced for namespaced in found if namespaced is not None)
+        if self._has_prefixes:
+            return Merged(known)
+        return Merged(known, prefixed=False, owners=None if before is None else before.owners())
+
+    @property
+    def _has_prefixes(self) -> bool:
+        return self._rules is None or self._rules.prefixed
+
+    def clashes(self) -> list[Clash]:
+        """Return the names that two members of a composition offer, without the shadowed ones."""
+        shadows = frozenset() if self._rules is None else self._rules.shadows
+        return [one for one in self.merged.all_duplicates() if one.key not in shadows]
 
     def _entries(self, config: Config) -> dict[str, Entry]:
         enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
-        return {**enabled, **self._local}
+        found: dict[str, Entry] = {**enabled, **self._local}
+        order = () if self._rules is None else self._rules.order
+        return {name: found[name] for name in order if name in found} | found
 
     def _member(self, entry: Entry) -> Member:
         gateway = self.config.gateway
-        limits = MemberLimits(self.config.path, gateway.name_limit, gateway.max_tools)
+        limit = gateway.name_limit if self._has_prefixes else None
+        limits = MemberLimits(self.config.path, limit, gateway.max_tools)
         made = member_of(entry, self._environment, limits)
+        if self._rules is not None and entry.name in self._rules.links:
+            made.put_behind(self._rules.links[entry.name])
         made.provider.watch(lambda change: self._on_change(made, change))
         return made
 
@@ -255,7 +298,7 @@ class Registry:
 
     def _changed(self) -> None:
         """Merge the offers again, and publish the result if it differs."""
-        merged = self._merged()
+        merged = self._merged(self.merged)
         before = self.merged.namespaced_offers
         if [*merged.namespaced_offers.values()] == [*before.values()]:
             return
@@ -273,7 +316,12 @@ class Registry:
             self._report(words)
 
     def _warnings(self, server: str) -> list[str]:
-        return [*self.members[server].warnings(), *self.merged.clashes.get(server, ())]
+        hidden = [] if self._has_prefixes else self.clashes()
+        return [
+            *self.members[server].warnings(),
+            *self.merged.clashes.get(server, ()),
+            *(f"{one}; the second is hidden" for one in hidden if one.newcomer == server),
+        ]
 
     def _count_refreshing(self) -> int:
         return sum(member.refreshing is not None for member in self.members.values())
@@ -292,9 +340,14 @@ class Registry:
         for exposure, _ in self._endpoints.values():
             exposure.publish_changes()
 
-    async def apply(self, config: Config) -> None:
-        """Apply a changed config. Servers whose entries differ only in description keep running;
-        removed servers finish their running calls."""
+    async def apply(self, config: Config, local: Mapping[str, LocalEntry] | None = None) -> None:
+        """Apply a changed config, and changed members in this process.
+
+        Servers whose entries differ only in description keep running; removed servers finish
+        their running calls.
+        """
+        if local is not None:
+            self._local = local
         wanted = self._entries(config)
         before_it = self.config.gateway
         remade = (config.gateway.name_limit, config.gateway.max_tools) != (

@@ -50,7 +50,7 @@ class Router:
         self,
         registry: MemberRegistry,
         exposure: Exposure,
-        metatools: MetaTools,
+        metatools: MetaTools | None,
         record_call: CallRecorder,
     ) -> None:
         self._registry = registry
@@ -71,8 +71,8 @@ class Router:
         if request.method == "tools/call":
             place = self._exposure.merged.tools.get(request.name)
             if place is None:
-                known = request.name in metatool_definitions.NAMES
-                return None if known else self._call_when_known(request, context)
+                is_own = self._metatools is not None and request.name in metatool_definitions.NAMES
+                return None if is_own else self._call_when_known(request, context)
             return self._call(request, context, place)
         found = self._route(request, context)
         if found is None:
@@ -120,8 +120,13 @@ class Router:
 
     async def _call_when_known(self, request: Request, context: Context) -> Response:
         """Call a tool once its server's tools are known."""
-        if not await self._metatools.wait_for_tool(request.name):
-            return self._metatools.unknown_tool(request, context)
+        metatools = self._metatools
+        if metatools is None:
+            await self._exposure.ready(request, context)
+            if request.name not in self._exposure.merged.tools:
+                return terminus(request)
+        elif not await metatools.wait_for_tool(request.name):
+            return metatools.unknown_tool(request, context)
         return await self._call(request, context, self._exposure.merged.tools[request.name])
 
     def _call(self, request: Request, context: Context, place: ItemRoute) -> Answer:

@@ -1,0 +1,216 @@
+"""The application behind `run` with several components: one server made of them, in their order."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from portico.catalog.cache_folder import CacheFolder
+from portico.catalog.catalog import Identity
+from portico.catalog.catalog_store import CatalogStore
+from portico.catalog.history_store import histories
+from portico.catalog.merge import Clash
+from portico.catalog.upstream_key import user_secret
+from portico.chain.endpoint import ChainEndpoint
+from portico.components.classify import Component, ComponentError
+from portico.components.composition import Composition
+from portico.config.paths import cache_folder, state_folder
+from portico.config.schema import Config, Gateway, ServerEntry, Timeouts
+from portico.gateway.local_server import LocalEntry
+from portico.gateway.member import Member
+from portico.gateway.member_kinds import MemberEnvironment, StderrSink
+from portico.gateway.registry import CompositionRules, Registry
+from portico.model.errors import McpError
+from portico.model.message import Request, Response
+from portico.model.types import Link
+from portico.protocol.codec import decoded
+from portico.state.report import failed, report
+from portico.state.stderr import STDERR
+from portico.state.watchdog import Watchdog
+from portico.upstream.configured_address import address
+from portico.wires.wire import Address
+
+_WATCHDOG_S = 0.25
+
+
+class CompositionOptions(Struct, frozen=True, kw_only=True):
+    """The components to serve as one server, and how."""
+
+    composition: Composition
+    label: str
+    """The command line, for messages."""
+    version: str
+    name: str = ""
+    """The name of the server; empty for that of its only component, or else `portico`."""
+    prefixed: bool = False
+    shadows: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    """Links of the program that runs the composition, before all others."""
+    idle_s: float = 0.0
+    """Stop a server after being idle for this long; 0 never does."""
+
+
+class _Introduction(Struct):
+    instructions: str = ""
+
+
+class CompositionApp:
+    """A composition from start to end; create it inside a running event loop."""
+
+    failure: McpError | None = None
+
+    def __init__(self, options: CompositionOptions) -> None:
+        self._options = options
+        self.stop = asyncio.Event()
+        """Set to end the serving."""
+        parts = options.composition.parts
+        self._addresses = {part.component.name: part.component for part in parts}
+        cache = cache_folder()
+        environment = MemberEnvironment(
+            info={"name": "portico", "title": "Portico", "version": options.version},
+            memory=CatalogStore(
+                os.path.join(cache, "catalogs"), report=report, disk_cache=CacheFolder(cache)
+            ),
+            secret=user_secret(state_folder()),
+            report=report,
+            on_stderr=lambda _, line: STDERR.write_line(line),
+            address_of=self._address,
+            history=histories(options.label, report),
+        )
+        self._registry = Registry(
+            Config(
+                path=options.label,
+                gateway=Gateway(expose="all"),
+                servers={
+                    part.component.name: _entry(part.component, options.idle_s)
+                    for part in parts
+                    if part.server is None
+                },
+            ),
+            environment,
+            version=options.version,
+            searcher=_no_search,
+            report_failure=failed,
+            record_call=_record_nothing,
+            links=(*options.links, *options.composition.links),
+            local=self._local(options.composition),
+            rules=CompositionRules(
+                identity=self._identity,
+                prefixed=options.prefixed,
+                order=tuple(part.component.name for part in parts),
+                shadows=frozenset(options.shadows),
+                links={part.component.name: part.links for part in parts if part.links},
+            ),
+        )
+
+    @property
+    def endpoint(self) -> ChainEndpoint:
+        """The endpoint of all components."""
+        return self._registry.endpoint()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """List all components and reject clashes; afterwards close them."""
+        try:
+            await self._prepare()
+            self._registry.start()
+            with Watchdog(_WATCHDOG_S, report):
+                yield
+        finally:
+            await self._registry.close()
+
+    async def _prepare(self) -> None:
+        """List what is not known yet, so that a clash is found before a client sees a name."""
+        registry = self._registry
+        await registry.refresh([one.name for one in registry.members.values() if one.is_pending])
+        if clashes := registry.clashes():
+            # A stored catalog may be older than the server.
+            named = {name for one in clashes for name in (one.owner, one.newcomer)}
+            await registry.refresh([name for name in named if _is_stale(registry.members[name])])
+        if clashes := registry.clashes():
+            raise ComponentError(_refusal(clashes))
+
+    def _local(self, composition: Composition) -> Mapping[str, LocalEntry]:
+        return {
+            part.component.name: LocalEntry(name=part.component.name, server=part.server)
+            for part in composition.parts
+            if part.server is not None
+        }
+
+    def _identity(self) -> Identity:
+        """Return the identity of the only component, or one for all of them."""
+        options, parts = self._options, self._options.composition.parts
+        only = parts[0].server if len(parts) == 1 else None
+        if only is not None and not options.name:
+            return only.identity
+        return Identity(
+            name=options.name or (only.name if only is not None else "portico"),
+            version=options.version if only is None else only.identity.version,
+            instructions=_instructions(list(self._registry.members.values())),
+        )
+
+    def _address(self, entry: ServerEntry, on_stderr: StderrSink) -> Address:
+        """Return the address of a server. The entry of an alias is that of the config; a command
+        from the command line gets the environment of that command line."""
+        component = self._addresses[entry.name]
+        if component.entry is not None or component.url:
+            return address(entry, lambda line: on_stderr(entry.name, line))
+        from portico.wires.child_wire import Command
+
+        return Command(
+            component.argv,
+            title=entry.name,
+            environment=dict(os.environ),
+            overheard=lambda line: on_stderr(entry.name, line),
+        )
+
+
+def _entry(component: Component, idle_s: float) -> ServerEntry:
+    from msgspec.structs import replace
+
+    if component.entry is not None:
+        return replace(component.entry, name=component.name)
+    command, *args = component.argv or ("",)
+    timeouts = Timeouts(idle=idle_s)
+    return ServerEntry(
+        name=component.name, command=command, args=tuple(args), url=component.url, timeouts=timeouts
+    )
+
+
+def _is_stale(member: Member) -> bool:
+    return not member.is_local and not member.is_confirmed
+
+
+def _refusal(clashes: Sequence[Clash]) -> str:
+    names = dict.fromkeys(one.key for one in clashes)
+    how = f"--shadow {next(iter(names))} to use that of the first component"
+    return "\n".join((*map(str, clashes), f"add --prefix to name each by its component, or {how}"))
+
+
+def _instructions(members: Sequence[Member]) -> str:
+    """Return the instructions of all components, each under its name."""
+    found = []
+    for member in members:
+        catalog = member.provider.offered()
+        read = None if catalog is None else decoded(catalog.offer.introduction, _Introduction)
+        if read is not None and read.instructions.strip():
+            found.append(f"{member.name}: {read.instructions.strip()}")
+    return "\n\n".join(found)
+
+
+def _no_search() -> Any:
+    raise NotImplementedError("a composition has no search")
+
+
+def _record_nothing(
+    request: Request,
+    context: object,
+    server: str,
+    name: str,
+    response: Response | None,
+    took_s: float,
+) -> None:
+    """Keep no log."""
