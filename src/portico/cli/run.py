@@ -50,9 +50,11 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
 
 def _composition(options: _Options) -> "Composition":
     from portico.components.composition import compose, named_components
+    from portico.components.cycles import enter
     from portico.components.load import import_file
 
     components = named_components(options.component, options.override)
+    enter(components)
     handlers = None if options.handlers is None else import_file(options.handlers)
     return compose(components, handlers)
 
