@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from portico.model.errors import MissingCapability as MissingCapability
     from portico.model.errors import PorticoError as PorticoError
     from portico.model.errors import RegistrationError as RegistrationError
+    from portico.model.errors import StartError as StartError
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
@@ -75,6 +76,7 @@ _HOMES = {
         "MissingCapability",
         "PorticoError",
         "RegistrationError",
+        "StartError",
         "ToolError",
     ),
     "portico.model.message": ("Request", "Response"),

@@ -247,7 +247,10 @@ class Registry:
         if not any(member.is_pending for member in self.members.values()):
             await asyncio.sleep(_START_DELAY_S)
         members = self.members.items()
-        await self.refresh([name for name, m in members if not (m.is_confirmed or m.refreshing)])
+        await self.refresh(
+            # Those in this process only start their lifespans.
+            [name for name, m in members if m.is_local or not (m.is_confirmed or m.refreshing)]
+        )
 
     async def wait_for_catalog(self, server: str) -> None:
         """Wait until a server's catalog is known, up to a timeout; refresh it if needed."""
@@ -386,13 +389,15 @@ class Registry:
         self._draining.discard(member)
 
     async def close(self) -> None:
-        """Close all servers concurrently."""
+        """Close all servers concurrently, and those in this process in reverse order."""
         if self._publish_timer is not None:
             self._publish_timer.cancel()
         await self._background.close()
         await self._tool_search.close()
-        providers = [member.provider for member in (*self.members.values(), *self._draining)]
-        await asyncio.gather(*(provider.close() for provider in providers))
+        members = (*self.members.values(), *self._draining)
+        local = [member for member in members if member.is_local]
+        others = (member.provider.close() for member in members if not member.is_local)
+        await asyncio.gather(_close_in_turn(reversed(local)), *others)
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
@@ -439,3 +444,8 @@ class Registry:
     def _index(self) -> None:
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
         self._tool_search.use(self.merged, tags)
+
+
+async def _close_in_turn(members: Iterable[Member]) -> None:
+    for member in members:
+        await member.provider.close()

@@ -60,6 +60,15 @@ class Asker(Protocol):
         ...
 
 
+class LifespanValue(Protocol):
+    """The lifespan of a server, as its handlers use it."""
+
+    @property
+    def value(self) -> Any:
+        """The value; RuntimeError while the lifespan is not running."""
+        ...
+
+
 class TypedForm(Protocol[T_co]):
     """A form described by a class."""
 
@@ -95,6 +104,7 @@ class Context:
     __slots__ = (
         "_asker",
         "_counter",
+        "_lifespan",
         "cancelled",
         "data",
         "deadline",
@@ -143,6 +153,7 @@ class Context:
         self.state: dict[str, Any] = {}
         self._asker: Asker | None = None
         self._counter = 0
+        self._lifespan: LifespanValue | None = None
 
     def bound(self, request: Request, asker: Asker | None, state: dict[str, Any]) -> "Context":
         """Return a copy of this context for one run of one handler."""
@@ -176,6 +187,16 @@ class Context:
             peer=self.peer,
             version=self.version,
         )
+
+    @property
+    def lifespan(self) -> Any:
+        """The value of the lifespan of the handler's server; RuntimeError if it has none."""
+        if self._lifespan is None:
+            raise RuntimeError(
+                "context.lifespan is for the handlers of a server with a lifespan; "
+                "create it with Server(lifespan=...)"
+            )
+        return self._lifespan.value
 
     @property
     def client_capabilities(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ PorticoError
 ├── ToolError                 a tool failed; the model gets the message (`isError`)
 ├── AskError                  the client rejected or did not answer a question
 ├── RegistrationError         the server's author registered something invalid
+├── StartError                the lifespan of a server failed to start
 └── TargetError               an upstream is unreachable or misbehaves
 """
 
@@ -71,6 +72,10 @@ class AskError(PorticoError):
 
 class RegistrationError(PorticoError, ValueError):
     """A registration is not valid."""
+
+
+class StartError(PorticoError):
+    """The lifespan of a server failed to start; the cause is the exception that it raised."""
 
 
 class TargetError(PorticoError):
