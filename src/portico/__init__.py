@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from portico.model.errors import InvalidParams as InvalidParams
     from portico.model.errors import McpError as McpError
     from portico.model.errors import MissingCapability as MissingCapability
+    from portico.model.errors import NameClash as NameClash
     from portico.model.errors import PorticoError as PorticoError
     from portico.model.errors import RegistrationError as RegistrationError
     from portico.model.errors import StartError as StartError
@@ -74,6 +75,7 @@ _HOMES = {
         "InvalidParams",
         "McpError",
         "MissingCapability",
+        "NameClash",
         "PorticoError",
         "RegistrationError",
         "StartError",

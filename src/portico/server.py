@@ -154,8 +154,10 @@ class Server(Registration):
         return tuple(self._providers)
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
-        """Create an endpoint of this server behind its own links; there may be several."""
+        """Create an endpoint of this server behind its own links; there may be several. Raises
+        NameClash if a link adds a name that the server has."""
         endpoint = ChainEndpoint(self._source, self._providers, links, _report)
+        endpoint.check_names()
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint

@@ -92,6 +92,7 @@ class GatewayApp:
             links=options.links,
             local=options.local,
         )
+        self.registry.check_links()
         self._routes_changed: list[Callable[[], None]] = []
         self._watcher: ConfigWatcher | None = None
 

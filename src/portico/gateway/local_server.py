@@ -57,6 +57,7 @@ class LocalServer:
         self.catalog = source.catalog
         self.ready = source.ready
         self.hub = source.hub
+        self.published = source.published
         self.on_initialize = source.on_initialize
 
     def offer(self) -> Offer:

@@ -69,6 +69,9 @@ class _CompleteParams(Struct):
 class FunctionProvider:
     """Answers requests with the functions that were registered."""
 
+    calls_downstream = True
+    """Its functions can call the tools of the providers after it."""
+
     def __init__(self, name: str, *, rounds: Rounds, report: Report) -> None:
         self.name = name
         self.tools: dict[str, Tool] = {}
