@@ -233,6 +233,8 @@ def _head(path: str) -> bytes:
 
 
 def _alias(argument: str, entry: "ServerEntry") -> Component:
+    if entry.problem:
+        raise ComponentError(f"{argument}: {entry.problem}")
     kind: ComponentKind = "url" if entry.url else "command"
     argv = () if entry.url else (entry.command, *entry.args)
     return Component(
