@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from portico.model.errors import InvalidParams as InvalidParams
     from portico.model.errors import McpError as McpError
     from portico.model.errors import MissingCapability as MissingCapability
-    from portico.model.errors import NameClash as NameClash
     from portico.model.errors import PorticoError as PorticoError
     from portico.model.errors import RegistrationError as RegistrationError
-    from portico.model.errors import StartError as StartError
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from portico.server import Server as Server
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
+    from portico.transport.custom_transport import Transport as Transport
 
 __version__ = "0.1.0"
 
@@ -75,10 +74,8 @@ _HOMES = {
         "InvalidParams",
         "McpError",
         "MissingCapability",
-        "NameClash",
         "PorticoError",
         "RegistrationError",
-        "StartError",
         "ToolError",
     ),
     "portico.model.message": ("Request", "Response"),
@@ -90,6 +87,7 @@ _HOMES = {
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
     "portico.transport.client_connection": ("Connection",),
+    "portico.transport.custom_transport": ("Transport",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from portico.gateway.serve_options import ServeOptions
     from portico.model.types import Endpoint
     from portico.server import Server
+    from portico.transport.custom_transport import Transport
     from portico.transport.http_app import Page
     from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
@@ -51,6 +52,13 @@ class HttpOptions(TypedDict, total=False):
     drain_notice_s: float
 
 
+class TransportOptions(TypedDict, total=False):
+    """The options of a transport of the user's own: where it listens, and how long it drains."""
+
+    address: str | None
+    drain_s: float
+
+
 def serve_stdio(
     server: "Server",
     *,
@@ -61,7 +69,7 @@ def serve_stdio(
     """Serve one client over stdin and stdout until it disconnects; return the exit code."""
     from portico.transport.stdio import serve_stdio as over_pipes
 
-    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s, running=_lifespan(server))
+    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
     return 0 if _run_pipes(served) else 1
 
 
@@ -69,12 +77,21 @@ def serve_http(
     server: "Server", address: str, *, links: Sequence[Link] = (), **options: Unpack[HttpOptions]
 ) -> None:
     """Serve over HTTP at `[HOST:]PORT` until SIGTERM arrives."""
-    listener = _HttpListener(address, **options)
-    _run(listener.serve(server.endpoint(links), running=_lifespan(server)))
+    _run(_HttpListener(address, **options).serve(server.endpoint(links)))
 
 
-def _lifespan(server: "Server") -> "AbstractAsyncContextManager[object] | None":
-    return server.running() if server.has_lifespan else None
+def serve_transport(
+    server: "Server",
+    transport: "Transport",
+    *,
+    links: Sequence[Link] = (),
+    **options: Unpack[TransportOptions],
+) -> int:
+    """Serve over a transport of the user's own until it returns; return the exit code."""
+    from portico.transport.custom_transport import serve_over
+
+    _run(serve_over(transport, server.endpoint(links), **options))
+    return 0
 
 
 class EndpointApp(Protocol):
@@ -110,6 +127,15 @@ def wrap_http(wrap_options: "WrapOptions", address: str, **options: Unpack[HttpO
     return _app_http(lambda url: WrapApp(wrap_options, alone=False, url=url), address, options)
 
 
+def wrap_transport(
+    wrap_options: "WrapOptions", transport: "Transport", **options: Unpack[TransportOptions]
+) -> int:
+    """Serve one upstream over a transport of the user's own; return the exit code."""
+    from portico.wrap_app import WrapApp
+
+    return _app_transport(lambda: WrapApp(wrap_options, alone=False), transport, options)
+
+
 def composition_stdio(
     composition: "CompositionOptions", *, out: int | None = None, drain_s: float = DRAIN_S
 ) -> int:
@@ -128,14 +154,24 @@ def composition_http(
     return _app_http(lambda _: CompositionApp(composition), address, options)
 
 
+def composition_transport(
+    composition: "CompositionOptions",
+    transport: "Transport",
+    **options: Unpack[TransportOptions],
+) -> int:
+    """Serve several components as one server over a transport of the user's own."""
+    from portico.gateway.composition_app import CompositionApp
+
+    return _app_transport(lambda: CompositionApp(composition), transport, options)
+
+
 def _app_stdio(make: "Callable[[], EndpointApp]", out: int | None, drain_s: float) -> int:
     from portico.transport.stdio import serve_stdio as over_pipes
 
     async def serve() -> int:
         app = make()
-        is_complete = await over_pipes(
-            app.endpoint, out=out, drain_s=drain_s, stop=app.stop, running=app.running()
-        )
+        async with app.running():
+            is_complete = await over_pipes(app.endpoint, out=out, drain_s=drain_s, stop=app.stop)
         if is_complete and app.failure is not None:
             report(app.failure.message)
         return 0 if is_complete and app.failure is None else 1
@@ -149,7 +185,22 @@ def _app_http(make: "Callable[[str], EndpointApp]", address: str, options: HttpO
     async def serve() -> int:
         listener.bind()  # before any server is started
         app = make(listener.url)
-        await listener.serve(app.endpoint, running=app.running())
+        async with app.running():
+            await listener.serve(app.endpoint)
+        return 0
+
+    return _run(serve())
+
+
+def _app_transport(
+    make: "Callable[[], EndpointApp]", transport: "Transport", options: TransportOptions
+) -> int:
+    from portico.transport.custom_transport import serve_over
+
+    async def serve() -> int:
+        app = make()
+        async with app.running():
+            await serve_over(transport, app.endpoint, stop=app.stop, **options)
         return 0
 
     return _run(serve())
@@ -302,12 +353,10 @@ class _HttpListener:
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
-        running: "AbstractAsyncContextManager[object] | None" = None,
     ) -> None:
         """Serve until SIGTERM arrives.
 
-        `find` returns the endpoints at further paths; `watch` registers a callback for changes;
-        `running` is entered before the first request.
+        `find` returns the endpoints at further paths; `watch` registers a callback for changes.
         """
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
@@ -341,7 +390,6 @@ class _HttpListener:
             drain_notice_s=self._drain_notice_s,
             ready=announce,
             stop=stop,
-            running=running,
         )
 
 

@@ -1,16 +1,18 @@
-"""`portico run`: serve components as one server, over stdio or HTTP."""
+"""`portico run`: serve components as one server, over stdio, HTTP or another transport."""
 
 import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
 from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.cli.transport_option import add_transport, check_transport, load_transport
 from portico.components.load import LoadError
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from portico.app import TransportOptions
     from portico.cli.usage import Parser
     from portico.components.classify import Component
     from portico.components.composition import Composition
@@ -26,19 +28,35 @@ class _Options(DoorOptions):
         self.prefix = False
         self.shadow: list[str] = []
         self.override: list[str] = []
-        self.config: str | None = None
         self.watch = False
+        self.transport: str | None = None
+        self.listen: str | None = None
+
+    @property
+    def has_one_client(self) -> bool:
+        """True for stdio, the default."""
+        return self.http is None and self.transport is None
+
+    @property
+    def over(self) -> "TransportOptions":
+        """The options for serving over a transport of the user's own."""
+        return {"address": self.listen, "drain_s": self.drain}
 
 
 def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
-    out = keep_stdout(options.http)  # before the user's code is imported
+    out = keep_stdout(options.http or options.transport)  # before the user's code is imported
     try:
-        composition = _composition(options)
+        return _serve(options, _composition(options), links, out)
     except LoadError as error:
         report_failure(error)
         return 1
+
+
+def _serve(
+    options: _Options, composition: "Composition", links: "Sequence[Link]", out: int | None
+) -> int:
     log_to_stderr()
     part = composition.parts[0]
     if len(composition.parts) > 1 or options.prefix or options.watch:
@@ -50,14 +68,10 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
 
 
 def _composition(options: _Options) -> "Composition":
-    from portico.cli.aliases import ConfigAliases
     from portico.components.composition import compose, named_components
-    from portico.components.cycles import enter
     from portico.components.load import import_file
 
-    aliases = ConfigAliases(options.config)
-    components = named_components(options.component, options.override, aliases)
-    enter(components)
+    components = named_components(options.component, options.override)
     handlers = None if options.handlers is None else import_file(options.handlers)
     return compose(components, handlers)
 
@@ -67,6 +81,12 @@ def _serve_server(
 ) -> int:
     if options.name:
         server.rename(options.name)
+    if options.transport is not None:
+        from portico.app import serve_transport
+
+        return serve_transport(
+            server, load_transport(options.transport), links=links, **options.over
+        )
     if options.http is None:
         from portico.app import serve_stdio
 
@@ -85,6 +105,10 @@ def _serve_wrapped(
     from portico.cli.wrap import options_of
 
     wrap_options = options_of(component, options, tuple(links))
+    if options.transport is not None:
+        from portico.app import wrap_transport
+
+        return wrap_transport(wrap_options, load_transport(options.transport), **options.over)
     if options.http is None:
         from portico.app import wrap_stdio
 
@@ -112,8 +136,12 @@ def _serve_composition(
         prefixed=options.prefix,
         shadows=tuple(options.shadow),
         links=links,
-        idle_s=0.0 if options.http is None else 300.0,
+        idle_s=0.0 if options.has_one_client else 300.0,
     )
+    if options.transport is not None:
+        from portico.app import composition_transport
+
+        return composition_transport(served, load_transport(options.transport), **options.over)
     if options.http is None:
         from portico.app import composition_stdio
 
@@ -146,6 +174,7 @@ def _options(argv: list[str]) -> _Options:
     parser.parse_intermixed_args(argv, namespace=options)
     if options.handlers and not any(word.endswith(".json") for word in options.component):
         parser.error("--handlers needs a definitions file (.json); add one or remove the option")
+    check_transport(parser, argv, options.transport, options.listen, options.http)
     return options
 
 
@@ -161,10 +190,7 @@ def _parser() -> "Parser":
         epilog="example: portico run log.py calc.py 'npx -y @modelcontextprotocol/server-memory'",
     )
     add = parser.add_argument
-    what = (
-        "server.py, server.py:NAME, tools.json, a quoted command, a URL or the name of a "
-        "configured server; NAME=... names it"
-    )
+    what = "server.py, server.py:NAME, tools.json, a quoted command or a URL; NAME=... names it"
     add("component", nargs="+", metavar="COMPONENT", help=what)
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
@@ -174,7 +200,7 @@ def _parser() -> "Parser":
     repeatable(add, "--shadow", str, "NAME", what)
     what = "use another component in place of the one with this name"
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
-    parser.add_config()
     add_door(add)
+    add_transport(add)
     add("--name", help="name of the server (default: its own name)")
     return parser

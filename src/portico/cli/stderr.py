@@ -26,9 +26,10 @@ def log_to_stderr() -> None:
         logging.getLogger().addHandler(StderrLog(logging.WARNING))
 
 
-def keep_stdout(http: str | None) -> int | None:
-    """Reserve standard output for a client over stdio, so that imports cannot print to it."""
-    if http is not None:
+def keep_stdout(other: str | None) -> int | None:
+    """Reserve standard output for a client over stdio, so that imports cannot print to it; do
+    nothing if another transport serves the clients."""
+    if other is not None:
         return None
     from portico.transport.stdio import take_stdout
 

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.schema import Schema, structural_check
-from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
@@ -84,7 +83,7 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     return Suspended(asks)
 
 
-class _BothEras(Struct):
+class _FormAsker(Struct):
     """The part of an asker that both eras share."""
 
     def form(self, kind: type[T]) -> "ClassForm[T]":
@@ -93,16 +92,8 @@ class _BothEras(Struct):
 
         return ClassForm(kind)
 
-    async def call_tool(
-        self, context: Context, name: str, arguments: Mapping[str, Any]
-    ) -> ToolResult:
-        """Call a downstream tool, whose questions reach the client."""
-        from portico.providers.downstream_call import call_tool
 
-        return await call_tool(context, name, arguments)
-
-
-class DirectAsker(_BothEras):
+class DirectAsker(_FormAsker):
     """Sends questions to a legacy client as requests."""
 
     _context: Context
@@ -134,7 +125,7 @@ class DirectAsker(_BothEras):
         }
 
 
-class ReplayAsker(_BothEras):
+class ReplayAsker(_FormAsker):
     """Answers a modern handler with the answers that the client has sent so far."""
 
     _context: Context
@@ -183,7 +174,6 @@ class Rounds:
             return context.bound(request, None, {}), ReplayAsker(context, {}, {})
         given, kept = self._opened(request, context)
         bound = context.bound(request, None, kept["state"])
-        bound.calls = kept.get("calls", {})
         replay = ReplayAsker(bound, kept["answers"], given)
         bound._asker = replay
         return bound, replay
@@ -195,8 +185,6 @@ class Rounds:
         from portico.protocol.seal import NONCE_SIZE, binding
 
         kept = {"answers": replay.answers, "state": context.state}
-        if context.calls:
-            kept["calls"] = context.calls
         try:
             state = self._seal.close(
                 kept,
