@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,10 +11,29 @@ from tests.interop.sdk import WAYS, Way
 from tests.support.proxy import RecordingProxy, recorded_http_server
 from tests.support.running import EVERYTHING, FEATURES
 
+if TYPE_CHECKING:
+    from tests.support.websocket import SocketProxy
+
 
 @pytest.fixture(scope="module")
 def features_over_http() -> Iterator[RecordingProxy]:
     with recorded_http_server(FEATURES) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def features_over_websocket() -> Iterator["SocketProxy"]:
+    from tests.support.websocket import recorded_websocket_server
+
+    with recorded_websocket_server(FEATURES) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def everything_over_websocket() -> Iterator["SocketProxy"]:
+    from tests.support.websocket import recorded_websocket_server
+
+    with recorded_websocket_server(EVERYTHING) as proxy:
         yield proxy
 
 
@@ -26,7 +46,7 @@ def everything_over_http() -> Iterator[RecordingProxy]:
 @pytest.fixture
 def features(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     """The server with one of everything that a client can use."""
-    doors = Doors(FEATURES, lambda: request.getfixturevalue("features_over_http"), tmp_path)
+    doors = _doors(request, FEATURES, "features", tmp_path)
     yield doors
     _all_valid(doors)
 
@@ -34,9 +54,18 @@ def features(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
 @pytest.fixture
 def everything(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     """The example that the conformance suite judges."""
-    doors = Doors(EVERYTHING, lambda: request.getfixturevalue("everything_over_http"), tmp_path)
+    doors = _doors(request, EVERYTHING, "everything", tmp_path)
     yield doors
     _all_valid(doors)
+
+
+def _doors(request: pytest.FixtureRequest, component: Path, name: str, folder: Path) -> Doors:
+    return Doors(
+        component,
+        lambda: request.getfixturevalue(f"{name}_over_http"),
+        lambda: request.getfixturevalue(f"{name}_over_websocket"),
+        folder,
+    )
 
 
 def _all_valid(doors: Doors) -> None:

@@ -1,22 +1,34 @@
-"""Both ways in to a real server, watched."""
+"""All ways in to a real server, watched."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.support.proxy import RecordingProxy
 from tests.support.running import held, portico_run, teed
 
+if TYPE_CHECKING:
+    from tests.support.websocket import SocketProxy
+
 
 class Doors:
-    """stdio and HTTP to one component; the output of both is checked after the test."""
+    """stdio, HTTP and WebSocket to one component; all output is checked after the test."""
 
-    def __init__(self, component: Path, http: Callable[[], RecordingProxy], folder: Path) -> None:
-        """`http` gives the proxy in front of the running server, which the first use starts."""
+    def __init__(
+        self,
+        component: Path,
+        http: Callable[[], RecordingProxy],
+        websocket: "Callable[[], SocketProxy]",
+        folder: Path,
+    ) -> None:
+        """`http` and `websocket` give the proxy in front of the running server, which the first
+        use starts."""
         self._component = component
         self._http = http
+        self._websocket = websocket
         self._folder = folder
         self._recordings: list[Path] = []
-        self._proxy: RecordingProxy | None = None
+        self._proxy: RecordingProxy | SocketProxy | None = None
         self._before = 0
 
     def command(self) -> list[str]:
@@ -27,10 +39,20 @@ class Doors:
 
     def url(self, path: str = "/mcp") -> str:
         """Where it is served over HTTP, through a proxy that listens."""
+        proxy = self._http()
+        self._listen_to(proxy)
+        return proxy.url(path)
+
+    def socket_url(self) -> str:
+        """Where it is served over WebSocket, through a proxy that listens."""
+        proxy = self._websocket()
+        self._listen_to(proxy)
+        return proxy.url
+
+    def _listen_to(self, proxy: "RecordingProxy | SocketProxy") -> None:
         if self._proxy is None:
-            self._proxy = self._http()
-            self._before = self._proxy.checked
-        return self._proxy.url(path)
+            self._proxy = proxy
+            self._before = proxy.checked
 
     def verdict(self) -> tuple[int, list[str]]:
         """How many messages were checked, and what was wrong with them."""

@@ -14,6 +14,7 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from tests.interop.doors import Doors
@@ -22,7 +23,9 @@ from tests.support.running import WAIT_S
 LEGACY = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 MODERN = tuple(MODERN_PROTOCOL_VERSIONS)
 WAYS = [
-    (transport, version) for transport in ("stdio", "http", "sse") for version in (*LEGACY, *MODERN)
+    (transport, version)
+    for transport in ("stdio", "http", "sse", "websocket")
+    for version in (*LEGACY, *MODERN)
 ]
 
 
@@ -64,7 +67,41 @@ class Way:
             return stdio_client(StdioServerParameters(command=command, args=args))
         if self.transport == "sse":
             return sse_client(self._doors.url("/sse"))
+        if self.transport == "websocket":
+            return websocket_client(self._doors.socket_url())
         return streamable_http_client(self._doors.url())
+
+
+@contextlib.asynccontextmanager
+async def websocket_client(url: str) -> AsyncIterator[Any]:
+    """WebSocket as a transport of the SDK, which has none since its version 2."""
+    from websockets.asyncio.client import connect
+    from websockets.typing import Subprotocol
+
+    incoming, read = anyio.create_memory_object_stream[Any]()
+    write, outgoing = anyio.create_memory_object_stream[Any]()
+
+    async def receive(socket: Any) -> None:
+        async with incoming:
+            async for text in socket:
+                message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+                await incoming.send(SessionMessage(message))
+
+    async def send(socket: Any) -> None:
+        async with outgoing:
+            async for sent in outgoing:
+                await socket.send(sent.message.model_dump_json(by_alias=True, exclude_unset=True))
+
+    async with (
+        connect(url, subprotocols=[Subprotocol("mcp")], proxy=None) as socket,
+        read,
+        write,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(receive, socket)
+        tasks.start_soon(send, socket)
+        yield read, write
+        tasks.cancel_scope.cancel()
 
 
 def only_one(group: BaseException) -> BaseException:

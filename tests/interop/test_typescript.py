@@ -15,6 +15,7 @@ WAYS = [
     *(("http", v) for v in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")),
     *(("stdio", v) for v in ("2025-11-25", "2026-07-28")),
     ("sse", "2024-11-05"),
+    *(("websocket", v) for v in ("2025-11-25", "2026-07-28")),
 ]
 
 
@@ -65,6 +66,8 @@ def _what_it_saw(features: Doors, transport: str, version: str) -> dict[str, Any
     target: dict[str, Any] = {"version": version}
     if transport == "stdio":
         target["command"] = features.command()
+    elif transport == "websocket":
+        target["url"] = features.socket_url()
     else:
         target["url"] = features.url("/sse" if transport == "sse" else "/mcp")
     done = run_node(ts("client.mjs"), json.dumps(target))

@@ -6,6 +6,8 @@
 
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+// Version 2 of the SDK has no WebSocket; the transport of version 1 fits its client.
+import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 
 const { version, url, command } = JSON.parse(process.argv[2]);
 const modern = version >= '2026-07-28';
@@ -14,6 +16,7 @@ const waiting = new Map();
 
 function transport() {
     if (command) return new StdioClientTransport({ command: command[0], args: command.slice(1), stderr: 'inherit' });
+    if (url.startsWith('ws:')) return new WebSocketClientTransport(new URL(url));
     if (url.endsWith('/sse')) return new SSEClientTransport(new URL(url));
     return new StreamableHTTPClientTransport(new URL(url));
 }
